@@ -1,0 +1,60 @@
+"""Meshes out: from the working frame to the world, and onto the disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import trimesh
+
+from data.errors import UserError
+
+MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
+
+
+def to_world(mesh: trimesh.Trimesh, scene_to_world: np.ndarray) -> trimesh.Trimesh:
+    """A copy of `mesh` with its vertices taken through `scene_to_world` [4, 4], an affine map (any similarity).
+
+    A mirroring map turns the faces over, so that they look outwards still. Raises ValueError for a matrix that is not
+    4x4, affine, finite and invertible.
+    """
+    matrix = np.asarray(scene_to_world, dtype=np.float64)
+    if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.array_equal(matrix[3], [0.0, 0.0, 0.0, 1.0]):
+        raise ValueError(f"scene_to_world must be a finite affine 4x4 matrix with last row 0 0 0 1, not {matrix}")
+    determinant = np.linalg.det(matrix[:3, :3])
+    if determinant == 0.0:
+        raise ValueError("scene_to_world is singular: it would flatten the mesh")
+    vertices = mesh.vertices @ matrix[:3, :3].T + matrix[:3, 3]
+    faces = mesh.faces if determinant > 0.0 else mesh.faces[:, ::-1]
+    return trimesh.Trimesh(vertices, np.array(faces), process=False)
+
+
+def write_mesh(mesh: trimesh.Trimesh, path: Path | str) -> None:
+    """Writes `mesh` in the format of the suffix of `path` (.ply is binary), folders included, in one go.
+
+    The file is written beside its place, synced and renamed, so that `path` never holds half a mesh. Raises UserError
+    for a suffix that is not in MESH_SUFFIXES or a place that cannot be written; what was there stays.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in MESH_SUFFIXES:
+        raise UserError(f"{target}: a mesh file must end in one of {', '.join(MESH_SUFFIXES)}")
+    encoded = mesh.export(file_type=suffix[1:])
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            file.write(encoded.encode() if isinstance(encoded, str) else encoded)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except OSError as error:
+        _discard(temporary)
+        raise UserError(f"{target}: cannot be written ({error.strerror}); check the folder and the space") from error
+
+
+def _discard(path: Path) -> None:
+    """Removes a file that may be there, in a folder that may not be one."""
+    if path.is_file():
+        path.unlink()

@@ -1,0 +1,91 @@
+"""A signed distance function (SDF) to triangles: sample it on a grid, march the cubes.
+
+N is the resolution: grid points per axis, the corners of the box included. P is a number of points. "Published" is
+https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_fields, extract_geometry).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import mcubes
+import numpy as np
+import trimesh
+
+from data.errors import UserError
+
+SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
+
+
+class EmptySurfaceError(Exception):
+    """There is no surface to extract; the message says what that means. Not a slip of the user's: exit status 1."""
+
+
+def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
+    return chunks
+
+
+def sample_grid(
+    sdf_fn: Callable[[np.ndarray], np.ndarray],
+    bound_min: np.ndarray,
+    bound_max: np.ndarray,
+    resolution: int,
+    chunk: int,
+    progress: Callable[[Iterable[int]], Iterable[int]] = _unchanged,
+) -> np.ndarray:
+    """The SDF, float32 [N, N, N] indexed [x, y, z], on the grid from `bound_min` [3] to `bound_max` [3] inclusive.
+
+    `sdf_fn` takes points float32 [P, 3] in the working frame and returns [P] (or [P, 1]); it gets at most `chunk`
+    points at a time, so that memory beyond the grid stays bounded, and each point alone decides its value. `progress`
+    wraps the sequence of chunk starts (tqdm, say). Raises UserError for a resolution below 2 or a chunk below 1.
+    """
+    if resolution < SMALLEST_RESOLUTION:
+        raise UserError(f"--resolution {resolution}: a mesh needs at least {SMALLEST_RESOLUTION} grid points per axis")
+    if chunk < 1:
+        raise UserError(f"grid chunk {chunk}: at least one point must be evaluated at a time")
+    axes = [
+        np.linspace(low, high, resolution, dtype=np.float32) for low, high in zip(bound_min, bound_max, strict=True)
+    ]
+    values = np.zeros(resolution**3, dtype=np.float32)
+    for start in progress(range(0, len(values), chunk)):
+        stop = min(start + chunk, len(values))
+        places = np.unravel_index(np.arange(start, stop), (resolution,) * 3)
+        points = np.stack([axis[place] for axis, place in zip(axes, places, strict=True)], axis=-1)
+        values[start:stop] = np.asarray(sdf_fn(points)).reshape(-1)
+    return values.reshape((resolution,) * 3)
+
+
+def marching_cubes(grid: np.ndarray, threshold: float, bound_min: np.ndarray, bound_max: np.ndarray) -> trimesh.Trimesh:
+    """The surface in an SDF `grid` [N, N, N] sampled from `bound_min` [3] to `bound_max` [3]; same frame as the box.
+
+    As published, what is marched is -sdf at `threshold`: a threshold above 0 moves the surface inwards. Faces look
+    outwards, because the marched field grows inwards. Raises EmptySurfaceError where nothing crosses the threshold.
+    """
+    _require_crossing(grid, threshold)
+    vertices, faces = mcubes.marching_cubes(-grid, threshold)
+    if len(faces) == 0:
+        raise EmptySurfaceError(_no_crossing(float(grid.min()), float(grid.max()), threshold))
+    low, high = np.asarray(bound_min, dtype=np.float64), np.asarray(bound_max, dtype=np.float64)
+    vertices = vertices / (np.array(grid.shape) - 1.0) * (high - low) + low
+    return trimesh.Trimesh(vertices, faces.astype(np.int64), process=False)
+
+
+def _require_crossing(grid: np.ndarray, threshold: float) -> None:
+    """Raises EmptySurfaceError unless the grid is finite and lies on both sides of the threshold."""
+    lowest, highest = float(grid.min()), float(grid.max())
+    if not (np.isfinite(lowest) and np.isfinite(highest)):
+        raise EmptySurfaceError(
+            "No surface: the signed distance is not finite everywhere inside the bounds, which means that the training "
+            "diverged; resume from an earlier checkpoint or train again with a lower learning rate."
+        )
+    if not lowest < -threshold < highest:
+        raise EmptySurfaceError(_no_crossing(lowest, highest, threshold))
+
+
+def _no_crossing(lowest: float, highest: float, threshold: float) -> str:
+    return (
+        f"No surface: the signed distance runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
+        f"{-threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation images), "
+        "the object lies outside the bounds (check scale_mat_0 of the object camera file), or --mcube_threshold is "
+        "too far from 0."
+    )

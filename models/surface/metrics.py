@@ -1,0 +1,84 @@
+"""How far apart two surfaces are: the Chamfer distance, from points on one to the nearest point of the other's faces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import igl
+import numpy as np
+import trimesh
+
+from data.errors import UserError
+
+SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
+
+
+@dataclass(frozen=True)
+class ChamferResult:
+    """Mean distances, in the unit of the vertices."""
+
+    mean_ab: float  # from A to B: extra surface in A, and misplaced surface
+    mean_ba: float  # from B to A: surface of B that A lacks
+    chamfer: float  # the mean of the two
+
+
+def read_mesh(path: Path | str) -> trimesh.Trimesh:
+    """The triangles of a mesh file, as stored: no vertex is merged or dropped.
+
+    Raises UserError for a file that is missing, no mesh that can be understood, without faces, or not finite.
+    """
+    source = Path(path)
+    if not source.is_file():
+        raise UserError(f"{source}: no such mesh file; check the path")
+    try:
+        mesh = trimesh.load(source, force="mesh", process=False)
+    except (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError, ArithmeticError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(
+            f"{source}: cannot be read as a mesh ({reason}); give a whole .ply, .obj or .stl file"
+        ) from error
+    if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
+        raise UserError(f"{source}: holds no triangles; give a mesh with faces, not points alone")
+    if not np.isfinite(mesh.vertices).all():
+        raise UserError(f"{source}: has vertices that are NaN or infinite; export the mesh again")
+    if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
+        raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
+    return mesh
+
+
+def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> np.ndarray:
+    """Points [count, 3] uniform by area on the faces of `mesh`.
+
+    A face by its share of the area, then Osada et al., "Shape distributions", ACM TOG 21 (2002), equation 1. Raises
+    ValueError for a mesh without area.
+    """
+    corners = mesh.vertices[mesh.faces]
+    edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    reached = np.cumsum(np.linalg.norm(np.cross(edge_1, edge_2), axis=-1))
+    if len(reached) == 0 or not reached[-1] > 0.0:
+        raise ValueError("the mesh has no area to sample")
+    # side="right" skips faces without area; the minimum guards a draw that rounds up to the total.
+    face = np.minimum(np.searchsorted(reached, reached[-1] * generator.random(count), side="right"), len(reached) - 1)
+    root, along = np.sqrt(generator.random((count, 1))), generator.random((count, 1))
+    return corners[face, 0] + root * (1.0 - along) * edge_1[face] + root * along * edge_2[face]
+
+
+def point_to_mesh(points: np.ndarray, mesh: trimesh.Trimesh) -> np.ndarray:
+    """Distance [P] of points [P, 3] to the nearest point of the triangles of `mesh`, exact."""
+    vertices = np.ascontiguousarray(mesh.vertices, dtype=np.float64)
+    faces = np.ascontiguousarray(mesh.faces, dtype=np.int64)
+    squared = igl.point_mesh_squared_distance(np.ascontiguousarray(points, dtype=np.float64), vertices, faces)[0]
+    return np.sqrt(np.maximum(squared, 0.0))
+
+
+def chamfer(mesh_a: trimesh.Trimesh, mesh_b: trimesh.Trimesh, samples: int = SAMPLES, seed: int = 0) -> ChamferResult:
+    """Chamfer distance of two surfaces in one frame: the mean of both directions' mean distances.
+
+    Each direction: `samples` points, uniform by area on one surface, to the nearest point of the other's triangles
+    (not of its vertices). The same seed gives the same figure. Raises ValueError for a mesh without area.
+    """
+    generator = np.random.default_rng(seed)
+    mean_ab = float(point_to_mesh(sample_surface(mesh_a, samples, generator), mesh_b).mean())
+    mean_ba = float(point_to_mesh(sample_surface(mesh_b, samples, generator), mesh_a).mean())
+    return ChamferResult(mean_ab, mean_ba, 0.5 * (mean_ab + mean_ba))

@@ -1,0 +1,1 @@
+"""Pictures: images rendered in chunks, their metrics, video, shaded meshes and the report."""

@@ -1,0 +1,71 @@
+"""A mesh as a picture: ray-cast, smoothly shaded clay. No window and no graphics driver is needed."""
+
+from __future__ import annotations
+
+import numpy as np
+import trimesh
+
+from data.cameras import image_pixels, pixels_to_rays
+
+BACKGROUND = np.array([1.0, 1.0, 1.0])
+CLAY = np.array([0.80, 0.83, 0.88])
+AMBIENT = 0.16  # faces turned away from the lamp stay readable
+# The lamp sits beside the camera (camera frame: x right, y down, z forward), up and to the left: with a lamp at the
+# camera itself, shape would show at the outline only.
+LAMP = np.array([-0.45, -0.55, -1.0]) / np.linalg.norm([-0.45, -0.55, -1.0])
+SUPERSAMPLES = 2  # rays per pixel and axis, for smooth outlines
+
+
+def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Picture float32 [height, width, 3] in [0, 1] of `mesh`, in the frame that `c2w` [4, 4] leads to.
+
+    `intrinsics` [3, 3] and pixels as in `data.cameras`. A matt surface with interpolated normals, lit from beside the
+    camera, on white; a face seen from behind is shaded like one seen from the front. A mesh without faces gives the
+    background.
+    """
+    pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
+    origins, directions = pixels_to_rays(pixels.reshape(-1, 2), intrinsics, c2w)
+    colors = np.tile(BACKGROUND, (len(directions), 1))
+    face = _first_faces(mesh, origins, directions)
+    hit = face >= 0
+    normals = _smooth_normals(mesh, face[hit], origins[hit], directions[hit])
+    colors[hit] = _clay(normals, directions[hit], np.asarray(c2w)[:3, :3] @ LAMP)
+    return colors.reshape(height, width, -1, 3).mean(axis=2).astype(np.float32)
+
+
+def _offsets() -> np.ndarray:
+    """Places of the rays of one pixel about its centre, [SUPERSAMPLES**2, 2], in pixels."""
+    steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
+    return np.stack(np.meshgrid(steps, steps, indexing="xy"), axis=-1).reshape(-1, 2)
+
+
+def _first_faces(mesh: trimesh.Trimesh, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The face [P] each ray [P, 3] meets first, -1 for none."""
+    if len(mesh.faces) == 0:
+        return np.full(len(origins), -1)
+    return np.asarray(mesh.ray.intersects_first(origins, directions))
+
+
+def _smooth_normals(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Unit normals [P, 3], interpolated between the corners of `face` [P] where the rays [P, 3] meet its plane.
+
+    Barycentric coordinates by Moller and Trumbore, "Fast, minimum storage ray/triangle intersection", 1997.
+    """
+    corners = mesh.vertices[mesh.faces[face]]
+    edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    across = np.cross(directions, edge_2)
+    determinant = np.sum(edge_1 * across, axis=-1)
+    determinant = np.where(np.abs(determinant) < np.finfo(float).tiny, 1.0, determinant)
+    offset = origins - corners[:, 0]
+    u = np.sum(offset * across, axis=-1) / determinant
+    v = np.sum(directions * np.cross(offset, edge_1), axis=-1) / determinant
+    weights = np.clip(np.stack([1.0 - u - v, u, v], axis=-1), 0.0, 1.0)
+    normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
+    return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
+
+
+def _clay(normals: np.ndarray, directions: np.ndarray, lamp: np.ndarray) -> np.ndarray:
+    """Colours [P, 3] of matt clay with unit normals [P, 3] seen along `directions` [P, 3], lit from `lamp` [3]."""
+    backwards = np.sum(normals * directions, axis=-1, keepdims=True) > 0.0
+    lambert = np.maximum(np.where(backwards, -normals, normals) @ lamp, 0.0)
+    return CLAY * (AMBIENT + (1.0 - AMBIENT) * lambert)[:, None]

@@ -1,0 +1,200 @@
+"""HOCON text and files to plain nested dicts, and back to text; knows nothing of what the keys mean.
+
+HOCON is JSON with comments, `include` and `${substitution}`: https://github.com/lightbend/config/blob/main/HOCON.md
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pyhocon import config_parser
+from pyhocon.config_tree import ConfigTree
+from pyhocon.exceptions import ConfigException
+from pyparsing import ParseBaseException
+
+from models.config_strict import ConfigError, shown
+
+CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
+CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
+LISTED_CONFS = 12  # names in the message about a missing file
+# What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
+PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
+
+
+def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """A conf file with its includes, overrides and the case filled in, as nested dicts.
+
+    overrides: HOCON assignments that win over the file, such as `train.end_iter = 100`.
+    Raises ConfigError for a file that cannot be read or parsed, an include that is not a file, an unresolved
+    substitution, an unusable case name, and a conf that needs a case where none is given.
+    """
+    check_case(case)
+    with _files_only() as files:
+        tree = _require_block(files.parse_file(str(path)), str(path))
+    for text in overrides:
+        tree = _require_block(_parse(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+    return _resolved(tree, case, str(path))
+
+
+def parse_tree(text: str, source: str) -> dict[str, Any]:
+    """HOCON text as nested dicts; raises ConfigError, naming source, where it is none."""
+    with _files_only():
+        tree = _require_block(_parse(text, None, source), source)
+    return _resolved(tree, "", source)
+
+
+def check_case(case: str) -> None:
+    """Raises ConfigError for a case that would lead out of the folder it names; "" (no case) is allowed."""
+    if case and (case.strip() in ("", ".") or ".." in case or set(case) & set("/\\") or not case.isprintable()):
+        raise ConfigError(f"--case {case!r}: must be the name of one folder, without / or \\ and without ..")
+
+
+def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
+    """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key a line."""
+    lines = []
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{indent}{key} {{\n{write_tree(value, indent + '    ')}{indent}}}\n")
+        else:
+            lines.append(f"{indent}{key} = {_literal(value)}\n")
+    return "".join(lines)
+
+
+def quoted(text: str) -> str:
+    """Text as a HOCON string that is read back unchanged, whatever printable characters it holds."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _literal(value: Any) -> str:
+    """One leaf as HOCON; floats are written so that they are read back bit for bit."""
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return quoted(value) if isinstance(value, str) else repr(value)
+
+
+class _Parser(config_parser.ConfigParser):
+    """pyhocon's parser without `include package(...)`."""
+
+    @classmethod
+    def resolve_package_path(cls, package_path: str) -> NoReturn:
+        """Called by pyhocon for `include package(...)`; raises ConfigError."""
+        raise ConfigError(f"include package({shown(package_path)}): only files can be included; name the file instead")
+
+
+class _LocalFiles:
+    """Stands in for pyhocon's ConfigFactory, which its parser asks for everything that is included."""
+
+    def __init__(self) -> None:
+        self._being_read: list[Path] = []
+
+    def parse_file(self, filename: str, **_options: Any) -> ConfigTree:
+        """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
+        path = Path(filename)
+        if path.resolve() in self._being_read:
+            raise ConfigError(f"{path}: includes itself; remove that include")
+        text = _read_text(path)
+        self._being_read.append(path.resolve())
+        tree = _parse(text, str(path.parent), str(path))
+        self._being_read.pop()
+        return tree
+
+    def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
+        """Raises ConfigError: a conf never makes this program fetch something."""
+        raise ConfigError(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
+
+
+@contextmanager
+def _files_only() -> Iterator[_LocalFiles]:
+    """For its duration pyhocon's includes go through _LocalFiles: by its own means it would open any URL."""
+    original = config_parser.ConfigFactory
+    files = _LocalFiles()
+    config_parser.ConfigFactory = files
+    try:
+        yield files
+    finally:
+        config_parser.ConfigFactory = original
+
+
+def _parse(text: str, folder: str | None, source: str) -> Any:
+    """Unresolved tree (or list) of a HOCON text; includes are relative to folder."""
+    try:
+        return _Parser.parse(text, folder, False, config_parser.NO_SUBSTITUTION)
+    except ParseBaseException as error:
+        near = shown(error.line.strip())
+        raise ConfigError(
+            f"{source}, line {error.lineno}: not HOCON near {near}; check braces and quotes, "
+            "and put text with special characters in double quotes"
+        ) from None
+    except PYHOCON_FAILURES as error:
+        raise ConfigError(f"{source}: not HOCON that can be read ({_one_line(error)})") from None
+
+
+def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
+    """Plain dicts with every substitution and case placeholder filled in."""
+    if case:
+        tree.put(CASE_KEY, case)
+    try:
+        config_parser.ConfigParser.resolve_substitutions(tree)
+    except PYHOCON_FAILURES as error:
+        if f"${{{CASE_KEY}}}" in str(error):
+            raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
+        raise ConfigError(f"{source}: {_one_line(error)}") from None
+    plain = tree.as_plain_ordered_dict()
+    if case:
+        del plain[CASE_KEY]
+    return _fill_case(plain, case, source, "")
+
+
+def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
+    """The value with CASE_NAME replaced in each text below it; raises ConfigError where that needs a case."""
+    if isinstance(value, dict):
+        return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_fill_case(item, case, source, key) for item in value]
+    if not isinstance(value, str) or CASE_WORD not in value:
+        return value
+    if not case:
+        raise ConfigError(f"{source}: {key} = {shown(value)}: uses {CASE_WORD}; pass --case NAME")
+    return value.replace(CASE_WORD, case)
+
+
+def _require_block(tree: Any, source: str) -> ConfigTree:
+    """The tree; raises ConfigError where the text was a list."""
+    if not isinstance(tree, ConfigTree):
+        raise ConfigError(f"{source}: must hold blocks such as train {{ ... }}, not a list")
+    return tree
+
+
+def _read_text(path: Path) -> str:
+    """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such conf file{_beside(path)}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read as a conf file ({_one_line(error)})") from None
+
+
+def _beside(path: Path) -> str:
+    """A hint for a missing conf: the nearest name beside it, or all of them, or that the folder is missing."""
+    if not path.parent.is_dir():
+        return f"; there is no folder {path.parent}"
+    names = sorted(other.name for other in path.parent.glob("*.conf"))
+    near = difflib.get_close_matches(path.name, names, n=1)
+    if near:
+        return f"; did you mean {path.parent / near[0]}? (there: {', '.join(names[:LISTED_CONFS])})"
+    return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} holds no .conf file"
+
+
+def _one_line(error: BaseException) -> str:
+    """An exception's text without line breaks."""
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,150 @@
+"""Mappings to frozen dataclasses, strictly: no unknown, missing or ill-typed key, no number out of its range.
+
+Knows no block of this project; the dataclasses say what is allowed, by their annotations and by `limits`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from data.errors import UserError
+
+Block = TypeVar("Block")
+
+# The words pyhocon's own get_bool takes (true and false reach us as bool already, unless quoted).
+BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+LARGEST_INT = 2**63 - 1  # what a 64-bit integer of numpy or Jittor can hold
+SHOWN_CHARACTERS = 60  # of a wrong value, so that the message stays one readable sentence
+KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+
+
+class ConfigError(UserError):
+    """A conf (or an override of it) that cannot be used."""
+
+
+def limits(
+    default: Any = dataclasses.MISSING,
+    *,
+    at_least: float | None = None,
+    above: float | None = None,
+    at_most: float | None = None,
+    one_of: tuple[str, ...] = (),
+) -> Any:
+    """A dataclass field with the range that `check_limits` holds it to; without a default the key is required."""
+    metadata = {"at_least": at_least, "above": above, "at_most": at_most, "one_of": one_of}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def shown(value: object) -> str:
+    """The value as the messages quote it, cut where it is long."""
+    text = str(list(value)) if isinstance(value, tuple) else repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: `; did you mean x?`, or the known names where none is near."""
+    known = list(known)
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1)
+    if matches:
+        return f"; did you mean {by_lower_case[matches[0]]}?"
+    return f"; known: {', '.join(known)}"
+
+
+def leaf_types(block_class: type, prefix: str = "") -> dict[str, Any]:
+    """Dotted key -> annotated type of every leaf below a block class."""
+    leaves: dict[str, Any] = {}
+    for name, kind in get_type_hints(block_class).items():
+        key = prefix + name
+        leaves.update(leaf_types(kind, key + ".") if dataclasses.is_dataclass(kind) else {key: kind})
+    return leaves
+
+
+def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Block:
+    """The dataclass a mapping describes, its nested blocks included.
+
+    path: dotted key of the block, for the messages; "" for the whole conf.
+    Raises ConfigError, naming the key, for an unknown, missing or ill-typed one.
+    """
+    if not isinstance(mapping, Mapping):
+        raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {shown(mapping)}")
+    kinds = get_type_hints(block_class)
+    prefix = path + "." if path else ""
+    for key in mapping:
+        if key not in kinds:
+            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
+    for field in dataclasses.fields(block_class):
+        if field.name not in mapping and field.default is dataclasses.MISSING:
+            what = "block" if dataclasses.is_dataclass(kinds[field.name]) else "key"
+            raise ConfigError(f"{prefix}{field.name}: this {what} is missing and has no default; add it")
+    return block_class(**{key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()})
+
+
+def check_limits(block: Any, path: str = "") -> None:
+    """Raises ConfigError for the first value below a dataclass that is outside the `limits` of its field."""
+    for field in dataclasses.fields(block):
+        value, key = getattr(block, field.name), f"{path}.{field.name}" if path else field.name
+        if dataclasses.is_dataclass(value):
+            check_limits(value, key)
+        elif fault := _fault(value, field.metadata):
+            raise ConfigError(f"{key} = {shown(value)}: {fault}")
+
+
+def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
+    """What is wrong with a value under its field's metadata; "" where nothing is."""
+    if metadata.get("at_least") is not None and value < metadata["at_least"]:
+        return f"must be at least {metadata['at_least']}"
+    if metadata.get("above") is not None and value <= metadata["above"]:
+        return f"must be greater than {metadata['above']}"
+    if metadata.get("at_most") is not None and value > metadata["at_most"]:
+        return f"must be at most {metadata['at_most']}"
+    if metadata.get("one_of") and value not in metadata["one_of"]:
+        return f"must be one of {', '.join(metadata['one_of'])}"
+    return ""
+
+
+def _convert(value: object, kind: Any, path: str) -> Any:
+    """The value as `kind`: a block, a scalar or a tuple of scalars; ConfigError where it is something else."""
+    if dataclasses.is_dataclass(kind):
+        return from_tree(kind, value, path)
+    if kind in KIND_NAMES:
+        return _scalar(value, kind, path)
+    element = get_args(kind)[0]
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{path} = {shown(value)}: must be a list in brackets, such as [4] or []")
+    return tuple(_scalar(item, element, path) for item in value)
+
+
+def _scalar(value: object, kind: type, path: str) -> Any:
+    """One bool, int, float or str, never silently another value than was written."""
+    if kind is bool and isinstance(value, str):
+        value = BOOLEAN_WORDS.get(value.lower(), value)
+    if kind is str and isinstance(value, str) and not value.isprintable():
+        raise ConfigError(f"{path} = {shown(value)}: must not contain control characters")
+    fits = isinstance(value, kind)
+    if kind in (int, float) and isinstance(value, int | float) and not isinstance(value, bool):
+        value, fits = _number(value, kind)
+    elif isinstance(value, bool) and kind is not bool:
+        fits = False
+    if not fits:
+        hint = "; write it in quotes" if kind is str and isinstance(value, int | float) else ""
+        raise ConfigError(f"{path} = {shown(value)}: must be {KIND_NAMES[kind]}{hint}")
+    return value
+
+
+def _number(value: float, kind: type) -> tuple[float, bool]:
+    """The number as int or float, and whether it is one that kind can hold: finite, and integral for int."""
+    try:
+        as_float = float(value)
+    except OverflowError:
+        return value, False
+    if not math.isfinite(as_float):
+        return value, False
+    if kind is float:
+        return as_float, True
+    fits = as_float.is_integer() and abs(value) <= LARGEST_INT
+    return (int(value), True) if fits else (value, False)

@@ -1,0 +1,134 @@
+"""Pure camera geometry in float64: projections, pixels, rays and the poses between two poses.
+
+Frames: a camera looks along its +z axis, x points right and y down (OpenCV); pixel (0, 0) is the centre of the first
+pixel. `c2w` [4, 4] takes camera coordinates to the frame the scene is worked in, `intrinsics` [3, 3] takes camera
+coordinates to homogeneous pixels. "Published" below is the code of the NeuS paper, https://github.com/Totoro97/NeuS at
+commit 6e0a230, models/dataset.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import rq
+from scipy.spatial.transform import Rotation, Slerp
+
+from data.rays import Rays
+
+# Volume spanned by the three rows of a projection's left 3x3, each of unit length: 1 for a camera with centred axes,
+# about (focal / width)^2 for an extremely wide one, and the rounding of float32 (1e-7) for a matrix of rank two.
+SMALLEST_ROW_VOLUME = 1e-6
+
+# Half the length of the span sampled along each ray: the radius of the unit sphere.
+SPAN_HALF_LENGTH = 1.0
+
+
+def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split `projection` [3, 4] = scale * K [R | -R c] into K [3, 3] and the camera-to-world pose [4, 4].
+
+    K is upper triangular with a positive diagonal and K[2, 2] = 1 (skew is kept); any positive `scale` gives the same
+    answer. The RQ decomposition of Hartley and Zisserman, Multiple View Geometry, section 6.2.4.
+
+    Raises ValueError for a matrix that is not finite, is singular (no such camera) or whose left 3x3 has a negative
+    determinant (a mirrored frame, or a negative overall scale).
+    """
+    matrix = np.asarray(projection, dtype=np.float64)
+    if matrix.shape != (3, 4):
+        raise ValueError(f"a projection has shape (3, 4), not {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError("it holds NaN or infinite numbers")
+    matrix = _without_scale(matrix)
+    if np.linalg.det(matrix[:, :3]) < 0:
+        raise ValueError("it is mirrored: the determinant of its left 3x3 is negative (a left-handed frame, or a sign)")
+    upper, rotation = rq(matrix[:, :3])
+    signs = np.sign(np.diag(upper))
+    upper, rotation = upper * signs, signs[:, None] * rotation
+    c2w = np.eye(4)
+    c2w[:3, :3] = rotation.T
+    c2w[:3, 3] = -np.linalg.solve(matrix[:, :3], matrix[:, 3])
+    return upper / upper[2, 2], c2w
+
+
+def _without_scale(matrix: np.ndarray) -> np.ndarray:
+    """`matrix` [3, 4] over the largest entry of its left 3x3; raises ValueError where that is singular."""
+    largest = np.abs(matrix[:, :3]).max()
+    if largest > 0:
+        scaled = matrix / largest
+        lengths = np.linalg.norm(scaled[:, :3], axis=1, keepdims=True)
+        if lengths.min() > 0 and abs(np.linalg.det(scaled[:, :3] / lengths)) >= SMALLEST_ROW_VOLUME:
+            return scaled
+    raise ValueError("it is singular: its left 3x3 cannot be inverted, so that no camera has this projection")
+
+
+def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:
+    """The pixel grid [h, w, 2] of (x, y) at which an image is rendered, h = height // level and w = width // level.
+
+    As published (gen_rays_at): evenly spaced from the first pixel's centre to the last one's, both included, whatever
+    the level. A level beyond the image size leaves one row or column. Raises ValueError for a level below 1.
+    """
+    if resolution_level < 1:
+        raise ValueError(f"resolution_level must be at least 1, not {resolution_level}")
+    columns = np.linspace(0, width - 1, max(width // resolution_level, 1))
+    rows = np.linspace(0, height - 1, max(height // resolution_level, 1))
+    return np.stack(np.meshgrid(columns, rows, indexing="xy"), axis=-1)
+
+
+def pixels_to_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Origins and unit directions [..., 3] of the rays through `pixels` [..., 2], in the frame of `c2w`.
+
+    The one place where a pixel becomes a ray.
+    """
+    pixels = np.asarray(pixels, dtype=np.float64)
+    homogeneous = np.concatenate([pixels, np.ones_like(pixels[..., :1])], axis=-1)
+    to_world = np.asarray(c2w[:3, :3], dtype=np.float64) @ np.linalg.inv(np.asarray(intrinsics, dtype=np.float64))
+    directions = homogeneous @ to_world.T
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    origins = np.broadcast_to(np.asarray(c2w[:3, 3], dtype=np.float64), directions.shape)
+    return origins, directions
+
+
+def unit_sphere_span(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The stretch near, far [..., 1] of each ray that is sampled: its point nearest the origin, -1 and +1.
+
+    As published (near_far_from_sphere). Not an intersection: it has length 2 for every unit direction, covers the
+    chord through the unit sphere with room to spare off the axis, exists for rays that miss the sphere, and `near` may
+    be negative.
+    """
+    squared = np.sum(directions**2, axis=-1, keepdims=True)
+    middle = -np.sum(origins * directions, axis=-1, keepdims=True) / squared
+    return middle - SPAN_HALF_LENGTH, middle + SPAN_HALF_LENGTH
+
+
+def project(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where `points` [..., 3] appear: pixels [..., 2] and depth [..., 1] along the camera's z axis.
+
+    The inverse of `pixels_to_rays`. A pixel means something only where its depth is positive; at depth 0 it is inf or
+    NaN.
+    """
+    in_camera = (np.asarray(points, dtype=np.float64) - c2w[:3, 3]) @ c2w[:3, :3]
+    homogeneous = in_camera @ np.asarray(intrinsics, dtype=np.float64).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pixels = homogeneous[..., :2] / homogeneous[..., 2:]
+    return pixels, in_camera[..., 2:]
+
+
+def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.ndarray:
+    """The pose c2w [4, 4] at `ratio` in [0, 1] of the way from `c2w_a` to `c2w_b`.
+
+    As published (gen_rays_between): the world-to-camera rotations are interpolated along the shortest turn and the
+    world-to-camera translations linearly, so that what both cameras look at stays in view between them.
+    """
+    w2c = np.linalg.inv(np.stack([c2w_a, c2w_b]).astype(np.float64))
+    between = np.eye(4)
+    between[:3, :3] = Slerp([0.0, 1.0], Rotation.from_matrix(w2c[:, :3, :3]))(ratio).as_matrix()
+    between[:3, 3] = (1.0 - ratio) * w2c[0, :3, 3] + ratio * w2c[1, :3, 3]
+    return np.linalg.inv(between)
+
+
+def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> Rays:
+    """The `Rays` through `pixels` [..., 2], flattened to R = the number of pixels, row-major.
+
+    Computed in float64 and rounded once to float32.
+    """
+    origins, directions = pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w)
+    near, far = unit_sphere_span(origins, directions)
+    return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))

@@ -1,0 +1,223 @@
+"""The one door to image files: PNG and JPEG in, RGB order, 8 or 16 bits per channel; and out again.
+
+Samples are handed on as they are stored (sRGB, no resizing, no gamma): an EXIF orientation is not applied, because
+calibration programs work on the stored grid too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from data.errors import UserError
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+
+# Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
+# is damaged or hostile, and would only ask for gigabytes of memory.
+MAX_PIXELS = 2**28
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+JPEG_SIGNATURE = b"\xff\xd8\xff"
+# JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
+JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+
+
+class ImageError(UserError):
+    """An image file that cannot be read or written, or does not belong with the others."""
+
+
+def natural_key(path: Path) -> tuple:
+    """Sorting key under which 2.png comes before 10.png: numbers in a name count as numbers, letter case does not."""
+    parts = re.split(r"(\d+)", path.name.lower())
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), path.name
+
+
+def list_images(folder: Path) -> list[Path]:
+    """The PNG and JPEG files of `folder` (any letter case, hidden files left out), in natural order.
+
+    Raises ImageError where the folder cannot be listed.
+    """
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and entry.is_file()]
+    except OSError as error:
+        raise ImageError(
+            f"{folder}: cannot be listed ({error.strerror}); check that it is a readable folder"
+        ) from error
+    return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
+
+
+def read_image(path: Path | str) -> np.ndarray:
+    """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the depth it is stored in.
+
+    What the file holds decides, not its name. A palette is expanded; grey with alpha comes as RGBA. Raises ImageError
+    for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
+    """
+    try:
+        encoded = Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    width, height = _stored_size(encoded, path)
+    if width * height > MAX_PIXELS:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
+    try:
+        pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+    except (cv2.error, MemoryError) as error:
+        raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
+    if pixels is None:
+        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
+    return _rgb_order(pixels)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _rgb_order(pixels: np.ndarray) -> np.ndarray:
+    """OpenCV's grey, BGR or BGRA as [H, W, C] in RGB(A) order."""
+    if pixels.ndim == 2:
+        return pixels[..., None]
+    return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
+
+
+def _stored_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
+    """(width, height) that the header claims, read without decoding; raises ImageError where there is none."""
+    try:
+        if encoded.startswith(PNG_SIGNATURE):
+            return struct.unpack_from(">II", encoded, 16)
+        if encoded.startswith(JPEG_SIGNATURE):
+            return _jpeg_size(encoded)
+    except (struct.error, IndexError):
+        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again") from None
+    raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
+
+
+def _jpeg_size(encoded: bytes) -> tuple[int, int]:
+    """(width, height) from the first frame header; IndexError or struct.error where the file ends before it."""
+    position = 2
+    while True:
+        while encoded[position] != 0xFF or encoded[position + 1] in (0x00, 0xFF):
+            position += 1
+        marker = encoded[position + 1]
+        if marker in JPEG_FRAME_MARKERS:
+            height, width = struct.unpack_from(">HH", encoded, position + 5)
+            return width, height
+        standalone = marker == 0x01 or 0xD0 <= marker <= 0xD8
+        position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
+
+
+def read_photographs(paths: Sequence[Path], with_alpha: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """Decode `paths` into one uint8 or uint16 array [V, H, W, 3]; grey is spread over the three channels.
+
+    The second value is the alpha channel as uint8 [V, H, W] where `with_alpha` and the files have one, else None.
+    One picture at a time is held beside the result. Raises ImageError as `read_image`, and for pictures that differ in
+    size, in bits per channel or (`with_alpha`) in having an alpha channel.
+    """
+    first = read_image(paths[0])
+    rgb = _allocate((len(paths), *first.shape[:2], 3), first.dtype, paths[0].parent)
+    has_alpha = first.shape[2] == 4
+    alpha = _allocate(rgb.shape[:3], np.uint8, paths[0].parent) if with_alpha and has_alpha else None
+    for index, path in enumerate(paths):
+        picture = read_image(path) if index else first
+        _require_size(path, picture, first.shape[1], first.shape[0], paths[0])
+        if picture.dtype != first.dtype:
+            bits, others = picture.itemsize * 8, first.itemsize * 8
+            raise ImageError(f"{path}: has {bits} bits per channel and {paths[0].name} {others}; save all alike")
+        if with_alpha and (picture.shape[2] == 4) != has_alpha:
+            had = "no alpha channel" if has_alpha else "an alpha channel"
+            raise ImageError(f"{path}: has {had}, unlike {paths[0].name}; save all alike, or put masks into mask/")
+        rgb[index] = picture[..., :3]
+        if alpha is not None:
+            alpha[index] = _eight_bits(picture[..., 3])
+    return rgb, alpha
+
+
+def read_masks(paths: Sequence[Path], width: int, height: int, beside: Path) -> np.ndarray:
+    """Decode mask pictures of any depth and channel count to uint8 [V, H, W], 255 on the object.
+
+    Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black. Raises
+    ImageError as `read_image`, and for a size other than `width` x `height`, that of the photograph `beside`.
+    """
+    masks = _allocate((len(paths), height, width), np.uint8, paths[0].parent)
+    for index, path in enumerate(paths):
+        picture = read_image(path)
+        _require_size(path, picture, width, height, beside)
+        brightest = picture[..., :3].max(axis=2)
+        masks[index] = _eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
+    return masks
+
+
+def _eight_bits(channel: np.ndarray) -> np.ndarray:
+    return channel if channel.dtype == np.uint8 else to_uint8(to_float(channel))
+
+
+def _allocate(shape: tuple[int, ...], dtype: np.dtype | type, folder: Path) -> np.ndarray:
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise ImageError(f"{folder}: {shape[0]} pictures of {shape[2]}x{shape[1]} do not fit into memory") from error
+
+
+def _require_size(path: Path, picture: np.ndarray, width: int, height: int, beside: Path) -> None:
+    if picture.shape[:2] != (height, width):
+        size = f"{picture.shape[1]}x{picture.shape[0]}"
+        raise ImageError(f"{path}: is {size} pixels and {beside.name} {width}x{height}; all must have one size")
+
+
+def write_image(path: Path | str, rgb: np.ndarray) -> None:
+    """Encode uint8 `rgb` [H, W, 3] or grey [H, W] to `path`, PNG or JPEG by its suffix, replacing it in one go.
+
+    Raises ImageError where the file cannot be written (what was there stays) and ValueError for any other array.
+    """
+    target = Path(path)
+    if rgb.dtype != np.uint8 or not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
+        raise ValueError(f"write_image takes uint8 [H, W, 3] or [H, W], not {rgb.dtype} {rgb.shape}")
+    if target.suffix.lower() not in IMAGE_SUFFIXES:
+        raise ImageError(f"{target}: name it with one of {', '.join(IMAGE_SUFFIXES)}")
+    encoded = cv2.imencode(target.suffix.lower(), rgb if rgb.ndim == 2 else cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR))[1]
+    temporary = target.with_name(f".{target.name}.tmp")
+    try:
+        temporary.write_bytes(encoded.tobytes())
+        os.replace(temporary, target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise ImageError(f"{target}: cannot be written ({error.strerror}); check the folder and the space") from error
+
+
+def to_float(image: np.ndarray) -> np.ndarray:
+    """Unsigned integers of any shape as float32 in [0, 1]: divided by the largest value of their type, 255 or 65535.
+
+    The published code divides by 256, so that white is 0.996 there.
+    """
+    return image.astype(np.float32) / np.float32(np.iinfo(image.dtype).max)
+
+
+def to_uint8(image: np.ndarray) -> np.ndarray:
+    """Floats as uint8, clipped to [0, 1] and rounded to the nearest step; undoes `to_float` of uint8 exactly."""
+    return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def sample_bilinear(image: np.ndarray, pixels: np.ndarray) -> np.ndarray:
+    """`image` [H, W] or [H, W, C] of unsigned integers seen at `pixels` [..., 2] (x, y): float32 [..., C] in [0, 1].
+
+    Bilinear between pixel centres, exact on them; pixels outside take the value at the border.
+    """
+    last = np.array([image.shape[1] - 1, image.shape[0] - 1])
+    pixels = np.clip(pixels, 0, last)
+    corner = np.minimum(np.floor(pixels).astype(np.intp), np.maximum(last - 1, 0))
+    (x0, y0), (x1, y1) = np.moveaxis(corner, -1, 0), np.moveaxis(np.minimum(corner + 1, last), -1, 0)
+    weight = (pixels - corner).astype(np.float32).reshape(*pixels.shape[:-1], 2, *[1] * (image.ndim - 2))
+    right, down = np.moveaxis(weight, pixels.ndim - 1, 0)
+    upper = to_float(image[y0, x0]) * (1 - right) + to_float(image[y0, x1]) * right
+    lower = to_float(image[y1, x0]) * (1 - right) + to_float(image[y1, x1]) * right
+    return upper * (1 - down) + lower * down

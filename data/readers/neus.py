@@ -1,0 +1,200 @@
+"""The format of the published NeuS: image/*, optional mask/*, and npz files with world_mat_i and scale_mat_i.
+
+world_mat_i [4, 4] or [3, 4] projects world points to pixels of photograph i, scale_mat_i [4, 4] takes the unit sphere
+to the world. data/README.md describes the folder for its users; behaviour as in models/dataset.py of
+https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from data.cameras import decompose_projection
+from data.config import DatasetConfig
+from data.images import list_images, read_masks, read_photographs
+from data.scene import Scene, SceneError
+
+# Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
+MATRIX_TOLERANCE = 1e-4
+
+# The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
+# so that a surface touching the sphere is closed.
+REGION_HALF_WIDTH = 1.01
+
+
+# What numpy and zipfile are known to raise for files that are no npz, are damaged, encrypted or hold pickled objects.
+UNREADABLE = (
+    OSError,
+    ValueError,
+    EOFError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    MemoryError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def read_neus(conf: DatasetConfig) -> Scene:
+    """Read the scene folder `conf.data_dir`. What is cheap to check is checked before a photograph is decoded.
+
+    Raises SceneError for whatever is missing or does not fit, ImageError for a picture that cannot be used.
+    """
+    folder = Path(conf.data_dir)
+    photographs = _list_photographs(folder)
+    mask_files = _list_masks(folder, photographs)
+    world_mats, scale_mats = _read_cameras(folder / conf.render_cameras_name, photographs)
+    object_scale_mat = _read_object_matrix(folder / conf.object_cameras_name)
+    intrinsics, c2w = _decompose_all(folder / conf.render_cameras_name, world_mats, scale_mats)
+    bbox_min, bbox_max = extraction_region(scale_mats[0], object_scale_mat)
+    images, masks = read_photographs(photographs, with_alpha=not mask_files)
+    if mask_files:
+        masks = read_masks(mask_files, images.shape[2], images.shape[1], photographs[0])
+    return Scene(
+        name=folder.resolve().name,
+        image_names=tuple(path.name for path in photographs),
+        images=images,
+        masks=masks,
+        intrinsics=intrinsics,
+        c2w=c2w,
+        scene_to_world=scale_mats[0],
+        bbox_min=bbox_min,
+        bbox_max=bbox_max,
+    )
+
+
+def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest axis-aligned box, corners [3] and [3] in the working frame, around the object's cube of +-1.01.
+
+    As published for matrices without rotation; with one, the published code takes two transformed corners for the box,
+    which may be inside out.
+    """
+    cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
+    corners = np.array([[*corner, 1.0] for corner in cube])
+    moved = (corners @ (np.linalg.inv(scale_mat) @ object_scale_mat).T)[:, :3]
+    return moved.min(axis=0), moved.max(axis=0)
+
+
+def _list_photographs(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
+    if not (folder / "image").is_dir():
+        present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        raise SceneError(f"{folder}: has no folder image/ with the photographs (it holds {present})")
+    photographs = list_images(folder / "image")
+    if not photographs:
+        raise SceneError(f"{folder / 'image'}: holds no .png, .jpg or .jpeg photographs")
+    return photographs
+
+
+def _list_masks(folder: Path, photographs: Sequence[Path]) -> list[Path]:
+    """The files of mask/, one per photograph; an empty list where there is no such folder."""
+    if not (folder / "mask").exists():
+        return []
+    masks = list_images(folder / "mask")
+    if len(masks) != len(photographs):
+        raise SceneError(
+            f"{folder / 'mask'}: holds {len(masks)} masks for {len(photographs)} photographs; "
+            "give one for each, or remove the folder and train with train.mask_weight = 0"
+        )
+    return masks
+
+
+def _read_cameras(path: Path, photographs: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:
+    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of the photographs, each checked by itself."""
+    count = len(photographs)
+    matrices = _read_matrices(path, "dataset.render_cameras_name", count)
+    world_mats, scale_mats = [], []
+    for index in range(count):
+        for key in (f"world_mat_{index}", f"scale_mat_{index}"):
+            if key not in matrices:
+                raise SceneError(f"{path}: has no {key}; the scene has {count} photographs and needs one for each")
+        world_mats.append(_checked(path, f"world_mat_{index}", matrices[f"world_mat_{index}"], rows=(3, 4))[:3])
+        scale_mats.append(_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]))
+        if np.abs(scale_mats[-1] - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):
+            raise SceneError(f"{path}: scale_mat_{index} differs from scale_mat_0; all views share one unit sphere")
+    return np.stack(world_mats), np.stack(scale_mats)
+
+
+def _read_object_matrix(path: Path) -> np.ndarray:
+    """scale_mat_0 of the object camera file: any invertible affine map, as a region may be a stretched box."""
+    key = "scale_mat_0"
+    matrices = _read_matrices(path, "dataset.object_cameras_name", 1)
+    if key not in matrices:
+        raise SceneError(f"{path}: has no {key}, which bounds the region the mesh is extracted from")
+    matrix = _affine(path, key, matrices[key])
+    if np.linalg.matrix_rank(matrix[:3, :3]) < 3:
+        raise SceneError(f"{path}: {key} is singular, so that it bounds no region; correct it")
+    return matrix
+
+
+def _read_matrices(path: Path, conf_key: str, count: int) -> dict[str, np.ndarray]:
+    """The arrays world_mat_i and scale_mat_i, i < count, that the npz file has; never unpickles anything."""
+    wanted = {f"{kind}_mat_{index}" for kind in ("world", "scale") for index in range(count)}
+    if not path.is_file():
+        raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: np.asarray(archive[key]) for key in archive.files if key in wanted}
+    except UNREADABLE as error:
+        raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
+
+
+def _checked(path: Path, key: str, matrix: np.ndarray, rows: tuple[int, ...]) -> np.ndarray:
+    """`matrix` as float64 [one of rows, 4] of finite numbers; raises SceneError for anything else."""
+    if matrix.dtype.kind not in "fiu":
+        raise SceneError(f"{path}: {key} holds {matrix.dtype} and not real numbers; write it again")
+    if matrix.shape not in [(count, 4) for count in rows]:
+        wanted = " or ".join(f"[{count}, 4]" for count in rows)
+        raise SceneError(f"{path}: {key} has shape {list(matrix.shape)} and must be {wanted}; write it again")
+    if not np.isfinite(matrix).all():
+        raise SceneError(f"{path}: {key} holds NaN or infinite numbers; remove that view or calibrate it again")
+    return matrix.astype(np.float64)
+
+
+def _affine(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
+    matrix = _checked(path, key, matrix, rows=(4,))
+    if not np.allclose(matrix[3], [0, 0, 0, 1], rtol=0, atol=MATRIX_TOLERANCE):
+        raise SceneError(f"{path}: the last row of {key} must be 0 0 0 1 and is {matrix[3].tolist()}; correct it")
+    return matrix
+
+
+def _similarity(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
+    """`matrix` [4, 4] in float64 if it rotates, scales uniformly and moves; raises SceneError otherwise."""
+    matrix = _affine(path, key, matrix)
+    linear = matrix[:3, :3]
+    squares = linear.T @ linear
+    squared_scale = np.trace(squares) / 3
+    uniform = np.abs(squares - squared_scale * np.eye(3)).max() <= MATRIX_TOLERANCE * squared_scale
+    if not uniform or np.linalg.det(linear) <= 0:
+        raise SceneError(
+            f"{path}: {key} is not a similarity (a rotation, one positive scale and a translation), "
+            "so that the unit sphere would not stay a sphere; correct it"
+        )
+    return matrix
+
+
+def _scale(similarity: np.ndarray) -> float:
+    return float(np.cbrt(np.linalg.det(similarity[:3, :3])))
+
+
+def _decompose_all(path: Path, world_mats: np.ndarray, scale_mats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Intrinsics [V, 3, 3] and camera-to-working-frame poses [V, 4, 4], each view by its own scale_mat."""
+    cameras = []
+    for index, projection in enumerate(world_mats @ scale_mats):
+        try:
+            cameras.append(decompose_projection(projection))
+        except ValueError as error:
+            raise SceneError(f"{path}: world_mat_{index} is no camera, {error}; calibrate that view again") from error
+    intrinsics, c2w = zip(*cameras, strict=True)
+    return np.stack(intrinsics), np.stack(c2w)

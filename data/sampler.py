@@ -1,0 +1,85 @@
+"""Which pixels are trained on next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from data.cameras import camera_rays
+from data.errors import UserError
+from data.images import to_float
+from data.rays import PixelBatch
+from data.scene import Scene
+
+
+class PixelSampler:
+    """Batches of pixels, each from one photograph, without end.
+
+    As published (exp_runner.py, train; models/dataset.py, gen_random_rays_at; https://github.com/Totoro97/NeuS at
+    commit 6e0a230): the photographs come in a random order, a fresh one once every photograph was taken; the pixels of
+    a batch are uniform over the photograph and may repeat.
+    """
+
+    def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:
+        self._scene = scene
+        self._batch_size = batch_size
+        self._generator = generator
+        self._order = generator.permutation(scene.n_views)
+        self._position = 0
+
+    def next(self) -> PixelBatch:
+        """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the photograph."""
+        if self._position == len(self._order):
+            self._order = self._generator.permutation(self._scene.n_views)
+            self._position = 0
+        view = int(self._order[self._position])
+        self._position += 1
+        x = self._generator.integers(self._scene.width, size=self._batch_size)
+        y = self._generator.integers(self._scene.height, size=self._batch_size)
+        return pixel_batch(self._scene, view, x, y)
+
+    def state(self) -> dict[str, Any]:
+        """All that decides the batches to come, ready for JSON (with a PCG64 generator, numpy's default)."""
+        return {
+            "order": self._order.tolist(),
+            "position": self._position,
+            "generator": self._generator.bit_generator.state,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`: the same batches follow as after it was taken, given the same scene and batch size.
+
+        Raises UserError, with nothing changed, where the state does not fit this scene or this kind of generator.
+        """
+        views = self._scene.n_views
+        try:
+            order, position = [int(view) for view in state["order"]], int(state["position"])
+            generator = dict(state["generator"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
+        if len(order) != views:
+            raise UserError(
+                f"the checkpoint was made with {len(order)} photographs and the scene {self._scene.name} has {views}; "
+                "go on with the scene it was trained on"
+            )
+        if sorted(order) != list(range(views)) or not 0 <= position <= views:
+            raise UserError("the sampler's state in the checkpoint is damaged (its order is no permutation)")
+        try:
+            self._generator.bit_generator.state = generator
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
+        self._order = np.array(order)
+        self._position = position
+
+
+def pixel_batch(scene: Scene, view: int, x: np.ndarray, y: np.ndarray) -> PixelBatch:
+    """What the photograph `view` shows at the integer pixels x, y [R], with the rays through their centres."""
+    pixels = np.stack([x, y], axis=-1)
+    return PixelBatch(
+        rays=camera_rays(pixels, scene.intrinsics[view], scene.c2w[view]),
+        rgb=to_float(scene.images[view, y, x]),
+        mask=None if scene.masks is None else to_float(scene.masks[view, y, x])[:, None],
+        view=np.full(len(x), view, dtype=np.int32),
+    )

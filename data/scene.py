@@ -1,0 +1,131 @@
+"""What training knows of the world: photographs, masks, cameras, and the frame they are worked in.
+
+V views of H x W pixels. The working frame is the unit sphere frame: the region of interest is the unit sphere at the
+origin. `scene_to_world` leads from it to the frame the cameras were given in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.cameras import camera_rays, image_pixels
+from data.errors import UserError
+from data.images import sample_bilinear, to_float
+from data.rays import Rays
+
+# A mask means "object" where it exceeds one half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
+MASK_HALF = 127
+
+
+class SceneError(UserError):
+    """A scene that cannot be trained on: says which file, key or view is wrong and how to mend it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """Posed photographs. Images stay as compact as their files: they become floats batch by batch, view by view."""
+
+    name: str
+    image_names: tuple[str, ...]  # V file names
+    images: np.ndarray  # [V, H, W, 3] uint8 or uint16, RGB
+    masks: np.ndarray | None  # [V, H, W] uint8, 255 on the object; None for a scene without masks
+    intrinsics: np.ndarray  # [V, 3, 3] float64
+    c2w: np.ndarray  # [V, 4, 4] float64, camera to working frame
+    scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
+    bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
+    bbox_max: np.ndarray  # [3] float64
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where the shapes or types do not belong together."""
+        views, height, width = self.images.shape[:3]
+        expected = {
+            "images": (views, height, width, 3),
+            "intrinsics": (views, 3, 3),
+            "c2w": (views, 4, 4),
+            "scene_to_world": (4, 4),
+            "bbox_min": (3,),
+            "bbox_max": (3,),
+        }
+        if self.masks is not None:
+            expected["masks"] = (views, height, width)
+        for name, shape in expected.items():
+            if getattr(self, name).shape != shape:
+                raise ValueError(f"Scene.{name} has shape {getattr(self, name).shape}, expected {shape}")
+        if len(self.image_names) != views:
+            raise ValueError(f"Scene.image_names has {len(self.image_names)} entries, expected {views}")
+        if self.images.dtype not in (np.uint8, np.uint16):
+            raise ValueError(f"Scene.images is {self.images.dtype}, expected uint8 or uint16")
+
+    @property
+    def n_views(self) -> int:
+        """V."""
+        return self.images.shape[0]
+
+    @property
+    def height(self) -> int:
+        """H."""
+        return self.images.shape[1]
+
+    @property
+    def width(self) -> int:
+        """W."""
+        return self.images.shape[2]
+
+    def rays(self, view: int, resolution_level: int = 1) -> tuple[Rays, tuple[int, int]]:
+        """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
+        pixels = image_pixels(self.width, self.height, resolution_level)
+        return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), pixels.shape[:2]
+
+    def rgb_image(self, view: int, resolution_level: int = 1) -> np.ndarray:
+        """The photograph as float32 [h, w, 3] in [0, 1], seen exactly where `rays(view, resolution_level)` go through.
+
+        Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which that uses, spaces its
+        samples differently, so that picture and rendering would be shifted against each other at every level but 1.
+        """
+        return self._seen(self.images[view], resolution_level)
+
+    def mask_image(self, view: int, resolution_level: int = 1) -> np.ndarray | None:
+        """The mask as float32 [h, w] in [0, 1] on the grid of `rgb_image`; None for a scene without masks."""
+        return None if self.masks is None else self._seen(self.masks[view], resolution_level)
+
+    def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
+        if resolution_level == 1:
+            return to_float(image)
+        return sample_bilinear(image, image_pixels(self.width, self.height, resolution_level))
+
+
+def check_scene(scene: Scene) -> Scene:
+    """`scene` itself, if it can be trained on.
+
+    Raises SceneError for a camera inside the unit sphere, and for masks that are empty in every view (one empty mask is
+    a view that does not see the object).
+    """
+    distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
+    nearest = int(np.argmin(distances))
+    if distances[nearest] < 1:
+        raise SceneError(
+            f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
+            f"{distances[nearest]:.3g} from its centre; choose scale_mat so that the sphere holds the object "
+            "and leaves every camera outside"
+        )
+    if scene.masks is not None and scene.masks.max() <= MASK_HALF:
+        raise SceneError(
+            f"{scene.name}: all masks are empty (the largest value is {scene.masks.max()} of 255); "
+            "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
+        )
+    return scene
+
+
+def summary(scene: Scene) -> str:
+    """One line for the start of a log: counts, sizes, what there is, how far the cameras are."""
+    distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
+    parts = [
+        f"scene {scene.name}: {scene.n_views} views of {scene.width}x{scene.height}",
+        f"{scene.images.itemsize * 8} bits per channel",
+        "no masks" if scene.masks is None else f"masks over {np.mean(scene.masks > MASK_HALF):.0%} of the pixels",
+        f"cameras {distances.min():.2f} to {distances.max():.2f} from the centre of the unit sphere",
+        f"1 unit = {np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])):.4g} in the world",
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,56 @@
+# `make help` lists the commands. PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+# Made last by the set-up: where it is newer than requirements.txt there is nothing to install.
+STAMP := $(VENV)/.installed
+PYTHON ?=
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.12 python3.11 python3)
+SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
+DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: $(STAMP) ## train on the bundled scene (a second call goes on), then mesh, picture and figures in exp/demo
+	$(DEMO) --mode train --is_continue
+	$(DEMO) --mode evaluate
+
+test: $(STAMP) ## lint and every test
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## style and formatting only
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+clean: ## remove .venv and caches; results in exp/ stay
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A set-up that was interrupted is taken up again by the next call; a .venv that does not run is made anew.
+$(STAMP): requirements.txt
+	@if ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  python=; \
+	  for candidate in $(CANDIDATES); do \
+	    if "$$candidate" -c '$(SUPPORTED)' 2>/dev/null; then python=$$candidate; break; fi; \
+	  done; \
+	  if [ -z "$$python" ]; then \
+	    echo "error: '$(CANDIDATES)': none is Python 3.11 or 3.12; install one, or name it: make PYTHON=/path/to/it" >&2; \
+	    exit 2; \
+	  fi; \
+	  echo "making $(VENV) with $$("$$python" --version)"; \
+	  if ! "$$python" -m venv --clear $(VENV); then \
+	    echo "error: cannot make $(VENV); on Debian and Ubuntu: apt install python3-venv" >&2; \
+	    exit 2; \
+	  fi; \
+	fi
+	@echo "installing requirements.txt into $(VENV) (700 MB of packages the first time)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --retries 10 --timeout 60 -r requirements.txt
+	@touch $@

@@ -1,0 +1,106 @@
+"""The command line: `python exp_runner.py --help`.
+
+Everything that can be checked from the arguments and the conf is checked before Jittor is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+
+if TYPE_CHECKING:
+    from data.config import DatasetConfig
+    from models.arguments import Arguments
+    from models.config import ExperimentConfig
+    from models.runner import Runner
+
+PROGRAM_FOLDER = Path(__file__).resolve().parent
+DEFAULT_CONF = Path("confs/demo.conf")
+EXIT_EMPTY_SURFACE = 1
+EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line (default: the process's own); returns the exit status."""
+    try:
+        from models.arguments import parse_arguments
+
+        arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+        return _run(arguments, read_conf(arguments))
+    except UserError as error:
+        return _complain(str(error), EXIT_USER_ERROR)
+    except KeyboardInterrupt:
+        return _complain("interrupted", EXIT_INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in ("data", "models"):
+            raise
+        return _complain(
+            f"the Python package {error.name} is missing; run `pip install -r requirements.txt`", EXIT_USER_ERROR
+        )
+
+
+def read_conf(arguments: Arguments) -> ExperimentConfig:
+    """The conf that --conf, --case, --set and --seed describe; raises UserError where it cannot be used.
+
+    Without --conf it is ./confs/demo.conf; where there is none, the program's own, and then the paths of the scene
+    that do not exist from here are taken from the program's folder too.
+    """
+    from models.config import load_config
+
+    conf_path = arguments.conf or DEFAULT_CONF
+    is_elsewhere = arguments.conf is None and not DEFAULT_CONF.exists()
+    if is_elsewhere:
+        conf_path = PROGRAM_FOLDER / DEFAULT_CONF
+    conf = load_config(conf_path, arguments.case, arguments.overrides)
+    return replace(conf, dataset=_rebased(conf.dataset)) if is_elsewhere else conf
+
+
+def _rebased(dataset: DatasetConfig) -> DatasetConfig:
+    """The dataset with each path that is missing here looked for in the program's folder."""
+    paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
+    moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not Path(path).exists()}
+    return replace(dataset, **moved)
+
+
+def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Build the runner, which loads Jittor, and do what the mode says; returns the exit status."""
+    from models.runner import Runner
+    from models.surface.extraction import EmptySurfaceError
+
+    try:
+        _dispatch(Runner(conf, device=arguments.device, gpu=arguments.gpu), arguments, conf)
+    except EmptySurfaceError as error:
+        return _complain(str(error), EXIT_EMPTY_SURFACE)
+    return 0
+
+
+def _dispatch(runner: Runner, arguments: Arguments, conf: ExperimentConfig) -> None:
+    """One runner call per mode."""
+    checkpoint, mode = arguments.checkpoint, arguments.mode
+    if mode.name == "train":
+        runner.train(is_continue=arguments.is_continue, checkpoint=checkpoint)
+    elif mode.name == "validate_mesh":
+        runner.validate_mesh(checkpoint, arguments.resolution, arguments.threshold)
+    elif mode.name == "validate_image":
+        level = arguments.resolution_level or conf.train.validate_resolution_level
+        runner.validate_image(checkpoint, arguments.image, level)
+    elif mode.name == "interpolate":
+        runner.interpolate(checkpoint, *mode.views)
+    else:
+        runner.evaluate(checkpoint)
+
+
+def _complain(sentence: str, status: int) -> int:
+    """Say what is wrong on stderr; returns the exit status."""
+    print(f"error: {sentence}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -106,7 +106,7 @@ def jug_sdf(points: np.ndarray) -> np.ndarray:
     handle = arc_tube(points, (-0.47, 0.13), 0.26, (1.15, 5.10), (0.06, 0.06))
     solid = smooth_min(smooth_min(body, spout, 0.10), handle, 0.08)
     hollow = np.hypot(radial, height - 0.47) - 0.39
-    solid = smooth_max(solid, -hollow, 0.07)
+    solid = smooth_max(solid, -hollow, 0.10)
     stem = capped_cylinder(radial, height, 0.09, -0.70, -0.30)
     foot = capped_cylinder(radial, height, 0.32, -0.70, -0.68) - 0.035
     return smooth_min(solid, smooth_min(foot, stem, 0.16), 0.14)

@@ -1,4 +1,4 @@
-"""How far apart two surfaces are: the Chamfer distance, from points on one to the nearest point of the other's faces."""
+"""How far apart two surfaces are: Chamfer distance, from points on one to the nearest point of the other's faces."""
 
 from __future__ import annotations
 

@@ -1,0 +1,101 @@
+"""Pictures of meshes, against what geometry says must be seen."""
+
+import numpy as np
+import pytest
+import trimesh
+from scipy.spatial.transform import Rotation
+
+from models.views import shading
+
+INTRINSICS = np.array([[90.0, 0.0, 40.0], [0.0, 80.0, 30.0], [0.0, 0.0, 1.0]])
+HEIGHT, WIDTH = 64, 80
+BACK = np.eye(4)
+BACK[2, 3] = -4.0  # four units before the origin, looking along +z
+
+
+def visible(image):
+    """The pixels that show any of the object: clay is darker than the background."""
+    return (image < shading.BACKGROUND - 0.05).any(axis=-1)
+
+
+def test_picture_has_the_asked_size_type_and_range():
+    image = shading.shade_mesh(trimesh.creation.icosphere(3, 0.8), INTRINSICS, BACK, HEIGHT, WIDTH)
+    assert image.shape == (HEIGHT, WIDTH, 3) and image.dtype == np.float32
+    assert image.min() >= 0.0 and image.max() <= 1.0
+
+
+def test_pixel_0_0_is_the_centre_of_the_first_pixel_x_right_y_down():
+    place = np.array([0.6, -0.35, 0.2])
+    ball = trimesh.creation.icosphere(3, 0.15).apply_translation(place)
+    image = shading.shade_mesh(ball, INTRINSICS, BACK, HEIGHT, WIDTH)
+    rows, columns = np.nonzero(visible(image))
+    expected = INTRINSICS @ (place - BACK[:3, 3])
+    assert [columns.mean(), rows.mean()] == pytest.approx(expected[:2] / expected[2], abs=0.25)
+
+
+def test_outline_of_a_sphere_is_the_cone_of_its_tangents():
+    image = shading.shade_mesh(trimesh.creation.icosphere(5, 1.0), INTRINSICS, BACK, HEIGHT, WIDTH)
+    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
+    tangent = np.hypot((columns - 40.0) / 90.0, (rows - 30.0) / 80.0) * np.sqrt(4.0**2 - 1.0)
+    seen = visible(image)
+    assert seen[tangent < 0.97].all()
+    assert not seen[tangent > 1.03].any()
+
+
+def test_brightness_follows_the_sphere_normals_and_the_lamp():
+    image = shading.shade_mesh(trimesh.creation.icosphere(5, 1.0), INTRINSICS, BACK, HEIGHT, WIDTH)
+    for row, column in ((30, 40), (22, 33), (38, 49), (40, 30)):
+        direction = np.array([(column - 40.0) / 90.0, (row - 30.0) / 80.0, 1.0])
+        direction /= np.linalg.norm(direction)
+        along = 4.0 * direction[2]
+        normal = BACK[:3, 3] + (along - np.sqrt(along**2 - 15.0)) * direction
+        light = shading.AMBIENT + (1.0 - shading.AMBIENT) * max(normal @ shading.LAMP, 0.0)
+        assert image[row, column] == pytest.approx(shading.CLAY * light, abs=0.01)
+
+
+def test_lamp_goes_with_the_camera_so_that_moving_both_changes_nothing():
+    mesh = trimesh.creation.torus(0.6, 0.25)
+    move = np.eye(4)
+    move[:3, :3] = Rotation.from_euler("xyz", [0.4, 1.0, -2.0]).as_matrix()
+    move[:3, 3] = [3.0, -1.0, 2.0]
+    still = shading.shade_mesh(mesh, INTRINSICS, BACK, HEIGHT, WIDTH)
+    moved = shading.shade_mesh(mesh.copy().apply_transform(move), INTRINSICS, move @ BACK, HEIGHT, WIDTH)
+    different = np.abs(still - moved).max(axis=-1) > 0.02
+    assert different.mean() < 0.005  # single rays on the outline may fall either way
+
+
+def test_faces_turned_over_look_the_same():
+    mesh = trimesh.creation.icosphere(3, 0.8)
+    over = trimesh.Trimesh(mesh.vertices, mesh.faces[:, ::-1], process=False)
+    pictures = [shading.shade_mesh(m, INTRINSICS, BACK, HEIGHT, WIDTH) for m in (mesh, over)]
+    assert np.allclose(*pictures, atol=0.02)
+
+
+def test_nearer_surface_hides_the_farther_one():
+    near = trimesh.creation.box((1.0, 1.0, 0.1)).apply_translation([0, 0, -1.0])
+    far = trimesh.creation.icosphere(3, 0.3)
+    both = trimesh.util.concatenate([far, near])
+    pictures = [shading.shade_mesh(m, INTRINSICS, BACK, HEIGHT, WIDTH) for m in (near, both)]
+    assert np.allclose(*pictures, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        trimesh.Trimesh(),
+        trimesh.Trimesh(np.eye(3), np.zeros((0, 3), int)),
+        trimesh.creation.icosphere(1, 0.5).apply_translation([0, 0, -9]),
+    ],
+    ids=["nothing", "no faces", "behind the camera"],
+)
+def test_nothing_in_sight_gives_the_background(mesh):
+    image = shading.shade_mesh(mesh, INTRINSICS, BACK, 8, 10)
+    assert np.allclose(image, shading.BACKGROUND)
+
+
+def test_outline_pixels_are_mixed_with_the_background():
+    slab = trimesh.Trimesh([[0, -5, 0], [9, -5, 0], [9, 5, 0], [0, 5, 0]], [[0, 1, 2], [0, 2, 3]], process=False)
+    intrinsics = np.array([[40.0, 0.0, 4.0], [0.0, 40.0, 4.0], [0.0, 0.0, 1.0]])
+    image = shading.shade_mesh(slab, intrinsics, BACK, 9, 9)
+    inside, outside = image[4, 8], image[4, 0]
+    assert np.allclose(image[4, 4], 0.5 * (inside + outside), atol=1e-3)

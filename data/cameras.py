@@ -38,7 +38,7 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
         raise ValueError("it holds NaN or infinite numbers")
     matrix = _without_scale(matrix)
     if np.linalg.det(matrix[:, :3]) < 0:
-        raise ValueError("it is mirrored: the determinant of its left 3x3 is negative (a left-handed frame, or a sign)")
+        raise ValueError("it is mirrored, the determinant of its left 3x3 is negative (left-handed axes, or a sign)")
     upper, rotation = rq(matrix[:, :3])
     signs = np.sign(np.diag(upper))
     upper, rotation = upper * signs, signs[:, None] * rotation
@@ -56,7 +56,7 @@ def _without_scale(matrix: np.ndarray) -> np.ndarray:
         lengths = np.linalg.norm(scaled[:, :3], axis=1, keepdims=True)
         if lengths.min() > 0 and abs(np.linalg.det(scaled[:, :3] / lengths)) >= SMALLEST_ROW_VOLUME:
             return scaled
-    raise ValueError("it is singular: its left 3x3 cannot be inverted, so that no camera has this projection")
+    raise ValueError("it is singular, its left 3x3 cannot be inverted")
 
 
 def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:

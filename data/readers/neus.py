@@ -158,7 +158,7 @@ def _checked(path: Path, key: str, matrix: np.ndarray, rows: tuple[int, ...]) ->
         wanted = " or ".join(f"[{count}, 4]" for count in rows)
         raise SceneError(f"{path}: {key} has shape {list(matrix.shape)} and must be {wanted}; write it again")
     if not np.isfinite(matrix).all():
-        raise SceneError(f"{path}: {key} holds NaN or infinite numbers; remove that view or calibrate it again")
+        raise SceneError(f"{path}: {key} holds NaN or infinite numbers; correct it or leave that view out")
     return matrix.astype(np.float64)
 
 
@@ -195,6 +195,8 @@ def _decompose_all(path: Path, world_mats: np.ndarray, scale_mats: np.ndarray) -
         try:
             cameras.append(decompose_projection(projection))
         except ValueError as error:
-            raise SceneError(f"{path}: world_mat_{index} is no camera, {error}; calibrate that view again") from error
+            raise SceneError(
+                f"{path}: world_mat_{index} is no camera: {error}; correct it or leave that view out"
+            ) from error
     intrinsics, c2w = zip(*cameras, strict=True)
     return np.stack(intrinsics), np.stack(c2w)

@@ -1,0 +1,279 @@
+"""Image files: depth, order of the channels, damage, and the way back to eight bits."""
+
+import struct
+import zlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from data import images
+from data.images import (
+    ImageError,
+    list_images,
+    read_image,
+    read_masks,
+    read_photographs,
+    sample_bilinear,
+    to_float,
+    to_uint8,
+    write_image,
+)
+
+
+def png(width, height, depth, colour_type, rows, *chunks):
+    """A PNG put together by hand, so that what is in it does not depend on any encoder."""
+
+    def chunk(kind, body):
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour_type, 0, 0, 0))
+    middle = b"".join(chunk(kind, body) for kind, body in chunks)
+    return b"\x89PNG\r\n\x1a\n" + header + middle + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+PALETTE = (b"PLTE", b"\x01\x02\x03\x04\x05\x06")
+
+
+@pytest.mark.parametrize(
+    ("content", "dtype", "expected"),
+    [
+        (png(2, 1, 8, 0, b"\x00\x07\x09"), np.uint8, [[[7], [9]]]),
+        (png(8, 1, 1, 0, b"\x00\xa0"), np.uint8, [[[255], [0], [255], [0], [0], [0], [0], [0]]]),
+        (png(1, 1, 8, 2, b"\x00\x01\x02\x03"), np.uint8, [[[1, 2, 3]]]),
+        (png(1, 1, 8, 6, b"\x00\x01\x02\x03\x04"), np.uint8, [[[1, 2, 3, 4]]]),
+        (png(1, 1, 8, 4, b"\x00\x05\x80"), np.uint8, [[[5, 5, 5, 128]]]),
+        (png(2, 1, 8, 3, b"\x00\x01\x00", PALETTE), np.uint8, [[[4, 5, 6], [1, 2, 3]]]),
+        (png(1, 1, 16, 0, b"\x00\x12\x34"), np.uint16, [[[0x1234]]]),
+        (png(1, 1, 16, 2, b"\x00\x01\x02\x03\x04\x05\x06"), np.uint16, [[[0x0102, 0x0304, 0x0506]]]),
+        (png(1, 1, 16, 6, b"\x00\x01\x02\x03\x04\x05\x06\xff\xfe"), np.uint16, [[[0x0102, 0x0304, 0x0506, 0xFFFE]]]),
+    ],
+)
+def test_samples_come_as_stored_in_rgb_order(tmp_path, content, dtype, expected):
+    (tmp_path / "a.PnG").write_bytes(content)
+    found = read_image(tmp_path / "a.PnG")
+    assert found.dtype == dtype
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["red.jpg", "red.JPEG", "red.JpG", "red.png"])
+def test_a_red_picture_is_red_in_any_letter_case(tmp_path, name):
+    written = np.zeros((16, 16, 3), np.uint8)
+    written[..., 0] = 200
+    write_image(tmp_path / name, written)
+    assert np.abs(read_image(tmp_path / name).astype(int) - written).max() <= 3
+
+
+def test_a_grey_jpeg_has_one_channel(tmp_path):
+    write_image(tmp_path / "grey.jpg", np.full((8, 8), 90, np.uint8))
+    assert read_image(tmp_path / "grey.jpg").shape == (8, 8, 1)
+
+
+def test_the_orientation_tag_of_a_camera_is_not_applied(tmp_path):
+    plain = cv2.imencode(".jpg", np.full((8, 24), 90, np.uint8))[1].tobytes()
+    tag = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+    (tmp_path / "a.jpg").write_bytes(plain[:2] + b"\xff\xe1" + struct.pack(">H", len(tag) + 2) + tag + plain[2:])
+    assert cv2.imread(str(tmp_path / "a.jpg")).shape[:2] == (24, 8)  # the tag is there
+    assert read_image(tmp_path / "a.jpg").shape[:2] == (8, 24)
+
+
+NOISE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+GOOD_PNG = cv2.imencode(".png", NOISE)[1].tobytes()
+GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "neither PNG nor JPEG"),
+        (b"hello", "neither PNG nor JPEG"),
+        (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG nor JPEG"),
+        (GOOD_PNG[:12], "cut short"),
+        (GOOD_PNG[: len(GOOD_PNG) // 2], "cut short"),
+        (GOOD_PNG[:3000] + b"\0\0\0\0" + GOOD_PNG[3004:], "damaged"),
+        (GOOD_JPEG[:3], "cut short"),
+        (GOOD_JPEG[:100], "cut short"),
+        (GOOD_JPEG[: len(GOOD_JPEG) // 2], "cut short"),
+        (png(60000, 60000, 8, 0, b"\0"), "limit"),
+        (png(2**31 - 1, 1, 8, 0, b"\0"), "limit"),
+        (png(0, 5, 8, 0, b"\0"), "decoded"),
+    ],
+)
+def test_unusable_files_are_refused_by_name(tmp_path, content, reason):
+    (tmp_path / "view 3.png").write_bytes(content)
+    with pytest.raises(ImageError, match=reason) as caught:
+        read_image(tmp_path / "view 3.png")
+    assert "view 3.png" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_gigantic_jpeg_header_is_refused_before_decoding(tmp_path, monkeypatch):
+    position = GOOD_JPEG.index(b"\xff\xc0") + 5
+    forged = GOOD_JPEG[:position] + b"\xff\xdc\xff\xdc" + GOOD_JPEG[position + 4 :]
+    (tmp_path / "a.jpg").write_bytes(forged)
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("decoded"))
+    with pytest.raises(ImageError, match="65500x65500"):
+        read_image(tmp_path / "a.jpg")
+
+
+def test_a_progressive_jpeg_is_read(tmp_path):
+    encoded = cv2.imencode(".jpg", NOISE, [cv2.IMWRITE_JPEG_PROGRESSIVE, 1, cv2.IMWRITE_JPEG_RST_INTERVAL, 4])[1]
+    (tmp_path / "a.jpg").write_bytes(encoded.tobytes())
+    assert read_image(tmp_path / "a.jpg").shape == NOISE.shape
+
+
+def test_missing_files_and_folders_are_user_errors(tmp_path):
+    for path in (tmp_path / "none.png", tmp_path):
+        with pytest.raises(ImageError, match="cannot be read"):
+            read_image(path)
+    with pytest.raises(ImageError, match="cannot be listed"):
+        list_images(tmp_path / "none")
+
+
+def test_names_are_sorted_as_people_count(tmp_path):
+    names = ["10.png", "2.PNG", "1.jpg", "a10b2.JPEG", "a2b10.jpeg", "a2b9.jpeg", "B1.png", "01.jpg"]
+    for name in [*names, "notes.txt", "._1.png", "3.tif"]:
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "4.png").mkdir()
+    found = [path.name for path in list_images(tmp_path)]
+    assert found == ["01.jpg", "1.jpg", "2.PNG", "10.png", "a2b9.jpeg", "a2b10.jpeg", "a10b2.JPEG", "B1.png"]
+
+
+def test_names_in_other_scripts_are_sorted_too(tmp_path):
+    for name in ["图10.png", "图2.png", "²x.png", "é.png"]:
+        (tmp_path / name).write_bytes(b"")
+    found = [path.name for path in list_images(tmp_path)]
+    assert found.index("图2.png") < found.index("图10.png") and len(found) == 4
+
+
+def test_png_gives_back_what_was_written_and_replaces_the_old_file(tmp_path):
+    for picture in (NOISE, NOISE[..., 0]):
+        write_image(tmp_path / "a.png", picture)
+        np.testing.assert_array_equal(read_image(tmp_path / "a.png").reshape(picture.shape), picture)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    write_image(tmp_path / "a.png", NOISE)
+
+    def full_disk(self, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    with pytest.raises(ImageError, match="No space left"):
+        write_image(tmp_path / "a.png", NOISE * 0)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(read_image(tmp_path / "a.png"), NOISE)
+
+
+def test_write_image_refuses_what_is_no_picture(tmp_path):
+    for wrong in (NOISE.astype(np.float32), NOISE[..., :2], NOISE.astype(np.uint16)):
+        with pytest.raises(ValueError, match="uint8"):
+            write_image(tmp_path / "a.png", wrong)
+    for path, reason in ((tmp_path / "a.gif", "name it"), (tmp_path / "none" / "a.png", "cannot be written")):
+        with pytest.raises(ImageError, match=reason):
+            write_image(path, NOISE)
+
+
+def test_white_is_one_at_every_depth():
+    for dtype in (np.uint8, np.uint16):
+        levels = to_float(np.array([0, np.iinfo(dtype).max], dtype))
+        assert levels.dtype == np.float32 and levels.tolist() == [0, 1]
+
+
+def test_eight_bits_survive_the_way_to_float_and_back():
+    levels = np.arange(256, dtype=np.uint8)
+    np.testing.assert_array_equal(to_uint8(to_float(levels)), levels)
+
+
+def test_to_uint8_clips_and_rounds_to_nearest():
+    found = to_uint8(np.array([-3.0, 0.4 / 255, 0.6 / 255, 254.6 / 255, 1.7], np.float32))
+    assert found.dtype == np.uint8 and found.tolist() == [0, 0, 1, 255, 255]
+
+
+def test_bilinear_sampling_reproduces_a_plane_exactly_and_stays_inside():
+    y, x = np.mgrid[:5, :7]
+    plane = (20 * x + 7 * y).astype(np.uint8)
+    points = np.random.default_rng(0).uniform([0, 0], [6, 4], size=(50, 2))
+    expected = (points @ [20, 7]) / 255
+    np.testing.assert_allclose(sample_bilinear(plane, points), expected, atol=1e-6)
+    np.testing.assert_allclose(sample_bilinear(np.dstack([plane] * 3), points)[:, 2], expected, atol=1e-6)
+    assert sample_bilinear(plane, np.array([[99.0, -5], [6, 4]])).tolist() == [plane[0, 6] / np.float32(255)] + [
+        plane[4, 6] / np.float32(255)
+    ]
+
+
+def test_bilinear_sampling_at_pixel_centres_is_the_picture_even_one_pixel_wide():
+    for picture in (NOISE, NOISE[:1], NOISE[:, :1], NOISE[:1, :1]):
+        height, width = picture.shape[:2]
+        grid = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)
+        np.testing.assert_array_equal(sample_bilinear(picture, grid), to_float(picture))
+
+
+def write_all(folder, **pictures):
+    for name, picture in pictures.items():
+        (folder / f"{name}.png").write_bytes(cv2.imencode(".png", picture)[1].tobytes())
+    return [folder / f"{name}.png" for name in pictures]
+
+
+def test_grey_and_colour_photographs_stack_as_compactly_as_they_are_stored(tmp_path):
+    paths = write_all(tmp_path, a=NOISE, b=NOISE[..., 0])
+    rgb, alpha = read_photographs(paths, with_alpha=True)
+    assert rgb.dtype == np.uint8 and alpha is None
+    np.testing.assert_array_equal(rgb[0], NOISE[..., ::-1])
+    np.testing.assert_array_equal(rgb[1], NOISE[..., :1].repeat(3, axis=2))
+
+
+@pytest.mark.parametrize(
+    ("second", "reason"),
+    [
+        (NOISE[:-1], "80x59 pixels and a.png 80x60"),
+        (NOISE.astype(np.uint16), "16 bits per channel and a.png 8"),
+        (np.dstack([NOISE, NOISE[..., 0]]), "an alpha channel, unlike a.png"),
+    ],
+)
+def test_photographs_that_do_not_belong_together_are_named(tmp_path, second, reason):
+    with pytest.raises(ImageError, match=reason) as caught:
+        read_photographs(write_all(tmp_path, a=NOISE, b=second), with_alpha=True)
+    assert "b.png" in str(caught.value)
+
+
+def test_alpha_is_left_alone_where_nobody_asks_for_it(tmp_path):
+    paths = write_all(tmp_path, a=NOISE, b=np.dstack([NOISE, NOISE[..., 0]]))
+    rgb, alpha = read_photographs(paths, with_alpha=False)
+    assert alpha is None
+    np.testing.assert_array_equal(rgb[0], rgb[1])
+
+
+DISC = (np.hypot(*np.mgrid[-6:6, -8:8]) < 5).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        DISC * 255,
+        np.dstack([DISC * 255] * 3),
+        np.dstack([DISC * 0, DISC * 0, DISC * 255]),
+        np.dstack([DISC * 255] * 4),
+        np.dstack([DISC * 255] * 3 + [DISC * 0 + 255]),
+        np.dstack([DISC * 0 + 255] * 3 + [DISC * 255]),
+        DISC.astype(np.uint16) * 65535,
+        np.dstack([DISC.astype(np.uint16) * 65535] * 4),
+    ],
+)
+def test_a_mask_is_the_same_however_it_is_stored(tmp_path, picture):
+    paths = write_all(tmp_path, a=picture)
+    masks = read_masks(paths, 16, 12, paths[0])
+    assert masks.dtype == np.uint8
+    np.testing.assert_array_equal(masks[0], DISC * 255)
+
+
+def test_more_pictures_than_memory_holds_is_one_sentence(tmp_path, monkeypatch):
+    paths = write_all(tmp_path, a=NOISE)
+
+    def exhausted(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(images.np, "empty", exhausted)
+    with pytest.raises(ImageError, match="1 pictures of 80x60 do not fit"):
+        read_photographs(paths, with_alpha=False)

@@ -1,0 +1,145 @@
+"""Pixel batches: what they show, in which order, and that their state decides all that follows."""
+
+import json
+
+import numpy as np
+import pytest
+from synthetic_scene import dataset_config, write_scene
+
+from data.cameras import project
+from data.errors import UserError
+from data.images import to_float
+from data.readers import load_scene
+from data.sampler import PixelSampler, pixel_batch
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    return load_scene(dataset_config(write_scene(tmp_path_factory.mktemp("scene"), n_views=5).folder))
+
+
+def sampler(scene, seed=0, batch_size=64):
+    return PixelSampler(scene, batch_size, np.random.default_rng(seed))
+
+
+def assert_equal(a, b):
+    for name in ("origins", "directions", "near", "far"):
+        np.testing.assert_array_equal(getattr(a.rays, name), getattr(b.rays, name))
+    for name in ("rgb", "mask", "view"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+
+
+def seen_pixels(scene, batch):
+    """The integer pixels a batch was cast through, from its rays alone."""
+    view = batch.view[0]
+    points = batch.rays.origins.astype(float) + 3 * batch.rays.directions
+    pixels, _ = project(points, scene.intrinsics[view], scene.c2w[view])
+    np.testing.assert_allclose(pixels, np.rint(pixels), atol=1e-3)
+    return np.rint(pixels).astype(int)
+
+
+def test_colours_and_masks_are_those_of_the_pixels_the_rays_go_through(scene):
+    source = sampler(scene)
+    for _ in range(10):
+        batch = source.next()
+        x, y = seen_pixels(scene, batch).T
+        assert x.min() >= 0 and x.max() < scene.width and y.min() >= 0 and y.max() < scene.height
+        np.testing.assert_array_equal(batch.rgb, to_float(scene.images[batch.view, y, x]))
+        np.testing.assert_array_equal(batch.mask[:, 0], to_float(scene.masks[batch.view, y, x]))
+        assert batch.rgb.dtype == batch.mask.dtype == np.float32 and batch.mask.shape == (64, 1)
+        assert batch.view.dtype == np.int32
+
+
+def test_training_rays_are_the_rays_of_the_whole_view_bit_for_bit(scene):
+    whole, (height, width) = scene.rays(3)
+    y, x = np.mgrid[:height, :width]
+    batch = pixel_batch(scene, 3, x.ravel(), y.ravel())
+    np.testing.assert_array_equal(batch.rays.directions, whole.directions)
+    np.testing.assert_array_equal(batch.rays.near, whole.near)
+    np.testing.assert_array_equal(batch.rgb.reshape(height, width, 3), scene.rgb_image(3))
+
+
+def test_every_photograph_comes_once_before_any_comes_again(scene):
+    source = sampler(scene)
+    orders = []
+    for _ in range(6):
+        batches = [source.next() for _ in range(scene.n_views)]
+        assert all((batch.view == batch.view[0]).all() for batch in batches)
+        orders.append(tuple(batch.view[0] for batch in batches))
+        assert sorted(orders[-1]) == list(range(scene.n_views))
+    assert len(set(orders)) > 1
+
+
+def test_pixels_are_uniform_with_replacement_borders_included(scene):
+    source = sampler(scene, batch_size=scene.width * scene.height)
+    counts = np.zeros((scene.height, scene.width))
+    for _ in range(50):
+        np.add.at(counts, tuple(seen_pixels(scene, source.next()).T[::-1]), 1)
+    # 50 expected per pixel; chi-square over n cells has mean n and deviation sqrt(2 n)
+    chi_square = ((counts - 50) ** 2 / 50).sum()
+    assert abs(chi_square - counts.size) < 6 * np.sqrt(2 * counts.size)
+    assert counts.min() > 0 and counts[[0, -1]].mean() == pytest.approx(50, rel=0.15)
+
+
+def test_the_seed_decides_the_batches(scene):
+    for _ in range(3):
+        assert_equal(sampler(scene, 1).next(), sampler(scene, 1).next())
+    assert not np.array_equal(sampler(scene, 1).next().rays.directions, sampler(scene, 2).next().rays.directions)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 4, 5, 6, 13])
+def test_the_same_batches_follow_a_state_that_went_through_json(scene, steps):
+    first = sampler(scene, 1)
+    for _ in range(steps):
+        first.next()
+    text = json.dumps(first.state())
+    second = sampler(scene, 99)
+    second.next()
+    second.restore(json.loads(text))
+    assert json.dumps(second.state()) == text
+    for _ in range(12):
+        assert_equal(first.next(), second.next())
+
+
+def test_a_state_is_a_snapshot_that_later_batches_do_not_change(scene):
+    source = sampler(scene)
+    state = source.state()
+    text = json.dumps(state)
+    for _ in range(7):
+        source.next()
+    assert json.dumps(state) == text
+
+
+def changed(**changes):
+    return lambda state: state | changes
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (changed(order=[0, 1, 2]), "made with 3 photographs and the scene .* has 5"),
+        (changed(order=[0, 1, 2, 3, 3]), "no permutation"),
+        (changed(order=None), "damaged"),
+        (changed(order=["a"] * 5), "damaged"),
+        (changed(position=6), "damaged"),
+        (changed(position=-1), "damaged"),
+        (changed(position=None), "damaged"),
+        (changed(generator={}), "random state"),
+        (changed(generator=3), "damaged"),
+        (changed(generator={"bit_generator": "MT19937", "state": {}}), "random state"),
+        (lambda state: {}, "damaged"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(scene, change, reason):
+    source = sampler(scene)
+    before = source.state()
+    with pytest.raises(UserError, match=reason):
+        source.restore(change(source.state()))
+    assert source.state() == before
+
+
+def test_a_scene_without_masks_gives_batches_without(tmp_path):
+    scene = load_scene(dataset_config(write_scene(tmp_path, masks=False, bits=16).folder))
+    batch = sampler(scene).next()
+    assert batch.mask is None
+    assert 0 < batch.rgb.max() <= 1

@@ -1,0 +1,1 @@
+"""Training: losses, schedules, the optimiser, one step, checkpoints and the log."""

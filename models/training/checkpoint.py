@@ -1,0 +1,221 @@
+"""Checkpoints of our own: one safetensors file each, JSON in its header, no pickle anywhere.
+
+A file is written beside its final name, synced and renamed, so a name `ckpt_*.safetensors` always means a file that
+was once complete; a SHA-256 over everything that counts finds what happened to it since.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from data.errors import UserError
+
+FORMAT = "neus-jittor"
+SCHEMA = 1  # raise it when a reader of the older files would misread the newer ones
+MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
+
+_FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
+_NETWORK_PREFIX = "network"  # header names: network/<network>/<name> and <moment>/<network>.<name>
+# What safetensors and json were seen to raise on damaged bytes.
+_DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, RecursionError)
+
+
+class CheckpointError(UserError):
+    """A checkpoint that cannot be written or read, in one sentence that names it."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything a run needs to go on as if it had never stopped, or to give its results."""
+
+    step: int  # optimiser steps taken
+    tensors: dict[str, dict[str, np.ndarray]]  # network -> state-dict name -> array, as published
+    moments: dict[str, dict[str, np.ndarray]]  # "exp_avg" / "exp_avg_sq" -> "<network>.<name>" -> array
+    adam_steps: int  # steps counted by Adam's bias correction
+    state: dict[str, Any] = field(default_factory=dict)  # JSON values only: str keys, lists (not tuples), any int
+
+
+def checkpoint_name(step: int) -> str:
+    """The file name of the checkpoint after `step` steps; six digits, as the published code has."""
+    return f"ckpt_{step:06d}.safetensors"
+
+
+def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
+    """Write `checkpoint` into `folder` (made if need be) and return the file; earlier checkpoints stay.
+
+    Raises CheckpointError where the disk does not take it: no earlier file changes then, and nothing half-written is
+    left. Raises TypeError for a `state` that JSON cannot hold.
+    """
+    path = folder / checkpoint_name(checkpoint.step)
+    content = _encode(checkpoint)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_atomically(path, content)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CheckpointError(
+            f"The checkpoint {path} cannot be written ({reason}): make room or choose a folder that can be written to."
+        ) from error
+    return path
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read one checkpoint that `save_checkpoint` wrote.
+
+    Raises CheckpointError for a file that is missing, unreadable, truncated, altered, foreign or of a newer schema.
+    """
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            metadata = file.metadata() or {}
+            _check_format(path, metadata)
+            arrays = {key: np.array(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 (not a dict)
+        return _decode(arrays, metadata)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
+    except _DAMAGE as error:
+        raise CheckpointError(
+            f"{path} is damaged, or is not a checkpoint of this program ({_one_line(error)}): use another one."
+        ) from error
+
+
+def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest complete checkpoint of `folder` by step; None where there is none, or no folder.
+
+    Each damaged one that is passed over is reported through `warn`. Raises CheckpointError if all of them are damaged
+    or the folder cannot be listed. Temporary files of an interrupted write are not looked at.
+    """
+    paths = _checkpoints_newest_first(folder)
+    for path in paths:
+        try:
+            return load_checkpoint(path)
+        except CheckpointError as error:
+            warn(f"{error} Trying the checkpoint before it.")
+    if not paths:
+        return None
+    raise CheckpointError(
+        f"None of the {len(paths)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
+        "a copy of one."
+    )
+
+
+def _checkpoints_newest_first(folder: Path) -> list[Path]:
+    """The files of `folder` that have a checkpoint's name; [] where there is no such folder."""
+    try:
+        matches = [(_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CheckpointError(f"The checkpoints in {folder} cannot be listed ({error.strerror or error}).") from error
+    return [path for _, path in sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)]
+
+
+def _encode(checkpoint: Checkpoint) -> bytes:
+    """The file's content."""
+    arrays = dict(_flatten(checkpoint))
+    metadata = {
+        "format": FORMAT,
+        "schema": str(SCHEMA),
+        "step": str(checkpoint.step),
+        "adam_steps": str(checkpoint.adam_steps),
+        "state": json.dumps(checkpoint.state),
+    }
+    return save(arrays, metadata={**metadata, "sha256": _digest(arrays, metadata)})
+
+
+def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
+    """Header name and array of all that is stored."""
+    for network, named in checkpoint.tensors.items():
+        for name, array in named.items():
+            yield f"{_NETWORK_PREFIX}/{network}/{name}", _plain(array)
+    for moment in MOMENTS:
+        for name, array in checkpoint.moments.get(moment, {}).items():
+            yield f"{moment}/{name}", _plain(array)
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """`array` C-ordered and in native byte order: safetensors copies raw memory, whatever its strides."""
+    return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
+
+
+def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoint:
+    """The inverse of `_encode`; raises ValueError or KeyError for what it cannot have written."""
+    if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
+        raise ValueError("its content is not what was written")
+    tensors: dict[str, dict[str, np.ndarray]] = {}
+    moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
+    for key, array in arrays.items():
+        group, _, name = key.partition("/")
+        if group == _NETWORK_PREFIX:
+            network, _, name = name.partition("/")
+            tensors.setdefault(network, {})[name] = array
+        else:
+            moments[group][name] = array
+    state = json.loads(metadata["state"])
+    return Checkpoint(int(metadata["step"]), tensors, moments, int(metadata["adam_steps"]), state)
+
+
+def _check_format(path: Path, metadata: dict[str, str]) -> None:
+    """Raises CheckpointError for a foreign file or a newer schema, ValueError for a schema that never was."""
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint of this program: give a ckpt_*.safetensors file it wrote.")
+    schema = int(metadata["schema"])
+    if schema > SCHEMA:
+        raise CheckpointError(
+            f"{path} was written by a newer version of this program (schema {schema}, this one reads up to {SCHEMA}): "
+            "update the program."
+        )
+    if schema < 1:
+        raise ValueError(f"there never was a schema {schema}")
+
+
+def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
+    """SHA-256 (hex) over names, types, shapes and bytes of `arrays` and over `metadata`, in sorted order."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
+    for key in sorted(arrays):
+        array = arrays[key]
+        digest.update(json.dumps([key, array.dtype.name, list(array.shape)]).encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _write_atomically(path: Path, content: bytes) -> None:
+    """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        _sync_folder(path.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _one_line(error: Exception) -> str:
+    """The error's text on one line, without the quotes a KeyError puts around a name."""
+    return " ".join(str(error).split()).strip("'\"") or type(error).__name__

@@ -1,0 +1,26 @@
+"""Schedules as plain functions of the step (https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py)."""
+
+from __future__ import annotations
+
+import math
+
+from models.config import TrainConfig
+
+
+def learning_rate(step: int, conf: TrainConfig) -> float:
+    """Linear warm-up from 0 to `learning_rate`, then half a cosine down to `learning_rate_alpha` of it.
+
+    `step` counts finished steps: the very first has the rate 0, as published.
+    """
+    if step < conf.warm_up_end:
+        return conf.learning_rate * step / conf.warm_up_end
+    progress = (step - conf.warm_up_end) / (conf.end_iter - conf.warm_up_end)
+    floor = conf.learning_rate_alpha
+    return conf.learning_rate * ((math.cos(math.pi * progress) + 1.0) * 0.5 * (1.0 - floor) + floor)
+
+
+def cos_anneal_ratio(step: int, conf: TrainConfig) -> float:
+    """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0."""
+    if conf.anneal_end == 0.0:
+        return 1.0
+    return min(1.0, step / conf.anneal_end)

@@ -1,0 +1,289 @@
+"""The two file formats of `torch.save`, read without PyTorch and without running anything in them.
+
+The newer one (PyTorch 1.6 on) is a zip archive with `data.pkl` and one entry per storage; the older one is five pickles
+(magic number, protocol, system, value, storage keys) followed by the storages. Both are described by PyTorch's
+torch/serialization.py (https://github.com/pytorch/pytorch, functions `_save`, `_legacy_save`).
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from models.training.checkpoint import CheckpointError
+from models.training.torch_pickle import Builder, RefusedError, StateDict, Stateful, read_pickle
+
+# The published networks with their moments take 17 MB; the bound holds for the file and for the tensors read from it,
+# which may be larger than the file where strides are 0.
+MAX_BYTES = 1 << 30
+MAX_DIMENSIONS = 32  # NumPy's
+
+_ZIP_START = b"PK\x03\x04"
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # torch/serialization.py, MAGIC_NUMBER
+# What zipfile was seen to raise on damaged archives.
+_ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, struct.error, ValueError, KeyError)
+_NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
+
+
+@dataclass(frozen=True)
+class _StorageType:
+    """`torch.<name>Storage`."""
+
+    code: str  # NumPy type code without byte order
+    brain: bool = False  # bfloat16: the upper halves of float32
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """The numbers that tensors are views of."""
+
+    type: _StorageType
+    values: np.ndarray  # [n], in the file's byte order
+
+
+_STORAGE_TYPES = {
+    "torch FloatStorage": _StorageType("f4"),
+    "torch DoubleStorage": _StorageType("f8"),
+    "torch HalfStorage": _StorageType("f2"),
+    "torch BFloat16Storage": _StorageType("u2", brain=True),
+    "torch LongStorage": _StorageType("i8"),
+    "torch IntStorage": _StorageType("i4"),
+    "torch ShortStorage": _StorageType("i2"),
+    "torch CharStorage": _StorageType("i1"),
+    "torch ByteStorage": _StorageType("u1"),
+    "torch BoolStorage": _StorageType("b1"),
+}
+
+
+def read_torch_checkpoint(path: Path) -> dict[str, Any]:
+    """What `torch.save` put into `path`: nested dicts, lists and tuples; tensors as arrays of their own.
+
+    Arrays are C-ordered in native byte order, 0-d tensors stay 0-d, bfloat16 becomes float32. Raises CheckpointError
+    for a file that is missing, unreadable, damaged, not a dictionary, too large, or that asks for anything but tensors
+    and plain values; nothing in the file is ever executed.
+    """
+    data = _read_bytes(path)
+    try:
+        value = _read_zip(data) if data.startswith(_ZIP_START) else _read_legacy(data)
+    except RefusedError as error:
+        raise CheckpointError(f"The checkpoint {path} {error}.") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"The checkpoint {path} holds no dictionary: give a ckpt_*.pth of the published code.")
+    return value
+
+
+def _read_bytes(path: Path) -> bytes:
+    """The file's content, MAX_BYTES at most."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
+    if len(data) > MAX_BYTES:
+        raise CheckpointError(f"The checkpoint {path} is larger than {MAX_BYTES >> 20} MiB: it is none of NeuS.")
+    return data
+
+
+def _read_zip(data: bytes) -> Any:
+    """The value in a zip archive of `torch.save`."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            return _read_archive(archive, _checked_entries(archive, len(data)))
+    except RefusedError:
+        raise
+    except _ZIP_DAMAGE as error:
+        raise RefusedError("is damaged or truncated: copy it again") from error
+
+
+def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """The entries by name below the archive's one top folder.
+
+    Raises RefusedError for compressed entries (torch.save writes none) and for entries that would be larger together
+    than the archive: those are the two ways a small archive becomes a large one.
+    """
+    entries = archive.infolist()
+    if any(entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size for entry in entries):
+        raise RefusedError("has compressed entries, which torch.save does not write")
+    if sum(entry.file_size for entry in entries) > size:
+        raise RefusedError("is damaged: its entries are larger than the file")
+    values = [name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1]
+    if len(values) != 1:
+        raise RefusedError("is a zip archive, but none that torch.save wrote: it has no single data.pkl")
+    root = values[0].removesuffix("data.pkl")
+    return {entry.filename.removeprefix(root): entry for entry in entries}
+
+
+def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> Any:
+    """The pickled value, its storages read when they are first asked for."""
+    order = ">" if "byteorder" in entries and archive.read(entries["byteorder"]).strip() == b"big" else "<"
+    contents: dict[str, bytes] = {}
+
+    def storage(persistent_id: object) -> _Storage:
+        kind, key, count = _storage_id(persistent_id)
+        if f"data/{key}" not in entries:
+            raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
+        if key not in contents:
+            contents[key] = archive.read(entries[f"data/{key}"])
+        return _storage_of(contents[key], kind, count, order)
+
+    value, _ = read_pickle(archive.read(entries["data.pkl"]), 0, _names(_Tensors().rebuild), storage)
+    return value
+
+
+def _read_legacy(data: bytes) -> Any:
+    """The value in a file of PyTorch before 1.6.
+
+    The storages stand behind the value and do not say their types: it is read once for those, and once more for itself.
+    """
+    try:
+        magic, position = read_pickle(data, 0, {}, _no_storage)
+    except RefusedError:
+        magic = position = None
+    if magic != _LEGACY_MAGIC:
+        raise RefusedError("is no file of torch.save: give a ckpt_*.pth of the published code")
+    for _ in ("protocol", "system"):
+        _, position = read_pickle(data, position, {}, _no_storage)
+    declared: dict[str, tuple[_StorageType, int]] = {}
+
+    def declare(persistent_id: object) -> None:
+        kind, key, count = _storage_id(persistent_id)
+        declared[key] = (kind, count)
+
+    _, end = read_pickle(data, position, _names(lambda *_: None), declare)
+    storages = _legacy_storages(data, end, declared)
+    value, _ = read_pickle(
+        data, position, _names(_Tensors().rebuild), lambda persistent_id: storages[_storage_id(persistent_id)[1]]
+    )
+    return value
+
+
+def _legacy_storages(data: bytes, start: int, declared: dict[str, tuple[_StorageType, int]]) -> dict[str, _Storage]:
+    """The storages from `start` on: the pickled list of keys, then for each its length (int64) and its bytes."""
+    keys, position = read_pickle(data, start, {}, _no_storage)
+    if type(keys) is not list or any(type(key) is not str or key not in declared for key in keys):
+        raise RefusedError("is damaged: its list of storages does not fit its tensors")
+    storages = {}
+    for key in keys:
+        kind, count = declared[key]
+        begin = position + 8
+        position = begin + count * np.dtype(kind.code).itemsize
+        if data[begin - 8 : begin] != struct.pack("<q", count) or position > len(data):
+            raise RefusedError("is damaged or truncated: copy it again")
+        storages[key] = _storage_of(data[begin:position], kind, count, "<")
+    return storages
+
+
+def _no_storage(_: object) -> None:
+    raise RefusedError("is damaged: it has a storage where none can be")
+
+
+def _storage_id(persistent_id: object) -> tuple[_StorageType, str, int]:
+    """Type, key and length out of ("storage", type, key, location, length[, None])."""
+    parts = persistent_id if type(persistent_id) is tuple else ()
+    if len(parts) == 6 and parts[5] is None:
+        parts = parts[:5]
+    fits = len(parts) == 5 and parts[0] == "storage" and isinstance(parts[1], _StorageType) and type(parts[2]) is str
+    if not fits or not _are_counts(parts[4:]):
+        raise RefusedError("is damaged: it describes a storage in no known way")
+    return parts[1], parts[2], parts[4]
+
+
+def _storage_of(content: bytes, kind: _StorageType, count: int, order: str) -> _Storage:
+    """`count` numbers from the start of `content`."""
+    dtype = np.dtype(order + kind.code)
+    if count * dtype.itemsize > len(content):
+        raise RefusedError("is damaged or truncated: a storage is shorter than it says")
+    return _Storage(kind, np.frombuffer(content, dtype, count))
+
+
+class _Tensors:
+    """Makes arrays out of storages, up to MAX_BYTES of them."""
+
+    def __init__(self) -> None:
+        self.bytes_left = MAX_BYTES
+
+    def rebuild(self, storage: object, offset: object, size: object, stride: object, *_: object) -> np.ndarray:
+        """`torch._utils._rebuild_tensor_v2`: a copy of the view; raises RefusedError for one outside its storage."""
+        if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
+            raise RefusedError("is damaged: a tensor has no storage, size or stride")
+        if not _are_counts((offset, *size, *stride)) or len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
+            raise RefusedError("is damaged: a tensor's size and stride make no sense")
+        values = storage.values
+        reach = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+        if math.prod(size) == 0:
+            values, offset, stride = values[:0], 0, (0,) * len(size)
+        elif reach >= len(values):
+            raise RefusedError("is damaged: a tensor reaches beyond its storage")
+        self.bytes_left -= math.prod(size) * 4 if storage.type.brain else math.prod(size) * values.itemsize
+        if self.bytes_left < 0:
+            raise RefusedError(f"would unfold into more than {MAX_BYTES >> 20} MiB")
+        strides = tuple(step * values.itemsize for step in stride)
+        return _native(np.lib.stride_tricks.as_strided(values[offset:], size, strides), storage.type)
+
+
+def _native(view: np.ndarray, kind: _StorageType) -> np.ndarray:
+    """A C-ordered copy in native byte order; bfloat16 widened to the float32 it is the upper half of."""
+    if kind.brain:
+        bits = view.astype(np.uint32, order="C")
+        bits <<= 16
+        return bits.view(np.float32)
+    if kind.code == "b1":
+        return np.array(view.view(np.uint8) != 0)
+    return view.astype(view.dtype.newbyteorder("="), order="C")
+
+
+def _are_counts(values: tuple[object, ...]) -> bool:
+    """Whether all are integers from 0 to 2**62."""
+    return all(type(value) is int and 0 <= value <= 1 << 62 for value in values)
+
+
+class _NumpyType(Stateful):
+    """Stands in for `numpy.dtype`; PyTorch stores the learning rate as a NumPy number where it was one."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        if type(code) is not str or code not in _NUMPY_SCALARS:
+            raise RefusedError("is damaged: it has a NumPy number of an unknown type")
+        self.dtype = np.dtype(f"<{code}")
+
+    def take_state(self, state: object) -> None:
+        """Keep the byte order: the second part of a dtype's state."""
+        if type(state) is tuple and len(state) > 1 and state[1] == ">":
+            self.dtype = self.dtype.newbyteorder(">")
+
+
+def _numpy_scalar(kind: object, content: object) -> int | float | bool:
+    """`numpy.core.multiarray.scalar`, as a plain number."""
+    if not isinstance(kind, _NumpyType) or type(content) is not bytes or len(content) != kind.dtype.itemsize:
+        raise RefusedError("is damaged: it has a NumPy number of the wrong length")
+    return np.frombuffer(content, kind.dtype)[0].item()
+
+
+def _encode(text: object, encoding: object) -> bytes:
+    """`_codecs.encode`: how pickle protocol 2 spells bytes; a number's take 8 at most."""
+    if type(text) is not str or encoding != "latin1" or len(text) > 8:
+        raise RefusedError("is damaged: it spells bytes in no known way")
+    return text.encode("latin1")
+
+
+def _names(rebuild: Callable[..., Any]) -> dict[str, object]:
+    """All that a checkpoint may name, by "module name", with `rebuild` for its tensors."""
+    return {
+        **_STORAGE_TYPES,
+        "collections OrderedDict": Builder(lambda: StateDict()),
+        "torch._utils _rebuild_tensor_v2": Builder(rebuild),
+        "torch._utils _rebuild_parameter": Builder(lambda tensor, *_: tensor),
+        "numpy dtype": Builder(_NumpyType),
+        "numpy.core.multiarray scalar": Builder(_numpy_scalar),
+        "numpy._core.multiarray scalar": Builder(_numpy_scalar),
+        "_codecs encode": Builder(_encode),
+    }

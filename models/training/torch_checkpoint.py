@@ -1,0 +1,160 @@
+"""Checkpoints of the published NeuS (https://github.com/Totoro97/NeuS, commit 6e0a230, `exp_runner.save_checkpoint`).
+
+They hold the state dicts of four networks, the state of `torch.optim.Adam` and the step. The published code reads its
+photographs with OpenCV and trains on them as they come, in BGR order; here colours are RGB.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
+from models.training.torch_archive import read_torch_checkpoint
+
+__all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
+
+# In the order in which the published Runner hands their parameters to Adam.
+NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
+
+_REVERSED = [2, 1, 0]  # BGR to RGB
+_COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
+_NERF_COLOR_NAMES = ("rgb_linear.weight", "rgb_linear.bias")
+# torch.nn.utils.parametrizations.weight_norm, the successor of torch.nn.utils.weight_norm, calls the same things so.
+_NEWER_NAMES = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
+
+Tensors = dict[str, dict[str, np.ndarray]]  # network -> state-dict name -> array
+
+
+def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -> Checkpoint:
+    """The checkpoint that `read_torch_checkpoint` read, in our terms: float32, RGB, Adam's moments by name.
+
+    `name` is what errors call it. A parameter that Adam has not yet seen (the background network of a recipe without
+    one) gets moments of zero. Raises CheckpointError for a missing part, and for moments that do not fit.
+    """
+    try:
+        tensors = {network: _network(raw, network) for network in NETWORKS}
+        step = _count(_part(raw, "iter_step"), "iter_step")
+        moments, adam_steps = _adam(_part(raw, "optimizer"), tensors)
+        flipped = _color_names(tensors)
+    except _UnfitError as error:
+        raise CheckpointError(f"{name} is not a checkpoint of the published NeuS: {error}.") from error
+    rgb = {
+        network: {key: _to_rgb(array, f"{network}.{key}" in flipped) for key, array in named.items()}
+        for network, named in tensors.items()
+    }
+    rgb_moments = {
+        moment: {key: _to_rgb(array, key in flipped) for key, array in named.items()}
+        for moment, named in moments.items()
+    }
+    return Checkpoint(step, rgb, rgb_moments, adam_steps, {"source": "published NeuS"})
+
+
+class _UnfitError(ValueError):
+    """What does not fit, as half a sentence."""
+
+
+def _part(raw: object, key: str) -> Any:
+    """raw[key]."""
+    if not isinstance(raw, dict) or key not in raw:
+        raise _UnfitError(f"it has no '{key}'")
+    return raw[key]
+
+
+def _network(raw: dict[str, Any], network: str) -> dict[str, np.ndarray]:
+    """One network's state dict under its published names, in the order of its parameters."""
+    named = _part(raw, network)
+    if not isinstance(named, dict):
+        raise _UnfitError(f"its '{network}' is no state dict")
+    return {_published_name(str(key)): _float32(array, f"{network}.{key}") for key, array in named.items()}
+
+
+def _published_name(key: str) -> str:
+    """`lin0.weight_g` for that or for its newer spelling."""
+    for newer, published in _NEWER_NAMES.items():
+        key = key.replace(newer, published)
+    return key
+
+
+def _float32(array: object, what: str) -> np.ndarray:
+    """`array` as float32."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        raise _UnfitError(f"its '{what}' is no tensor of real numbers")
+    return array.astype(np.float32)
+
+
+def _count(value: object, what: str) -> int:
+    """A number of steps: an integer, or a tensor that holds one as newer versions of PyTorch write it."""
+    number = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
+    if not isinstance(number, int | float) or number != number // 1 or number < 0:
+        raise _UnfitError(f"its '{what}' is no number of steps")
+    return int(number)
+
+
+def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.ndarray]], int]:
+    """Adam's moments ("exp_avg", "exp_avg_sq" -> "<network>.<name>" -> array) and the steps it has taken.
+
+    Adam numbers parameters in the order it was given them; a module's parameters come in the order of its state dict.
+    """
+    parameters = {f"{network}.{key}": array for network, named in tensors.items() for key, array in named.items()}
+    states, indices = _part(optimizer, "state"), _parameter_indices(optimizer)
+    if not isinstance(states, dict) or len(indices) != len(parameters):
+        raise _UnfitError(f"its optimizer knows {len(indices)} parameters, its networks have {len(parameters)}")
+    moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
+    steps = set()
+    for index, (name, parameter) in zip(indices, parameters.items(), strict=True):
+        state = states.get(index)
+        if state is not None:
+            steps.add(_count(_part(state, "step"), "optimizer.step"))
+        for moment in MOMENTS:
+            moments[moment][name] = _moment(state, moment, name, parameter)
+    if len(steps) > 1:
+        raise _UnfitError("its optimizer has taken different numbers of steps for different parameters")
+    return moments, max(steps, default=0)
+
+
+def _parameter_indices(optimizer: object) -> list[Any]:
+    """The keys of Adam's per-parameter state, in the order of the parameters."""
+    groups = _part(optimizer, "param_groups")
+    lists = [_part(group, "params") for group in groups] if isinstance(groups, list) else [None]
+    if not all(isinstance(indices, list) for indices in lists):
+        raise _UnfitError("its optimizer's 'param_groups' do not list parameters")
+    indices = [index for indices in lists for index in indices]
+    if any(type(index) is not int for index in indices):
+        raise _UnfitError("its optimizer's 'params' are no numbers")
+    return indices
+
+
+def _moment(state: object, moment: str, name: str, parameter: np.ndarray) -> np.ndarray:
+    """One moment of one parameter, zero where Adam has no state for it."""
+    if state is None:
+        return np.zeros_like(parameter)
+    array = _float32(_part(state, moment), f"optimizer.{moment}")
+    if array.shape != parameter.shape:
+        raise _UnfitError(f"its optimizer's '{moment}' of '{name}' has shape {array.shape}, not {parameter.shape}")
+    return array
+
+
+def _color_names(tensors: Tensors) -> frozenset[str]:
+    """The "<network>.<name>" of every parameter whose rows are the three colours.
+
+    They are the last layer of the colour network and the background's `rgb_linear`; nothing else sees a colour.
+    """
+    layers = [match for match in map(_COLOR_LAYER.fullmatch, tensors["color_network_fine"]) if match]
+    if not layers:
+        raise _UnfitError("its 'color_network_fine' has no layers")
+    last = max(int(match[1]) for match in layers)
+    names = [f"color_network_fine.{match[0]}" for match in layers if int(match[1]) == last]
+    names += [f"nerf.{name}" for name in _NERF_COLOR_NAMES if name in tensors["nerf"]]
+    for name in names:
+        network, _, key = name.partition(".")
+        if tensors[network][key].shape[:1] != (len(_REVERSED),):
+            raise _UnfitError(f"its '{name}' has not three rows, one for each colour")
+    return frozenset(names)
+
+
+def _to_rgb(array: np.ndarray, is_color: bool) -> np.ndarray:
+    """`array` with its rows reversed if they are blue, green, red."""
+    return array[_REVERSED] if is_color else array

@@ -1,0 +1,324 @@
+"""Theorems about our checkpoints: what is saved is loaded, bit for bit, and damage never goes unnoticed."""
+
+import errno
+import json
+import os
+import resource
+import struct
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
+
+from data.errors import UserError
+from models.training import checkpoint as module
+from models.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    latest_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+
+def make_checkpoint(step=3, seed=0):
+    rng = np.random.default_rng(seed)
+    tensors = {
+        "sdf_network_fine": {"lin0.weight_v": rng.normal(size=(2, 3)).astype(np.float32), "lin0.bias": np.zeros(2)},
+        "variance_network_fine": {"variance": np.array(0.3, np.float32)},
+    }
+    names = [f"{network}.{name}" for network, named in tensors.items() for name in named]
+    moments = {key: {name: rng.normal(size=4).astype(np.float32) for name in names} for key in module.MOMENTS}
+    return Checkpoint(step, tensors, moments, step, {"rng": np.random.PCG64(seed).state, "seconds": 0.1})
+
+
+def flatten(checkpoint):
+    for group in (checkpoint.tensors, checkpoint.moments):
+        for outer, named in group.items():
+            for inner, array in named.items():
+                yield (outer, inner), array
+
+
+def assert_same(left, right):
+    """Equality of types, shapes, bytes and state."""
+    assert (left.step, left.adam_steps) == (right.step, right.adam_steps)
+    assert json.dumps(left.state, sort_keys=True) == json.dumps(right.state, sort_keys=True)
+    lefts, rights = dict(flatten(left)), dict(flatten(right))
+    assert lefts.keys() == rights.keys()
+    for key, array in lefts.items():
+        assert (array.dtype, array.shape, array.tobytes()) == (
+            rights[key].dtype,
+            rights[key].shape,
+            rights[key].tobytes(),
+        )
+
+
+def assert_one_sentence(error, *parts):
+    """What every message to a user must be."""
+    text = str(error)
+    assert isinstance(error, UserError)
+    assert "\n" not in text
+    assert text.endswith(".")
+    for part in parts:
+        assert str(part) in text
+
+
+ARRAYS = st.sampled_from(["f4", "f8", "f2", "i8", "i4", "u1", "?"]).flatmap(
+    lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
+)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8)
+STATES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**130), 2**130) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    tensors=st.dictionaries(NAMES, st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=3), max_size=3),
+    moment=st.dictionaries(NAMES, ARRAYS, max_size=3),
+    state=st.dictionaries(st.text(max_size=5), STATES, max_size=3),
+    step=st.integers(0, 10**9),
+)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_loading_what_was_saved_gives_the_same_bits(tmp_path, tensors, moment, state, step):
+    saved = Checkpoint(step, tensors, {"exp_avg": moment, "exp_avg_sq": {}}, step + 1, state)
+    assert_same(load_checkpoint(save_checkpoint(tmp_path, saved)), saved)
+
+
+def test_strided_and_big_endian_arrays_keep_their_values(tmp_path):
+    table = np.arange(12, dtype=np.float32).reshape(3, 4)
+    arrays = {
+        "transposed": table.T,
+        "reversed": table[::-1, ::2],
+        "big": table.astype(">f4"),
+        "fortran": np.array(table, order="F"),
+    }
+    loaded = load_checkpoint(save_checkpoint(tmp_path, Checkpoint(1, {"net": arrays}, {}, 1)))
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(loaded.tensors["net"][name], array)
+
+
+def test_a_restored_generator_goes_on_with_the_same_numbers(tmp_path):
+    generator = np.random.default_rng(5)
+    generator.random(3, dtype=np.float32)
+    saved = Checkpoint(1, {}, {}, 1, {"rng": generator.bit_generator.state})
+    restored = np.random.default_rng()
+    restored.bit_generator.state = load_checkpoint(save_checkpoint(tmp_path, saved)).state["rng"]
+    np.testing.assert_array_equal(restored.random(10, dtype=np.float32), generator.random(10, dtype=np.float32))
+
+
+def test_loaded_arrays_can_be_written_to_and_outlive_the_file(tmp_path):
+    path = save_checkpoint(tmp_path, make_checkpoint())
+    loaded = load_checkpoint(path)
+    path.unlink()
+    for _, array in flatten(loaded):
+        array += 1
+
+
+def test_the_file_is_named_as_the_published_ones_and_earlier_ones_stay(tmp_path):
+    names = [save_checkpoint(tmp_path, make_checkpoint(step)).name for step in (40, 300000, 1234567)]
+    assert names == ["ckpt_000040.safetensors", "ckpt_300000.safetensors", "ckpt_1234567.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+
+
+def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
+    saved = Checkpoint(
+        3, {"net": {"w": np.arange(3, dtype=np.float32)}}, {"exp_avg": {"net.w": np.ones(3)}}, 3, {"a": 1}
+    )
+    path = save_checkpoint(tmp_path, saved)
+    content = path.read_bytes()
+    noticed = 0
+    for position in range(len(content)):
+        for bit in (1, 16):
+            path.write_bytes(content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :])
+            try:
+                assert_same(load_checkpoint(path), saved)
+            except CheckpointError as error:
+                assert_one_sentence(error, path)
+                noticed += 1
+    assert noticed > 1.9 * len(content)
+
+
+def test_every_truncation_is_noticed(tmp_path):
+    path = save_checkpoint(tmp_path, make_checkpoint())
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        path.write_bytes(content[:length])
+        with pytest.raises(CheckpointError) as caught:
+            load_checkpoint(path)
+        assert_one_sentence(caught.value, path)
+
+
+def with_metadata(**metadata):
+    return save({"network/net/w": np.zeros(2)}, metadata=metadata)
+
+
+def with_header(text):
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+BAD_FILES = {
+    "empty": (b"", "damaged"),
+    "text": (b"some text that is no checkpoint at all", "damaged"),
+    "zip": (b"PK\x03\x04" + bytes(100), "damaged"),
+    "malformed header": (with_header('{"__metadata__": {'), "damaged"),
+    "huge header": (struct.pack("<Q", 2**63) + b"{}", "damaged"),
+    "safetensors of another program": (save({"w": np.zeros(2)}), "is not a checkpoint of this program"),
+    "another format": (with_metadata(format="other"), "is not a checkpoint of this program"),
+    "newer schema": (with_metadata(format="neus-jittor", schema="2"), "newer version"),
+    "schema zero": (with_metadata(format="neus-jittor", schema="0"), "damaged"),
+    "schema in words": (with_metadata(format="neus-jittor", schema="two"), "damaged"),
+    "no schema": (with_metadata(format="neus-jittor"), "damaged"),
+    "no digest": (with_metadata(format="neus-jittor", schema="1", step="1", adam_steps="1", state="{}"), "damaged"),
+    "wrong digest": (
+        with_metadata(format="neus-jittor", schema="1", step="1", adam_steps="1", state="{}", sha256="0"),
+        "damaged",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_file_that_is_no_checkpoint_is_one_clear_sentence(tmp_path, case):
+    content, reason = BAD_FILES[case]
+    path = tmp_path / "ckpt_000001.safetensors"
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert_one_sentence(caught.value, path, reason)
+
+
+@pytest.mark.parametrize("state", ["{", "[" * 100000, '{"a": }'])
+def test_a_malformed_state_is_one_clear_sentence_even_under_a_valid_digest(tmp_path, state):
+    metadata = {"format": "neus-jittor", "schema": "1", "step": "1", "adam_steps": "1", "state": state}
+    path = tmp_path / "ckpt_000001.safetensors"
+    path.write_bytes(save({}, metadata={**metadata, "sha256": module._digest({}, metadata)}))
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert_one_sentence(caught.value, path)
+
+
+def test_a_missing_file_and_a_folder_are_one_clear_sentence_each(tmp_path):
+    for path in (tmp_path / "nothing.safetensors", tmp_path):
+        with pytest.raises(CheckpointError) as caught:
+            load_checkpoint(path)
+        assert_one_sentence(caught.value, path)
+
+
+@pytest.mark.parametrize("step_that_fails", ["fsync", "replace"])
+def test_a_failed_write_changes_no_file_and_leaves_none_behind(tmp_path, monkeypatch, step_that_fails):
+    def no_space(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = save_checkpoint(tmp_path, make_checkpoint(seed=0))
+    content = path.read_bytes()
+    monkeypatch.setattr(os, step_that_fails, no_space)
+    with pytest.raises(CheckpointError) as caught:
+        save_checkpoint(tmp_path, make_checkpoint(seed=1))
+    assert_one_sentence(caught.value, path, "No space left on device")
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_bytes() == content
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no file size limit")
+def test_a_disk_that_fills_up_while_writing_changes_no_file(tmp_path):
+    path = save_checkpoint(tmp_path, make_checkpoint(seed=0))
+    content = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 2, limits[1]))
+    try:
+        with pytest.raises(CheckpointError) as caught:
+            save_checkpoint(tmp_path, make_checkpoint(seed=1))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert_one_sentence(caught.value, path)
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_made_is_one_clear_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError) as caught:
+        save_checkpoint(tmp_path / "file" / "checkpoints", make_checkpoint())
+    assert_one_sentence(caught.value, tmp_path / "file" / "checkpoints")
+
+
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    path = save_checkpoint(tmp_path, make_checkpoint(seed=0))
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        save_checkpoint(tmp_path, make_checkpoint(seed=1))
+    assert os.listdir(tmp_path) == [path.name]
+    assert_same(load_checkpoint(path), make_checkpoint(seed=0))
+
+
+def test_the_content_is_on_the_disk_before_it_gets_its_name_and_the_name_after(tmp_path, monkeypatch):
+    calls = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (calls.append("fsync"), fsync(descriptor)))
+    monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("replace"), replace(*paths)))
+    save_checkpoint(tmp_path, make_checkpoint())
+    assert calls == ["fsync", "replace", "fsync"]
+
+
+def test_a_state_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(TypeError):
+        save_checkpoint(tmp_path, Checkpoint(1, {}, {}, 1, {"array": np.zeros(2)}))
+    assert os.listdir(tmp_path) == []
+
+
+def unexpected(text):
+    raise AssertionError(f"unexpected warning: {text}")
+
+
+@pytest.mark.parametrize("steps", [(1, 2, 3), (3, 2, 1), (999999, 1000000), (20, 3)])
+def test_the_latest_is_the_one_of_the_most_steps(tmp_path, steps):
+    for step in steps:
+        save_checkpoint(tmp_path, make_checkpoint(step))
+    assert latest_checkpoint(tmp_path, unexpected).step == max(steps)
+
+
+def test_without_checkpoints_or_without_a_folder_there_is_no_latest(tmp_path):
+    assert latest_checkpoint(tmp_path, unexpected) is None
+    assert latest_checkpoint(tmp_path / "nothing", unexpected) is None
+
+
+def test_other_files_are_not_looked_at(tmp_path):
+    save_checkpoint(tmp_path, make_checkpoint(4))
+    for name in (".ckpt_000009.safetensors.7.tmp", "ckpt_000009.pth", "ckpt_9.safetensors", "xckpt_000009.safetensors"):
+        (tmp_path / name).write_bytes(b"half")
+    assert latest_checkpoint(tmp_path, unexpected).step == 4
+
+
+def test_damaged_newest_ones_are_reported_and_the_one_before_is_used(tmp_path):
+    paths = [save_checkpoint(tmp_path, make_checkpoint(step)) for step in (1, 2, 3)]
+    paths[2].write_bytes(paths[2].read_bytes()[:-1])
+    paths[1].write_bytes(paths[1].read_bytes()[:-1] + b"\x00")
+    warnings = []
+    assert_same(latest_checkpoint(tmp_path, warnings.append), make_checkpoint(1))
+    assert [str(path) in text for path, text in zip((paths[2], paths[1]), warnings, strict=True)] == [True, True]
+
+
+def test_if_all_are_damaged_that_is_an_error_which_names_the_folder(tmp_path):
+    for step in (1, 2):
+        save_checkpoint(tmp_path, make_checkpoint(step)).write_bytes(b"")
+    warnings = []
+    with pytest.raises(CheckpointError) as caught:
+        latest_checkpoint(tmp_path, warnings.append)
+    assert_one_sentence(caught.value, tmp_path)
+    assert len(warnings) == 2
+
+
+def test_a_file_in_place_of_the_folder_is_one_clear_sentence(tmp_path):
+    path = tmp_path / "checkpoints"
+    path.write_text("")
+    with pytest.raises(CheckpointError) as caught:
+        latest_checkpoint(path, unexpected)
+    assert_one_sentence(caught.value, path)

@@ -1,0 +1,165 @@
+"""Theorems about the run's log: what is written can be read back, nothing is overwritten, nothing stops a training."""
+
+import errno
+import io
+import struct
+import sys
+
+import pytest
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+from models.training import logger
+from models.training.logger import RunLogger, complain, say
+
+
+def read_events(folder):
+    """All events below folder/logs, read from the TFRecord framing by hand: length, its CRC, bytes, their CRC."""
+    events = []
+    for path in sorted((folder / "logs").glob("events.out.tfevents.*")):
+        data = path.read_bytes()
+        while data:
+            (length,) = struct.unpack("<Q", data[:8])
+            events.append(Event.FromString(data[12 : 12 + length]))
+            data = data[16 + length :]
+    return events
+
+
+def read_scalars(folder):
+    return [
+        (event.step, value.tag, value.simple_value) for event in read_events(folder) for value in event.summary.value
+    ]
+
+
+def read_text(folder):
+    return (folder / "logs" / "train.log").read_text(encoding="utf-8")
+
+
+class BrokenPipe(io.StringIO):
+    """A terminal that went away."""
+
+    def write(self, text):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+
+def test_scalars_are_read_back_with_their_tags_and_steps(tmp_path):
+    with RunLogger(tmp_path) as log:
+        log.scalars(1, {"Loss/loss": 0.5, "Statistics/psnr": 20.25})
+        log.scalars(2, {"Loss/loss": 0.25})
+    assert read_scalars(tmp_path) == [(1, "Loss/loss", 0.5), (1, "Statistics/psnr", 20.25), (2, "Loss/loss", 0.25)]
+
+
+def test_a_crash_before_the_flush_loses_no_scalar_older_than_the_flush_interval(tmp_path, monkeypatch):
+    monkeypatch.setattr(logger, "FLUSH_SECONDS", 0.0)
+    log = RunLogger(tmp_path)
+    log.scalars(7, {"Loss/loss": 1.5})
+    assert read_scalars(tmp_path) == [(7, "Loss/loss", 1.5)]
+    log.close()
+
+
+def test_a_resumed_run_appends_to_both_logs_and_tells_tensorboard_where_it_went_on(tmp_path):
+    with RunLogger(tmp_path, quiet=True) as log:
+        log.info("first run")
+        log.scalars(1, {"Loss/loss": 1.0})
+    with RunLogger(tmp_path, quiet=True, resumed_at=1) as log:
+        log.info("second run")
+        log.scalars(1, {"Loss/loss": 2.0})
+    text = read_text(tmp_path)
+    assert text.index("first run") < text.index("second run")
+    assert read_scalars(tmp_path) == [(1, "Loss/loss", 1.0), (1, "Loss/loss", 2.0)]
+    starts = [event for event in read_events(tmp_path) if event.session_log.status == SessionLog.START]
+    assert [event.step for event in starts] == [1]
+
+
+def test_each_line_of_the_text_log_has_a_time_and_a_level(tmp_path):
+    with RunLogger(tmp_path) as log:
+        log.info("one\ntwo")
+        log.warn("three")
+    lines = read_text(tmp_path).splitlines()
+    assert [line.split(" ", 1)[1] for line in lines] == ["INFO one", "INFO two", "WARNING three"]
+    assert all(line[:2] == "20" and line[10] == "T" for line in lines)
+
+
+def test_info_goes_to_stdout_and_warnings_to_stderr(tmp_path, capsys):
+    with RunLogger(tmp_path) as log:
+        log.info("news")
+        log.warn("trouble")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("news\n", "Warning: trouble\n")
+
+
+def test_quiet_silences_info_and_bars_but_not_warnings_nor_the_text_log(tmp_path, capsys):
+    with RunLogger(tmp_path, quiet=True) as log:
+        log.info("news")
+        assert list(log.progress(range(3))) == [0, 1, 2]
+        log.warn("trouble")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "Warning: trouble\n")
+    assert "INFO news" in read_text(tmp_path)
+
+
+def test_nothing_is_created_before_there_is_something_to_log(tmp_path):
+    with RunLogger(tmp_path / "run"):
+        pass
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unusable_folder_costs_one_warning_for_each_log_and_nothing_else(tmp_path, capsys):
+    (tmp_path / "logs").write_text("a file where the folder should be")
+    with RunLogger(tmp_path, quiet=True) as log:
+        for step in range(3):
+            log.info("text")
+            log.scalars(step, {"Loss/loss": 1.0})
+    warnings = capsys.readouterr().err.splitlines()
+    assert len(warnings) == 2
+    assert "text log" in warnings[0]
+    assert "TensorBoard log" in warnings[1]
+    assert all(str(tmp_path / "logs") in line for line in warnings)
+
+
+def test_a_full_disk_while_running_costs_one_warning(tmp_path, capsys):
+    def no_space():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = RunLogger(tmp_path, quiet=True)
+    log.scalars(1, {"Loss/loss": 1.0})
+    log._events.flush = no_space
+    log._next_flush = 0.0
+    for step in range(2, 5):
+        log.scalars(step, {"Loss/loss": 1.0})
+    log.close()
+    assert capsys.readouterr().err.count("No space left on device") == 1
+
+
+@pytest.mark.parametrize(("speak", "stream"), [(say, "stdout"), (complain, "stderr")])
+def test_a_terminal_that_went_away_is_no_error(speak, stream, monkeypatch):
+    monkeypatch.setattr(sys, stream, BrokenPipe())
+    speak("hello")
+
+
+def test_a_bar_whose_terminal_went_away_still_yields_everything(tmp_path):
+    with RunLogger(tmp_path) as log:
+        assert list(log.progress(range(5), file=BrokenPipe(), mininterval=0)) == [0, 1, 2, 3, 4]
+
+
+def test_a_bar_up_to_a_total_counts_its_updates(tmp_path):
+    screen = io.StringIO()
+    with RunLogger(tmp_path) as log, log.progress(4, file=screen, initial=1) as bar:
+        bar.update(3)
+    assert bar.n == 4
+    assert "4/4" in screen.getvalue()
+
+
+def test_a_character_the_terminal_cannot_show_is_spelt_out(monkeypatch):
+    screen = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(screen, encoding="ascii"))
+    say("\u03c0")
+    sys.stdout.flush()
+    assert screen.getvalue() == b"\\u03c0\n"
+
+
+def test_closing_twice_is_closing_once(tmp_path):
+    log = RunLogger(tmp_path)
+    log.scalars(1, {"Loss/loss": 1.0})
+    log.close()
+    log.close()
+    assert len(read_scalars(tmp_path)) == 1

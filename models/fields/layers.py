@@ -1,0 +1,76 @@
+"""Linear layers with and without weight normalisation, and their initialisation.
+
+Arrays are initialised by NumPy from the run's own generator, so that a seed gives the same network on every device.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from models.backend import jt
+from models.config import SdfConfig
+from models.structs import Var
+
+class Linear(jt.nn.Module):
+    """y = x W^T + b, with W = g v / |v| row by row where `weight_norm` (arXiv 1602.07868, eq. 2).
+
+    Parameters are named as PyTorch names them (`weight_g` [out, 1], `weight_v` [out, in] or `weight`; `bias` [out]).
+    """
+
+    def __init__(self, weight: np.ndarray, bias: np.ndarray, weight_norm: bool) -> None:
+        super().__init__()
+        self.bias = jt.array(bias.astype(np.float32))
+        if weight_norm:
+            self.weight_g = jt.array(np.linalg.norm(weight, axis=1, keepdims=True).astype(np.float32))
+            self.weight_v = jt.array(weight.astype(np.float32))
+        else:
+            self.weight = jt.array(weight.astype(np.float32))
+
+    def matrix(self) -> Var:
+        """The effective W, [out, in]."""
+        if not hasattr(self, "weight_v"):
+            return self.weight
+        return self.weight_v * (self.weight_g / self.weight_v.sqr().sum(dim=1, keepdims=True).sqrt())
+
+    def execute(self, x: Var) -> Var:
+        """[P, in] -> [P, out]."""
+        return jt.matmul(x, self.matrix().transpose()) + self.bias
+
+
+def uniform_init(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """PyTorch's default of a linear layer: weight [out, in] and bias [out] uniform in +-1/sqrt(in)."""
+    bound = 1.0 / math.sqrt(inputs)
+    return rng.uniform(-bound, bound, (outputs, inputs)), rng.uniform(-bound, bound, outputs)
+
+
+def geometric_init(
+    rng: np.random.Generator, widths: list[tuple[int, int]], encoded: int, conf: SdfConfig
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Weights that make the SDF network start as the signed distance of a sphere of radius about `conf.bias`.
+
+    SAL, arXiv 1911.10414, section 5, as IDR and NeuS apply it to encoded inputs: the sines and cosines start with
+    weight zero, so that the network starts as a function of the point alone.
+
+    Args:
+        widths: (inputs, outputs) of each layer.
+        encoded: channels of the encoded point, of which the first three are the point; 3 without encoding.
+        conf: for the skips, the radius, and `inside_outside`, which turns the sphere into a room seen from within.
+    Returns:
+        (weight [out, in], bias [out]) of each layer.
+    """
+    arrays = []
+    sign = -1.0 if conf.inside_outside else 1.0
+    for index, (inputs, outputs) in enumerate(widths):
+        if index == len(widths) - 1:
+            weight = rng.normal(sign * math.sqrt(math.pi / inputs), 1e-4, (outputs, inputs))
+            arrays.append((weight, np.full(outputs, -sign * conf.bias)))
+            continue
+        weight = rng.normal(0.0, math.sqrt(2.0 / outputs), (outputs, inputs))
+        if encoded > 3 and index == 0:
+            weight[:, 3:] = 0.0
+        elif encoded > 3 and index in conf.skip_in:
+            weight[:, -(encoded - 3) :] = 0.0
+        arrays.append((weight, np.zeros(outputs)))
+    return arrays

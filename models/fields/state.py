@@ -1,0 +1,59 @@
+"""Parameters of a field as NumPy arrays under their published names, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from models.backend import jt
+from models.structs import Var
+
+# The published code keeps this one as a scalar; Jittor has no 0-d arrays.
+SCALAR_NAMES = frozenset({"variance"})
+
+
+def named_parameters(field: jt.nn.Module) -> dict[str, Var]:
+    """Trainable Vars by published name, in the order the published code hands them to its optimiser.
+
+    That is the order PyTorch lists them in: the bias of a weight-normalised layer first, of a plain layer last.
+    """
+    by_layer: dict[str, dict[str, Var]] = {}
+    for name, value in field.state_dict().items():
+        layer, _, leaf = name.rpartition(".")
+        by_layer.setdefault(layer, {})[leaf] = value
+    order = {"weight": 0, "bias": 1, "weight_g": 2, "weight_v": 3}
+    return {
+        f"{layer}.{leaf}" if layer else leaf: leaves[leaf]
+        for layer, leaves in by_layer.items()
+        for leaf in sorted(leaves, key=lambda leaf: order.get(leaf, 0))
+    }
+
+
+def export_state(field: jt.nn.Module) -> dict[str, np.ndarray]:
+    """Copies of the parameters."""
+    return {name: _published_shape(name, value.numpy()) for name, value in named_parameters(field).items()}
+
+
+def import_state(field: jt.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
+    """Overwrite the parameters.
+
+    Raises ValueError, naming the entry, where names or shapes do not match exactly; nothing is changed then.
+    """
+    parameters = named_parameters(field)
+    if missing := sorted(set(parameters) - set(arrays)):
+        raise ValueError(f"{missing[0]} is missing")
+    if unknown := sorted(set(arrays) - set(parameters)):
+        raise ValueError(f"{unknown[0]} does not belong to this network")
+    for name, parameter in parameters.items():
+        if arrays[name].size != parameter.numel() or tuple(arrays[name].shape or (1,)) != tuple(parameter.shape):
+            raise ValueError(f"{name} has shape {list(arrays[name].shape)}, expected {list(parameter.shape)}")
+    for name, parameter in parameters.items():
+        value = np.ascontiguousarray(arrays[name], np.float32).reshape(parameter.shape)
+        parameter.update(jt.array(value).detach())
+        parameter.start_grad()
+
+
+def _published_shape(name: str, value: np.ndarray) -> np.ndarray:
+    """Scalars back to 0-d."""
+    return value.reshape(()) if name in SCALAR_NAMES else value

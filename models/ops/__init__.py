@@ -1,0 +1,1 @@
+"""Native kernels, each beside its reference in plain Jittor."""

@@ -1,0 +1,51 @@
+"""Element-wise operations where Jittor's own differ from the published code's, in value or in gradient."""
+
+from __future__ import annotations
+
+from models.backend import jt
+from models.structs import Var
+
+_SMALLEST_SQUARE = 1e-30  # a length of 1e-15: far below any that is measured, far above float32's smallest
+
+
+class _Softplus(jt.Function):
+    """Softplus whose derivative is written as a sigmoid: Jittor's own loses the gradient where beta x = 20 exactly."""
+
+    def __init__(self, original: Var, beta: float) -> None:
+        super().__init__()
+        self.original = original  # not the taped input of execute, which would end the second derivative
+        self.beta = beta
+
+    def execute(self, x: Var) -> Var:
+        """Value, in the form that neither overflows nor loses small results."""
+        return jt.maximum(x, 0.0) + (1.0 + (-(x * self.beta).abs()).exp()).log() / self.beta
+
+    def grad(self, cotangent: Var) -> Var:
+        """Ordinary operations on the original input: differentiable again."""
+        return cotangent * (self.original * self.beta).sigmoid()
+
+
+def softplus(x: Var, beta: float = 1.0) -> Var:
+    """log(1 + exp(beta x)) / beta, any shape; differentiable to any order. Its slope is sigmoid(beta x)."""
+    return _Softplus(x, beta)(x)
+
+
+def hard_clip(x: Var, low: float, high: float) -> Var:
+    """x limited to [low, high]; the gradient is 1 within, ends included, and 0 beyond (as PyTorch's clip).
+
+    Jittor's `clamp` has gradient 0 at the ends, its `safe_clip` gradient 1 everywhere.
+    """
+    above = jt.ternary(x > high, jt.full_like(x, high), x)
+    return jt.ternary(x < low, jt.full_like(x, low), above)
+
+
+def magnitude(x: Var) -> Var:
+    """|x| with gradient 0 at 0 (Jittor's `abs` has +1 there)."""
+    sign = (x > 0.0).float32() - (x < 0.0).float32()
+    return x * sign.stop_grad()
+
+
+def length(x: Var, keepdims: bool = False) -> Var:
+    """Euclidean length along the last axis, with gradient 0 at the zero vector; differentiable twice elsewhere."""
+    return jt.maximum(x.sqr().sum(dim=-1, keepdims=keepdims), _SMALLEST_SQUARE).sqrt()
+

@@ -1,0 +1,55 @@
+"""Fast float32 matrix products on the CPU: Jittor's own oneDNN operator, linked to the library of the PyPI wheel.
+
+Jittor ships the source of an operator `mkl_matmul` and sends every 2-D float32 product to it once it is registered,
+gradients included; only its download of oneDNN stands in the way. The wheel `onednn-cpu-gomp` holds that library
+without headers, and `csrc/dnnl.hpp` declares the one function the operator calls.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.metadata
+import os
+from pathlib import Path
+from typing import Any
+
+ONEDNN_PACKAGE = "onednn-cpu-gomp"
+SLOW_MATMUL_WARNING = (
+    f"matrix products fall back to plain loops, about 13 times slower: {{reason}} (the package {ONEDNN_PACKAGE} "
+    "provides oneDNN on x86-64 Linux)"
+)
+
+
+def library_path() -> Path | None:
+    """The wheel's libdnnl.so; None where the wheel is not installed."""
+    try:
+        files = importlib.metadata.files(ONEDNN_PACKAGE) or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for entry in files:
+        path = Path(entry.locate()).resolve()
+        if path.name.startswith("libdnnl.so") and (path.parent / "libdnnl.so").is_file():
+            return path
+    return None
+
+
+def attach(jittor: Any) -> str:
+    """Register `mkl_matmul` with the imported Jittor module.
+
+    Returns:
+        "" on success, else a warning that says what the slow fallback costs.
+    """
+    library = library_path()
+    if library is None:
+        return SLOW_MATMUL_WARNING.format(reason=f"{ONEDNN_PACKAGE} is not installed")
+    try:
+        # Global, so that the native kernels of this package find dnnl_sgemm without being linked to it.
+        ctypes.CDLL(str(library), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        headers = Path(__file__).parent / "csrc"
+        source = Path(jittor.__file__).parent / "extern" / "mkl" / "ops" / "mkl_matmul_op"
+        flags = f' -I"{headers}" -L"{library.parent}" -ldnnl -Wl,-rpath,"{library.parent}" '
+        operators = jittor.compile_custom_ops([f"{source}.cc", f"{source}.h"], extra_flags=flags)
+    except (OSError, RuntimeError) as error:
+        return SLOW_MATMUL_WARNING.format(reason=str(error).splitlines()[0])
+    jittor.compile_extern.mkl_ops = operators  # keeps the module alive as long as Jittor
+    return ""

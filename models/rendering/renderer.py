@@ -1,0 +1,176 @@
+"""NeuS's renderer: rays -> sections -> fields -> colours (arXiv 2106.10689, section 3; background of NeRF++).
+
+R rays, N = n_samples + n_importance sections inside the sphere, M = N + n_outside sections in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import Rays
+from models.backend import jt
+from models.config import RendererConfig
+from models.fields.color import RenderingNetwork
+from models.fields.nerf import NeRF
+from models.fields.sdf import SDFNetwork
+from models.fields.sharpness import SingleVarianceNetwork
+from models.ops.elementwise import hard_clip, length
+from models.rendering import sampling, volrend
+from models.structs import RenderOutput, SampleNoise, Var
+
+EIKONAL_RADIUS = 1.2  # the eikonal loss reaches a little beyond the region of interest, so that its rim is regular
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The networks that are trained together; `nerf` is None where there is no background model."""
+
+    sdf: SDFNetwork
+    color: RenderingNetwork
+    sharpness: SingleVarianceNetwork
+    nerf: NeRF | None
+
+
+@dataclass(frozen=True)
+class _Background:
+    """What lies at each section according to the background model."""
+
+    alpha: Var  # [R, M]
+    rgb: Var  # [R, M, 3]
+
+
+class NeuSRenderer:
+    """Renders rays through the fields; holds no state of its own."""
+
+    def __init__(self, fields: Fields, conf: RendererConfig) -> None:
+        self.fields = fields
+        self.conf = conf
+
+    def render(
+        self,
+        rays: Rays,
+        noise: SampleNoise | None = None,
+        cos_anneal_ratio: float = 1.0,
+        background_rgb: np.ndarray | None = None,
+    ) -> RenderOutput:
+        """Colours and all that the losses need.
+
+        Args:
+            rays: R rays in the working frame.
+            noise: jitter of the depths; None renders deterministically.
+            cos_anneal_ratio: see `volrend.annealed_cos`.
+            background_rgb: [3], the colour behind everything; None for black.
+        """
+        origins, directions = jt.array(rays.origins), jt.array(rays.directions)
+        with jt.no_grad():
+            depths = self.place_depths(rays, noise).detach()
+            outside = self._place_outside(rays, noise)
+        background = None if outside is None else self._background(origins, directions, depths, outside)
+        return self._render_sections(origins, directions, depths, background, cos_anneal_ratio, background_rgb)
+
+    def place_depths(self, rays: Rays, noise: SampleNoise | None) -> Var:
+        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface."""
+        *_, depths = self.up_sample_rounds(rays, noise)
+        return depths
+
+    def up_sample_rounds(self, rays: Rays, noise: SampleNoise | None) -> list[Var]:
+        """The new depths of each round [R, K], then all depths sorted [R, N]."""
+        origins, directions = jt.array(rays.origins), jt.array(rays.directions)
+        jitter = None if noise is None else jt.array(noise.inside)
+        depths = sampling.inside_depths(jt.array(rays.near), jt.array(rays.far), self.conf.n_samples, jitter)
+        counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
+        added: list[Var] = []
+        sdf = self._sdf_along(origins, directions, depths) if counts else None
+        for index, count in enumerate(counts):
+            if count == 0:
+                continue
+            radius = length(sampling.points_along(origins, directions, depths))
+            weights = sampling.upsample_weights(depths, sdf, radius, sampling.FIRST_INV_S * 2**index)
+            new = sampling.invert_cdf(depths, weights, count)
+            added.append(new)
+            depths, order = sampling.merge_depths(depths, new)
+            if index + 1 < len(counts):
+                sdf = jt.concat([sdf, self._sdf_along(origins, directions, new)], dim=1).gather(1, order)
+        return [*added, depths]
+
+    def _place_outside(self, rays: Rays, noise: SampleNoise | None) -> Var | None:
+        """Depths beyond the sphere, [R, n_outside]; None without a background model."""
+        if self.conf.n_outside == 0:
+            return None
+        jitter = None if noise is None else jt.array(noise.outside)
+        return sampling.outside_depths(jt.array(rays.far), self.conf.n_outside, self.conf.n_samples, jitter)
+
+    def _last_length(self) -> float:
+        """Length given to a ray's last section: an even section's, with the sphere's diameter for near to far."""
+        return sampling.REGION_DIAMETER / self.conf.n_samples
+
+    def _sdf_along(self, origins: Var, directions: Var, depths: Var) -> Var:
+        """Signed distances at depths, [R, K]."""
+        points = sampling.points_along(origins, directions, depths).reshape((-1, 3))
+        return self.fields.sdf.sdf(points).reshape(depths.shape)
+
+    def _background(self, origins: Var, directions: Var, depths: Var, outside: Var) -> _Background:
+        """The background model at all sections, inside ones included: they count where they leave the sphere."""
+        depths, _ = sampling.merge_depths(depths, outside)
+        rows, count = depths.shape
+        lengths = sampling.section_lengths(depths, self._last_length())
+        points = sampling.points_along(origins, directions, depths + lengths * 0.5)
+        views = directions.unsqueeze(1).broadcast(points.shape).reshape((-1, 3))
+        density, rgb = self.fields.nerf(volrend.inverted_sphere(points).reshape((-1, 4)), views)
+        alpha = volrend.alpha_from_density(density.reshape((rows, count)), lengths)
+        return _Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
+
+    def _render_sections(
+        self,
+        origins: Var,
+        directions: Var,
+        depths: Var,
+        background: _Background | None,
+        cos_anneal_ratio: float,
+        background_rgb: np.ndarray | None,
+    ) -> RenderOutput:
+        """Fields at the section middles, opacities, weights and sums."""
+        rows, count = depths.shape
+        lengths = sampling.section_lengths(depths, self._last_length())
+        midpoints = depths + lengths * 0.5
+        grid = sampling.points_along(origins, directions, midpoints).stop_grad()
+        points = grid.reshape((-1, 3))
+        views = directions.unsqueeze(1).broadcast(grid.shape).reshape((-1, 3)).stop_grad()
+        field = self.fields.sdf(points)
+        rgb = self.fields.color(points, field.gradient, views, field.feature).reshape((rows, count, 3))
+        inv_s = self.fields.sharpness()
+        slope = volrend.annealed_cos((views * field.gradient).sum(dim=1), cos_anneal_ratio).reshape((rows, count))
+        entry_cdf, exit_cdf = volrend.section_cdfs(field.sdf.reshape((rows, count)), slope, lengths, inv_s)
+        alpha = hard_clip(volrend.alpha_from_cdfs(entry_cdf, exit_cdf), 0.0, 1.0)
+        radius = length(grid)
+        inside = (radius < 1.0).float32().stop_grad()
+        if background is not None:
+            alpha, rgb = _join_background(alpha, rgb, inside, background)
+        weights = volrend.weights_from_alpha(alpha)
+        opacity = weights.sum(dim=1, keepdims=True)
+        color = volrend.composite(weights, rgb)
+        if background_rgb is not None:
+            color = color + jt.array(background_rgb.reshape(1, 3).astype(np.float32)) * (1.0 - opacity)
+        return RenderOutput(
+            rgb=color,
+            opacity=opacity,
+            weights=weights,
+            depths=depths,
+            midpoints=midpoints,
+            sdf_gradient=field.gradient.reshape((rows, count, 3)),
+            cdf=entry_cdf,
+            inside_sphere=inside,
+            near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
+            inv_s=inv_s,
+        )
+
+
+def _join_background(alpha: Var, rgb: Var, inside: Var, background: _Background) -> tuple[Var, Var]:
+    """Sections of the object where they lie in the sphere, of the background elsewhere: [R, N] and M more -> [R, M]."""
+    count, outside = alpha.shape[1], 1.0 - inside
+    alpha = jt.concat([alpha * inside + background.alpha[:, :count] * outside, background.alpha[:, count:]], dim=1)
+    inside, outside = inside.unsqueeze(2), outside.unsqueeze(2)
+    rgb = jt.concat([rgb * inside + background.rgb[:, :count] * outside, background.rgb[:, count:]], dim=1)
+    return alpha, rgb

@@ -1,0 +1,65 @@
+"""Volume rendering as a small algebra: opacity of sections, weights, sums. Pure functions on Vars, no randomness.
+
+R rays, N sections ordered from the camera outwards (NeuS, arXiv 2106.10689, eqs. 3, 10 and 13; the constants are those
+of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
+"""
+
+from __future__ import annotations
+
+from models.backend import jt
+from models.ops.elementwise import length, softplus
+from models.ops.scan import exclusive_cumprod
+from models.structs import Var
+
+# Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and without it alpha would be
+# 0/0 there; with it the inside counts as opaque. Outside it lends each empty section an opacity of 1e-5.
+ALPHA_EPS = 1e-5
+# Added to each factor of the transmittance, so that an opaque section (alpha = 1) leaves a gradient behind it.
+TRANSMITTANCE_EPS = 1e-7
+
+
+def annealed_cos(cos: Var, ratio: float) -> Var:
+    """The non-positive slope of the sdf along a ray, blended while training starts.
+
+    Args:
+        cos: direction . sdf gradient, any shape.
+        ratio: 0 at the start, where back faces still get a gradient; 1 later, where only front faces count.
+    """
+    soft = jt.maximum(-cos * 0.5 + 0.5, 0.0)
+    hard = jt.maximum(-cos, 0.0)
+    return -(soft * (1.0 - ratio) + hard * ratio)
+
+
+def section_cdfs(sdf: Var, slope: Var, lengths: Var, inv_s: Var | float) -> tuple[Var, Var]:
+    """Phi_s at both ends of sections whose middle has `sdf` and along which it changes by `slope` per length.
+
+    All [R, N]; inv_s a number or a Var of shape [1]. Returns (entry, exit), with entry >= exit for slope <= 0.
+    """
+    half = slope * lengths * 0.5
+    return ((sdf - half) * inv_s).sigmoid(), ((sdf + half) * inv_s).sigmoid()
+
+
+def alpha_from_cdfs(entry_cdf: Var, exit_cdf: Var) -> Var:
+    """Opacity of sections (eq. 13): (Phi(entry) - Phi(exit)) / Phi(entry), not clipped."""
+    return (entry_cdf - exit_cdf + ALPHA_EPS) / (entry_cdf + ALPHA_EPS)
+
+
+def alpha_from_density(density: Var, lengths: Var) -> Var:
+    """Opacity of sections of a radiance field (NeRF, eq. 3): 1 - exp(-softplus(density) * length)."""
+    return 1.0 - (-softplus(density) * lengths).exp()
+
+
+def weights_from_alpha(alpha: Var) -> Var:
+    """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j): [R, N] -> [R, N]. Differentiable, alpha = 1 included."""
+    return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
+
+
+def composite(weights: Var, values: Var) -> Var:
+    """Sum of values by weight along each ray: [R, N], [R, N, C] -> [R, C]."""
+    return (weights.unsqueeze(2) * values).sum(dim=1)
+
+
+def inverted_sphere(points: Var) -> Var:
+    """NeRF++'s coordinates (x / r, 1 / r) of points outside the unit sphere, r >= 1: [..., 3] -> [..., 4]."""
+    radius = jt.maximum(length(points, keepdims=True), 1.0)
+    return jt.concat([points / radius, 1.0 / radius], dim=-1)

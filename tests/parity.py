@@ -1,0 +1,247 @@
+"""Compare this implementation with golden numbers of the published NeuS.
+
+    python tests/parity.py FILE.npz [FILE.npz ...]
+
+Builds everything from the file's `meta_json`, prints the worst error of each quantity beside its bound, and exits with
+status 1 where one is exceeded. Errors are absolute but where the bound says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from data.rays import Rays
+from models.backend import jt
+from models.config import ColorConfig, NerfConfig, RendererConfig, SdfConfig, TrainConfig, VarianceConfig, from_tree
+from models.fields.color import RenderingNetwork
+from models.fields.nerf import NeRF
+from models.fields.sdf import SDFNetwork
+from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.state import import_state, named_parameters
+from models.rendering.renderer import Fields, NeuSRenderer
+from models.structs import RenderOutput
+from models.training import losses, schedules
+from models.training.optimizer import Adam
+
+FIELD_BOUND = 2e-5  # values and gradients at given points
+COLOR_BOUND = 1e-4
+DEPTH_BOUND = 2e-3  # depths, weights, cdf: the published code differs from itself in float64 by 5e-4
+RAY_GRADIENT_BOUND = 3e-3
+LOSS_BOUND = 1e-4  # relative
+WEIGHT_GRADIENT_BOUND = 3e-3  # relative L2, of norms above the floor
+WEIGHT_GRADIENT_FLOOR = 1e-4
+LEARNING_RATE_BOUND = 1e-6  # relative
+TRAINING_LOSS_BOUND = 1e-2  # relative, at every step
+NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compared quantity."""
+
+    name: str
+    error: float
+    bound: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the error is within its bound; NaN is not."""
+        return bool(self.error <= self.bound)
+
+
+class Golden:
+    """One golden file and the model built from it."""
+
+    def __init__(self, path: str | Path) -> None:
+        with np.load(path, allow_pickle=False) as archive:
+            self.arrays = {name: archive[name] for name in archive.files}
+        self.meta = meta = json.loads(str(self.arrays.pop("meta_json")))
+        rng = np.random.default_rng(0)
+        self.networks = {
+            "sdf_network_fine": SDFNetwork(from_tree(SdfConfig, meta["sdf_network"], "sdf_network"), rng),
+            "variance_network_fine": SingleVarianceNetwork(
+                from_tree(VarianceConfig, meta["variance_network"], "variance_network")
+            ),
+            "color_network_fine": RenderingNetwork(
+                from_tree(ColorConfig, meta["rendering_network"], "rendering_network"), rng
+            ),
+        }
+        if any(name.startswith("weights/nerf.") for name in self.arrays):
+            self.networks["nerf"] = NeRF(from_tree(NerfConfig, meta["nerf"], "nerf"), rng)
+        self.reset_weights()
+        self.renderer = NeuSRenderer(
+            Fields(
+                sdf=self.networks["sdf_network_fine"],
+                color=self.networks["color_network_fine"],
+                sharpness=self.networks["variance_network_fine"],
+                nerf=self.networks.get("nerf"),
+            ),
+            from_tree(RendererConfig, meta["neus_renderer"], "neus_renderer"),
+        )
+        self.conf = _train_config(meta)
+        self.rays = Rays(self["in/rays_o"], self["in/rays_d"], self["in/near"], self["in/far"])
+        self.target = jt.array(self["in/true_rgb"])
+        self.mask = losses.binary_mask(jt.array(self["in/mask"]), len(self.rays), self.conf)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    def reset_weights(self) -> None:
+        """The initial weights of the file."""
+        for network, module in self.networks.items():
+            prefix = f"weights/{network}."
+            import_state(module, {n[len(prefix) :]: a for n, a in self.arrays.items() if n.startswith(prefix)})
+
+    def trained(self) -> dict[str, jt.Var]:
+        """Parameters by `<network>.<name>`, in the published order; without the background where it is not used."""
+        used = [name for name in NETWORKS if name != "nerf" or self.renderer.conf.n_outside > 0]
+        return {f"{name}.{leaf}": var for name in used for leaf, var in named_parameters(self.networks[name]).items()}
+
+    def render(self) -> RenderOutput:
+        """The batch, without jitter."""
+        background = np.ones(3, np.float32) if self.conf.use_white_bkgd else None
+        return self.renderer.render(self.rays, None, float(self.meta["cos_anneal_ratio"]), background)
+
+
+def _train_config(meta: dict) -> TrainConfig:
+    """The keys of the training block the file has; the others, which nothing here reads, are filled in."""
+    keys = ("learning_rate", "learning_rate_alpha", "end_iter", "warm_up_end", "use_white_bkgd")
+    block = {key: meta[key] for key in (*keys, "igr_weight", "mask_weight")}
+    filler = dict.fromkeys(("save_freq", "val_freq", "val_mesh_freq"), 0) | {"report_freq": 1, "batch_size": 1}
+    return from_tree(TrainConfig, block | filler | {"validate_resolution_level": 1}, "train")
+
+
+def worst(actual: np.ndarray, golden: np.ndarray) -> float:
+    """Largest absolute difference; infinite where the shapes differ in more than axes of length one."""
+    actual, golden = np.asarray(actual, np.float64), np.asarray(golden, np.float64)
+    if actual.size != golden.size or [n for n in actual.shape if n > 1] != [n for n in golden.shape if n > 1]:
+        return float("inf")
+    difference = np.abs(actual.reshape(golden.shape) - golden)
+    return float("nan") if np.isnan(difference).any() else float(difference.max(initial=0.0))
+
+
+def relative(actual: float, golden: float) -> float:
+    """|actual - golden| / |golden|; the absolute difference where golden is 0."""
+    return abs(float(actual) - float(golden)) / (abs(float(golden)) or 1.0)
+
+
+def field_rows(golden: Golden) -> list[Row]:
+    """Fields at given points."""
+    points = jt.array(golden["field/points"])
+    sdf = golden.networks["sdf_network_fine"]
+    out = sdf(points)
+    color = golden.networks["color_network_fine"](
+        points, jt.array(golden["field/gradient"]), jt.array(golden["field/view_dirs"]), jt.array(golden["field/feature"])
+    )
+    values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient, "color": color}
+    values["sdf (value only)"] = sdf.sdf(points)
+    if "nerf" in golden.networks and "field/nerf_points" in golden.arrays:
+        density, rgb = golden.networks["nerf"](
+            jt.array(golden["field/nerf_points"]), jt.array(golden["field/view_dirs"])
+        )
+        values |= {"nerf_density": density, "nerf_rgb": rgb}
+    return [
+        Row(f"field/{name}", worst(value.numpy(), golden[f"field/{name.split(' ')[0]}"]), FIELD_BOUND)
+        for name, value in values.items()
+    ]
+
+
+def render_rows(golden: Golden, output: RenderOutput) -> list[Row]:
+    """What the renderer gives."""
+    with jt.no_grad():
+        *rounds, depths = golden.renderer.up_sample_rounds(golden.rays, None)
+    rows = [Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND) for i, v in enumerate(rounds)]
+    expected = {name for name in golden.arrays if name.startswith("out/up_sample_")}
+    rows.append(Row("out/up_sample rounds", abs(len(rounds) - len(expected)), 0))
+    weights = output.weights.numpy()
+    s_val = np.broadcast_to(1.0 / output.inv_s.numpy(), (len(golden.rays), 1))
+    eikonal = losses.eikonal_loss(output.sdf_gradient, output.near_sphere).numpy()
+    rows += [
+        Row("out/z_vals", worst(depths.numpy(), golden["out/z_vals"]), DEPTH_BOUND),
+        Row("out/weights", worst(weights, golden["out/weights"]), DEPTH_BOUND),
+        Row("out/cdf_fine", worst(output.cdf.numpy(), golden["out/cdf_fine"]), DEPTH_BOUND),
+        Row("out/weight_max", worst(weights.max(axis=1, keepdims=True), golden["out/weight_max"]), DEPTH_BOUND),
+        Row("out/gradients", worst(output.sdf_gradient.numpy(), golden["out/gradients"]), RAY_GRADIENT_BOUND),
+        Row("out/color_fine", worst(output.rgb.numpy(), golden["out/color_fine"]), COLOR_BOUND),
+        Row("out/weight_sum", worst(output.opacity.numpy(), golden["out/weight_sum"]), COLOR_BOUND),
+        Row("out/s_val", worst(s_val, golden["out/s_val"]), COLOR_BOUND),
+        Row("out/gradient_error", relative(eikonal.item(), golden["out/gradient_error"]), LOSS_BOUND),
+        Row("out/inside_sphere (share)", _mismatch(output.inside_sphere.numpy(), golden["out/inside_sphere"]), 1e-2),
+    ]
+    return rows
+
+
+def _mismatch(actual: np.ndarray, golden: np.ndarray) -> float:
+    """Share of 0/1 entries that differ: a section at the sphere's rim may fall on either side."""
+    return float(np.mean(actual.reshape(golden.shape) != golden))
+
+
+def loss_rows(golden: Golden, output: RenderOutput) -> list[Row]:
+    """The loss and its gradient with respect to every weight."""
+    terms = losses.training_loss(output, golden.target, golden.mask, golden.conf)
+    psnr = losses.masked_psnr(output.rgb, golden.target, golden.mask)
+    values = {"color": terms.color, "eikonal": terms.eikonal, "mask": terms.mask, "total": terms.total, "psnr": psnr}
+    rows = [Row(f"loss/{n}", relative(v.item(), golden[f"loss/{n}"]), LOSS_BOUND) for n, v in values.items()]
+    trained = golden.trained()
+    gradients = dict(zip(trained, jt.grad(terms.total, list(trained.values())), strict=True))
+    expected = {name[len("grad/") :] for name in golden.arrays if name.startswith("grad/")}
+    rows.append(Row("grad: names not trained", len(expected - set(trained)), 0))
+    for name in sorted(expected & set(trained)):
+        target = golden[f"grad/{name}"].astype(np.float64)
+        error = np.linalg.norm(gradients[name].numpy().reshape(target.shape) - target)
+        rows.append(
+            Row(f"grad/{name}", float(error / max(np.linalg.norm(target), WEIGHT_GRADIENT_FLOOR)), WEIGHT_GRADIENT_BOUND)
+        )
+    return rows
+
+
+def training_rows(golden: Golden) -> list[Row]:
+    """Learning rates and losses of the recorded Adam steps on this batch."""
+    golden.reset_weights()
+    trained = list(golden.trained().values())
+    optimizer = Adam(trained)
+    rate_errors, loss_errors = [], []
+    for step, expected in enumerate(golden["train/loss"]):
+        terms = losses.training_loss(golden.render(), golden.target, golden.mask, golden.conf)
+        rate = schedules.learning_rate(step, golden.conf)
+        rate_errors.append(relative(rate, golden["train/lr"][step]))
+        gradients = jt.grad(terms.total, trained)
+        optimizer.step(gradients, rate)
+        loss_errors.append(relative(terms.total.item(), expected))
+    return [
+        Row("train/lr (relative)", max(rate_errors), LEARNING_RATE_BOUND),
+        Row("train/loss (relative)", float(np.max(loss_errors)), TRAINING_LOSS_BOUND),
+    ]
+
+
+def compare(path: str | Path) -> list[Row]:
+    """All rows of one golden file."""
+    golden = Golden(path)
+    output = golden.render()
+    return [*field_rows(golden), *render_rows(golden, output), *loss_rows(golden, output), *training_rows(golden)]
+
+
+def main(paths: list[str]) -> int:
+    """Print the table of each file; 0 where all rows pass."""
+    if not paths:
+        print(__doc__)
+        return 2
+    failed = 0
+    for path in paths:
+        print(path)
+        for row in compare(path):
+            failed += not row.passed
+            print(f"  {'ok  ' if row.passed else 'FAIL'} {row.name:44s} {row.error:9.2e}  <= {row.bound:.0e}")
+    print(f"{failed} quantities beyond their bounds" if failed else "all within bounds")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # Made last by the set-up: where it is newer than requirements.txt there is nothing to install.
 STAMP := $(VENV)/.installed
 PYTHON ?=
-CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.12 python3.11 python3)
+CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
 DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
 

@@ -6,7 +6,6 @@ HOCON is JSON with comments, `include` and `${substitution}`: https://github.com
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,8 @@ from models.config_strict import ConfigError, shown
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
 LISTED_CONFS = 12  # names in the message about a missing file
+# The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
+ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
@@ -36,8 +37,8 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
     check_case(case)
     with _files_only() as files:
         tree = _require_block(files.parse_file(str(path)), str(path))
-    for text in overrides:
-        tree = _require_block(_parse(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+        for text in overrides:
+            tree = _require_block(_parse(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
     return _resolved(tree, case, str(path))
 
 
@@ -67,7 +68,7 @@ def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
 
 def quoted(text: str) -> str:
     """Text as a HOCON string that is read back unchanged, whatever printable characters it holds."""
-    return json.dumps(text, ensure_ascii=False)
+    return '"' + "".join(ESCAPES.get(character, character) for character in text) + '"'
 
 
 def _literal(value: Any) -> str:
@@ -84,8 +85,8 @@ class _Parser(config_parser.ConfigParser):
 
     @classmethod
     def resolve_package_path(cls, package_path: str) -> NoReturn:
-        """Called by pyhocon for `include package(...)`; raises ConfigError."""
-        raise ConfigError(f"include package({shown(package_path)}): only files can be included; name the file instead")
+        """Called by pyhocon for `include package(...)`; raises ConfigException."""
+        raise ConfigException(f"include package({shown(package_path)}): only files can be included, by their path")
 
 
 class _LocalFiles:
@@ -106,8 +107,8 @@ class _LocalFiles:
         return tree
 
     def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
-        """Raises ConfigError: a conf never makes this program fetch something."""
-        raise ConfigError(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
+        """Raises ConfigException: a conf never makes this program fetch something."""
+        raise ConfigException(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
 
 
 @contextmanager
@@ -133,7 +134,7 @@ def _parse(text: str, folder: str | None, source: str) -> Any:
             "and put text with special characters in double quotes"
         ) from None
     except PYHOCON_FAILURES as error:
-        raise ConfigError(f"{source}: not HOCON that can be read ({_one_line(error)})") from None
+        raise ConfigError(f"{source}: cannot be read as HOCON: {_one_line(error)}") from None
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
@@ -145,7 +146,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(f"{source}: {_one_line(error)}") from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {_one_line(error)}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]
@@ -197,4 +198,5 @@ def _beside(path: Path) -> str:
 
 def _one_line(error: BaseException) -> str:
     """An exception's text without line breaks."""
-    return " ".join(str(error).split()) or type(error).__name__
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split()) or type(error).__name__

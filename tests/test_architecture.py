@@ -1,0 +1,155 @@
+"""The code keeps the house rules, and each rule can tell a house that does not."""
+
+import ast
+
+import architecture as rules
+import pytest
+
+MODULES = rules.modules()
+TREES = {name: tree for name, (_, tree) in MODULES.items()}
+EDGES = {name: rules.imported(tree, set(TREES)) for name, tree in TREES.items()}
+PROGRAM_FILES = [path for folder in ("tests", "benchmarks") for path in (rules.ROOT / folder).rglob("*.py")]
+
+
+def test_every_module_has_a_floor():
+    assert [name for name in TREES if rules.room(name) is None] == ["models"]
+
+
+def test_no_import_climbs_or_goes_sideways():
+    assert rules.climbing(EDGES) == []
+
+
+def test_no_imports_go_round():
+    assert rules.cycle(EDGES) == []
+
+
+def test_data_knows_nothing_of_models():
+    edges = [(name, target) for name in EDGES if name.startswith("data") for target in EDGES[name]]
+    assert [edge for edge in edges if not edge[1].startswith("data")] == []
+
+
+def test_only_the_backend_imports_jittor():
+    assert [name for name, tree in TREES.items() if rules.imports_of(tree, "jittor")] == ["models.backend"]
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_module_keeps_the_house_rules(name):
+    path, tree = MODULES[name]
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= rules.MAX_FILE_LINES
+    assert rules.too_long(tree) == []
+    assert rules.undocumented(tree) == []
+    assert rules.unannotated(tree) == []
+    assert rules.bare_excepts(tree) == []
+    assert rules.jittor_at_import(tree) == []
+    assert rules.prints(tree) == [] or name.startswith(rules.MAY_PRINT)
+
+
+@pytest.mark.parametrize("path", PROGRAM_FILES, ids=lambda path: path.name)
+def test_a_test_or_benchmark_keeps_the_size_budget(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= rules.MAX_FILE_LINES and rules.too_long(ast.parse(text)) == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "target"),
+    [
+        ("data.scene", "models.config"),
+        ("models.fields.sdf", "models.rendering.renderer"),
+        ("models.surface.export", "models.views.shading"),
+        ("models.ops.scan", "data.scene"),
+        ("models.training.trainer", "models.runner"),
+        ("models.backend", "models.ops.scan"),
+        ("models.config", "models.ops"),
+        ("models.fields.sdf", "."),
+    ],
+)
+def test_the_floor_rule_sees_a_climb_and_a_step_sideways(importer, target):
+    assert rules.climbing({importer: {target}}) == [f"{importer} imports {target}"]
+
+
+def test_the_floor_rule_lets_a_room_use_itself_and_what_is_below():
+    assert rules.climbing({"models.fields.sdf": {"models.fields.layers", "models.backend", "data.errors"}}) == []
+
+
+def test_the_import_reader_sees_every_form_also_inside_functions():
+    known = {"models.backend", "models.config", "models.fields", "models.fields.sdf", "data.rays"}
+    source = """
+import models.backend
+from models import config
+def f():
+    from models.fields.sdf import SdfNetwork
+    import numpy, data.rays
+"""
+    expected = {"models.backend", "models.config", "models.fields.sdf", "data.rays"}
+    assert rules.imported(ast.parse(source), known) == expected
+    assert rules.imported(ast.parse("from . import x"), known) == {"."}
+
+
+def test_the_cycle_rule_sees_a_cycle_and_only_that():
+    assert rules.cycle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["a", "b", "c"]
+    assert rules.cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
+@pytest.mark.parametrize("source", ["import jittor", "import jittor.nn as nn", "def f():\n    from jittor import nn"])
+def test_the_jittor_import_rule_sees_every_form(source):
+    assert rules.imports_of(ast.parse(source), "jittor")
+    harmless = "import jittorish\nfrom models.backend import jt\nif TYPE_CHECKING:\n    from jittor import Var"
+    assert not rules.imports_of(ast.parse(harmless), "jittor")
+
+
+def test_the_size_rule_counts_the_lines_of_a_function():
+    just_right, too_long = ("def f():\n" + "    x = 1\n" * lines for lines in (59, 60))
+    assert rules.too_long(ast.parse(just_right)) == [] and rules.too_long(ast.parse(too_long)) == ["f"]
+
+
+def test_the_documentation_rule_sees_modules_classes_functions_and_methods():
+    source = """
+class A:
+    def f(self): ...
+    def _g(self): ...
+def h():
+    def inner(): ...
+class _B:
+    def k(self): ...
+"""
+    assert sorted(rules.undocumented(ast.parse(source))) == ["A", "f", "h", "module"]
+    assert rules.undocumented(ast.parse('"""D."""\ndef f():\n    """D."""')) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["def f(a) -> int: ...", "def f(a: int): ...", "def f(*, a) -> int: ...", "def f(*a) -> int: ...", "def _f(): ..."],
+)
+def test_the_annotation_rule_sees_every_kind_of_gap(source):
+    assert len(rules.unannotated(ast.parse(source))) == 1
+    assert rules.unannotated(ast.parse("class A:\n    def f(self, a: int, *b: int, **c: int) -> None: ...")) == []
+
+
+def test_the_print_and_except_rules_see_theirs():
+    assert (
+        rules.prints(ast.parse("def f():\n    print(1)")) == [2]
+        and rules.prints(ast.parse("pprint(1)\nx.print(1)")) == []
+    )
+    source = "try:\n    f()\nexcept:\n    pass"
+    assert rules.bare_excepts(ast.parse(source)) == [3]
+    assert rules.bare_excepts(ast.parse(source.replace("except:", "except OSError:"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = jt.zeros(3)",
+        "class A:\n    x = jt.nn.Linear(3, 3)",
+        "def f(x=jt.zeros(3)): ...",
+        "@jt.no_grad()\ndef f(): ...",
+        "jt.flags.use_cuda = 1",
+        "if True:\n    y = [jt.ones(1) for _ in range(3)]",
+    ],
+)
+def test_the_import_time_rule_sees_what_runs_at_import(source):
+    assert rules.jittor_at_import(ast.parse(source))
+
+
+def test_the_import_time_rule_lets_definitions_be():
+    source = "class A(jt.Module):\n    def f(self): return jt.zeros(3)\ng = lambda: jt.ones(1)\nx: jt.Var"
+    assert rules.jittor_at_import(ast.parse(source)) == []

@@ -1,0 +1,135 @@
+"""Values that cannot work, alone or together, and what contradicts trained weights."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from config_samples import CONFS, changed
+
+from models import config
+from models.config import ConfigError, from_tree, load_config, network_differences, parse_config, to_hocon, validate
+from models.config_strict import check_limits, limits
+
+CANNOT_WORK = [
+    ("neus_renderer", {"n_samples": 0}, "model.neus_renderer.n_samples"),
+    ("neus_renderer", {"n_samples": 1}, "model.neus_renderer.n_samples"),
+    ("neus_renderer", {"n_importance": -1}, "model.neus_renderer.n_importance"),
+    ("neus_renderer", {"n_outside": -1}, "model.neus_renderer.n_outside"),
+    ("neus_renderer", {"up_sample_steps": 0}, "model.neus_renderer.up_sample_steps"),
+    ("neus_renderer", {"up_sample_steps": -1, "n_importance": 0}, "model.neus_renderer.up_sample_steps"),
+    ("neus_renderer", {"perturb": -0.1}, "model.neus_renderer.perturb"),
+    ("nerf", {"D": 0}, "model.nerf.D"),
+    ("nerf", {"multires": 25}, "model.nerf.multires"),
+    ("sdf_network", {"d_out": 64}, "model.rendering_network.d_feature"),
+    ("sdf_network", {"d_in": 2}, "model.sdf_network.d_in"),
+    ("sdf_network", {"n_layers": 0}, "model.sdf_network.n_layers"),
+    ("sdf_network", {"skip_in": (0,)}, "model.sdf_network.skip_in"),
+    ("sdf_network", {"skip_in": (2, 5)}, "model.sdf_network.skip_in"),
+    ("sdf_network", {"d_hidden": 39}, "model.sdf_network.d_hidden"),
+    ("sdf_network", {"scale": 0.0}, "model.sdf_network.scale"),
+    ("rendering_network", {"mode": "idf"}, "model.rendering_network.mode"),
+    ("rendering_network", {"mode": "no_normal"}, "model.rendering_network.d_in"),
+    ("rendering_network", {"d_in": 6}, "model.rendering_network.d_in"),
+    ("rendering_network", {"mode": "no_view_dir", "d_in": 6}, "model.rendering_network.multires_view"),
+    ("rendering_network", {"d_out": 4}, "model.rendering_network.d_out"),
+    ("rendering_network", {"d_hidden": 0}, "model.rendering_network.d_hidden"),
+    ("variance_network", {"init_val": 8.9}, "model.variance_network.init_val"),
+    ("train", {"learning_rate": 0.0}, "train.learning_rate"),
+    ("train", {"learning_rate_alpha": 1.1}, "train.learning_rate_alpha"),
+    ("train", {"end_iter": 0}, "train.end_iter"),
+    ("train", {"end_iter": 100}, "train.warm_up_end"),
+    ("train", {"batch_size": 0}, "train.batch_size"),
+    ("train", {"report_freq": 0}, "train.report_freq"),
+    ("train", {"save_freq": -1}, "train.save_freq"),
+    ("train", {"validate_resolution_level": 0}, "train.validate_resolution_level"),
+    ("train", {"igr_weight": -0.1}, "train.igr_weight"),
+    ("train", {"mask_weight": -0.1}, "train.mask_weight"),
+    ("train", {"seed": -1}, "train.seed"),
+    ("train", {"seed": 2**31}, "train.seed"),
+    ("train", {"mesh_resolution": 1}, "train.mesh_resolution"),
+    ("general", {"base_exp_dir": " "}, "general.base_exp_dir"),
+]
+
+
+@pytest.mark.parametrize(("block", "values", "key"), CANNOT_WORK, ids=[f"{b}-{v}" for b, v, _ in CANNOT_WORK])
+def test_a_value_that_cannot_work_is_refused_by_its_key(block, values, key):
+    conf = changed(**{block: values})
+    with pytest.raises(ConfigError, match=rf"^{re.escape(key)}\b"):
+        validate(conf)
+
+
+CAN_WORK = [
+    {"neus_renderer": {"n_samples": 1, "n_importance": 0}},
+    {"neus_renderer": {"n_importance": 0, "up_sample_steps": 0}},
+    {"neus_renderer": {"n_samples": 2, "n_importance": 7, "up_sample_steps": 3, "n_outside": 5}},
+    {"nerf": {"multires": 0, "multires_view": 0}, "neus_renderer": {"n_outside": 4}},
+    {"nerf": {"d_in": 3, "use_viewdirs": False}},
+    {"sdf_network": {"d_hidden": 40}},
+    {"sdf_network": {"d_hidden": 39, "skip_in": ()}},
+    {"sdf_network": {"skip_in": (1, 4)}},
+    {"rendering_network": {"mode": "no_view_dir", "d_in": 6, "multires_view": 0}},
+    {"rendering_network": {"mode": "no_normal", "d_in": 6}},
+    {"train": {"save_freq": 0, "val_freq": 0, "val_mesh_freq": 0}},
+    {"train": {"end_iter": 1, "warm_up_end": 0.0}},
+    {"train": {"learning_rate_alpha": 0.0, "seed": 2**31 - 1}},
+]
+
+
+@pytest.mark.parametrize("blocks", CAN_WORK, ids=str)
+def test_a_value_at_the_edge_of_what_works_is_accepted(blocks):
+    conf = changed(**blocks)
+    validate(conf)
+    assert parse_config(to_hocon(conf), "text") == conf
+
+
+@pytest.mark.parametrize(
+    ("nerf", "key"),
+    [({"d_in": 3}, "d_in"), ({"use_viewdirs": False}, "use_viewdirs"), ({"skips": (1,)}, "skips")],
+)
+def test_a_background_needs_its_network_to_fit(nerf, key):
+    validate(changed(nerf=nerf))
+    with pytest.raises(ConfigError, match=f"^model.nerf.{key}"):
+        validate(changed(nerf=nerf, neus_renderer={"n_outside": 1}))
+
+
+def test_the_largest_sharpness_is_finite_in_float32():
+    largest = np.float32(config.LOG_FLOAT32_MAX / 10)
+    with np.errstate(over="raise"):
+        assert np.isfinite(np.exp(np.float32(10) * largest))
+    assert pytest.approx(np.log(np.finfo(np.float32).max), abs=5e-3) == config.LOG_FLOAT32_MAX
+
+
+def test_only_what_contradicts_trained_weights_is_a_difference():
+    demo = load_config(CONFS / "demo.conf").model
+    harmless = changed(
+        sdf_network={"bias": 0.6, "geometric_init": False, "inside_outside": True},
+        variance_network={"init_val": 0.5},
+        neus_renderer={"n_samples": 3},
+    ).model
+    assert network_differences(demo, demo) == [] and network_differences(demo, harmless) == []
+    other = changed(sdf_network={"d_hidden": 128, "scale": 3.0}, nerf={"skips": (0,)}).model
+    assert network_differences(demo, other) == [
+        "model.nerf.skips: [] in the checkpoint, [0] in the conf",
+        "model.sdf_network.d_hidden: 64 in the checkpoint, 128 in the conf",
+        "model.sdf_network.scale: 1.0 in the checkpoint, 3.0 in the conf",
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    number: float = limits(1.0, above=0, at_most=2)
+    word: str = limits("a", one_of=("a", "b"))
+    count: int = limits(1, at_least=1)
+
+
+@pytest.mark.parametrize("wrong", [{"number": 0.0}, {"number": 2.1}, {"word": "c"}, {"count": 0}])
+def test_limits_hold_from_outside_and_on_the_edge(wrong):
+    check_limits(Sample(number=2.0, word="b", count=1))
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        check_limits(Sample(**wrong))
+
+
+def test_from_tree_names_the_path_of_a_wrong_block():
+    with pytest.raises(ConfigError, match=r"^model.neus_renderer.n_importance: this key is missing"):
+        from_tree(config.RendererConfig, {"n_samples": 3}, "model.neus_renderer")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
 
@@ -121,3 +122,11 @@ def dataset_config(folder: Path, **changes: object) -> DatasetConfig:
         "object_cameras_name": "cameras_sphere.npz",
     }
     return DatasetConfig(**(keys | changes))
+
+
+def similarity(scale=2.0, angles=(0.3, -0.5, 0.8), translation=(1.0, -2.0, 3.0)):
+    """[4, 4]: turn by the angles (radians, about x, y, z), scale and move."""
+    matrix = np.eye(4)
+    matrix[:3, :3] = scale * Rotation.from_euler("xyz", angles).as_matrix()
+    matrix[:3, 3] = translation
+    return matrix

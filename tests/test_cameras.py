@@ -88,6 +88,15 @@ def test_matrices_without_a_camera_are_refused_with_the_reason(projection, reaso
         decompose_projection(projection)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_rank_two_is_seen_through_the_rounding_of_float32(seed):
+    rng = np.random.default_rng(seed)
+    first, second = rng.normal(size=(2, 4)).astype(np.float32)
+    mixed = np.float32(rng.normal()) * first + np.float32(rng.normal()) * second
+    with pytest.raises(ValueError, match="singular"):
+        decompose_projection(np.stack([first, second, mixed]))
+
+
 def test_wide_and_long_lenses_are_not_mistaken_for_singular():
     for focal in (50.0, 1e6):
         intrinsics = np.array([[focal, 0, 2000.0], [0, focal, 1500.0], [0, 0, 1]])

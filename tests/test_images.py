@@ -254,6 +254,7 @@ DISC = (np.hypot(*np.mgrid[-6:6, -8:8]) < 5).astype(np.uint8)
         DISC * 255,
         np.dstack([DISC * 255] * 3),
         np.dstack([DISC * 0, DISC * 0, DISC * 255]),
+        np.dstack([DISC * 255, DISC * 0, DISC * 0]),
         np.dstack([DISC * 255] * 4),
         np.dstack([DISC * 255] * 3 + [DISC * 0 + 255]),
         np.dstack([DISC * 0 + 255] * 3 + [DISC * 255]),

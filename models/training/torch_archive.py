@@ -235,7 +235,7 @@ def _native(view: np.ndarray, kind: _StorageType) -> np.ndarray:
     """A C-ordered copy in native byte order; bfloat16 widened to the float32 it is the upper half of."""
     if kind.brain:
         bits = view.astype(np.uint32, order="C")
-        bits <<= 16
+        np.left_shift(bits, np.uint32(16), out=bits)
         return bits.view(np.float32)
     if kind.code == "b1":
         return np.array(view.view(np.uint8) != 0)

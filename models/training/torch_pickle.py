@@ -139,9 +139,8 @@ class _Machine:
         """GLOBAL, STACK_GLOBAL: one of the names we were given, or nothing."""
         wanted = f"{module} {name}"
         if wanted not in self.names:
-            raise RefusedError(
-                f"asks for {module}.{name}, which no checkpoint of the published code needs; nothing ran"
-            )
+            shown = repr(f"{module}.{name}"[:100])  # a file's own text: neither its length nor its newlines are trusted
+            raise RefusedError(f"asks for {shown}, which no checkpoint of the published code needs; nothing was run")
         self.stack.append(self.names[wanted])
 
     def reduce(self, _: Any) -> None:

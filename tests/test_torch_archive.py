@@ -1,0 +1,241 @@
+"""Theorems about the files of `torch.save`: tensors come out exactly, and what makes no sense is one clear sentence.
+
+The reader was also held against PyTorch 2.13 itself; these tests need none.
+"""
+
+import itertools
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from torch_files import (
+    FORMATS,
+    ORDERED_DICT,
+    REBUILD,
+    SMALL,
+    Call,
+    Name,
+    Storage,
+    WithState,
+    legacy_file,
+    pickled,
+    read,
+    refusal,
+    storage,
+    tensor,
+    view,
+    zip_file,
+)
+
+from models.training import torch_archive
+from models.training.checkpoint import CheckpointError
+from models.training.torch_checkpoint import read_torch_checkpoint
+
+ARRAYS = {
+    "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "scalar": np.array(0.3, np.float32),
+    "empty": np.zeros((0, 3), np.float32),
+    "double": np.array([np.pi, -0.0, np.inf, np.nan]),
+    "half": np.array([1.5, 2.5], np.float16),
+    "long": np.array([2**62, -1]),
+    "int": np.array([2**31 - 1], np.int32),
+    "short": np.array([-(2**15)], np.int16),
+    "char": np.array([-128, 127], np.int8),
+    "byte": np.array([0, 255], np.uint8),
+    "bool": np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_tensors_of_every_type_come_out_bit_for_bit(tmp_path, write):
+    raw = read(tmp_path, write({name: tensor(array, name) for name, array in ARRAYS.items()}))
+    for name, array in ARRAYS.items():
+        assert (raw[name].dtype, raw[name].shape, raw[name].tobytes()) == (array.dtype, array.shape, array.tobytes())
+        raw[name][...] = 0  # its own memory, not the file's
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_views_share_a_storage_and_come_out_as_numpy_would_stride_them(tmp_path, write):
+    values = np.arange(20, dtype=np.float32)
+    held = storage(values)
+    views = {
+        "transposed": (view(held, 0, (4, 5), (1, 4)), values.reshape(5, 4).T),
+        "part": (view(held, 6, (2, 2), (8, 2)), np.array([[6, 8], [14, 16]])),
+        "expanded": (view(held, 3, (2, 3), (0, 1)), np.array([[3, 4, 5], [3, 4, 5]])),
+        "last": (view(held, 19, (), ()), np.array(19)),
+        "nothing": (view(held, 20, (0,), (1,)), np.zeros(0)),
+    }
+    raw = read(tmp_path, write({name: pair[0] for name, pair in views.items()}))
+    for name, (_, expected) in views.items():
+        np.testing.assert_array_equal(raw[name], expected)
+        assert raw[name].flags.c_contiguous
+
+
+def test_bfloat16_becomes_the_float32_it_is_the_upper_half_of(tmp_path):
+    values = np.array([[1.0, -2.5], [3.0e38, 0.0]], np.float32)  # 3e38 is cut, the others are exact
+    halves = (values.view(np.uint32) >> 16).astype("<u2")
+    held = Storage("0", halves.tobytes(), "BFloat16Storage", 4)
+    raw = read(tmp_path, zip_file({"all": view(held, 0, (2, 2), (1, 2)), "one": view(held, 1, (), ())}))
+    np.testing.assert_array_equal(raw["all"], (halves.astype(np.uint32) << 16).view(np.float32).T)
+    assert (raw["one"].dtype, raw["one"].shape, float(raw["one"])) == (np.float32, (), -2.5)
+
+
+def test_the_byteorder_entry_is_heeded(tmp_path):
+    array = np.array([1.0, 2.0], np.float32)
+    raw = read(tmp_path, zip_file({"x": tensor(array, order=">")}, byteorder="big"))
+    np.testing.assert_array_equal(raw["x"], array)
+    assert raw["x"].dtype.isnative
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_plain_values_and_parameters_come_out_as_they_are(tmp_path, write):
+    plain = {"a": [1, -2, 2**100, 2.5, None, True, ("x", (1, 2, 3, 4)), {}], 7: "\u03c0", "b": {}}
+    parameter = Call(Name("torch._utils", "_rebuild_parameter"), (tensor(np.ones(2, np.float32)), True, {}))
+    network = WithState(Call(ORDERED_DICT, ()), {"_metadata": {"": {"version": 1}}})
+    raw = read(tmp_path, write({**plain, "parameter": parameter, "network": network}))
+    np.testing.assert_array_equal(raw.pop("parameter"), [1, 1])
+    assert raw == {**plain, "network": {}}
+
+
+@pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
+@pytest.mark.parametrize(("code", "order"), [("f8", "<"), ("f8", ">"), ("i8", "<"), ("f4", "<")])
+def test_numpy_numbers_become_plain_ones(tmp_path, module, code, order):
+    spelled = np.array(3, order + code).tobytes().decode("latin1")
+    dtype = WithState(Call(Name("numpy", "dtype"), (code, False, True)), (3, order, None, None, None, -1, -1, 0))
+    number = Call(Name(module, "scalar"), (dtype, Call(Name("_codecs", "encode"), (spelled, "latin1"))))
+    value = read(tmp_path, zip_file({"lr": number}))["lr"]
+    assert value == 3
+    assert type(value) is (float if code[0] == "f" else int)
+
+
+HELD = storage(np.zeros(4, np.float32))
+BAD_TENSORS = {
+    "one beyond the end": view(HELD, 1, (4,), (1,)),
+    "a huge stride": view(HELD, 0, (2,), (2**40,)),
+    "a stride that overflows": view(HELD, 0, (5,), (2**62,)),
+    "a huge offset": view(HELD, 2**61, (1,), (1,)),
+    "a negative offset": view(HELD, -1, (1,), (1,)),
+    "a negative stride": view(HELD, 3, (4,), (-1,)),
+    "a negative size": view(HELD, 0, (-4,), (1,)),
+    "a size that unfolds": view(HELD, 0, (2**40,), (0,)),
+    "sizes that unfold": view(HELD, 0, (2**20, 2**20, 2**20, 2**20), (0, 0, 0, 0)),
+    "many dimensions": view(HELD, 0, (1,) * 65, (1,) * 65),
+    "no stride": view(HELD, 0, (4,), ()),
+    "a list for a size": view(HELD, 0, [4], (1,)),
+    "text for a size": view(HELD, 0, ("4",), (1,)),
+    "a truth value for an offset": view(HELD, True, (1,), (1,)),
+    "no storage": view(None, 0, (4,), (1,)),
+    "too few parts": Call(REBUILD, (HELD,)),
+    "a storage shorter than it says": view(Storage("0", bytes(8), "FloatStorage", 4), 0, (4,), (1,)),
+    "an enormous storage": view(Storage("0", bytes(8), "FloatStorage", 2**61), 0, (1,), (1,)),
+    "a storage of negative length": view(Storage("0", bytes(8), "FloatStorage", -1), 0, (1,), (1,)),
+    "a storage of complex numbers": view(Storage("0", bytes(8), "ComplexFloatStorage", 1), 0, (1,), (1,)),
+    "a NumPy number of objects": Call(Name("numpy", "dtype"), ("O8", False, True)),
+    "a NumPy type by tuple": Call(Name("numpy", "dtype"), (((),),)),
+    "a NumPy number that is too long": Call(
+        Name("numpy._core.multiarray", "scalar"),
+        (Call(Name("numpy", "dtype"), ("f4",)), Call(Name("_codecs", "encode"), ("12345678", "latin1"))),
+    ),
+    "another encoding": Call(Name("_codecs", "encode"), ("x", "rot13")),
+    "long bytes": Call(Name("_codecs", "encode"), ("x" * 9, "latin1")),
+}
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+@pytest.mark.parametrize("case", BAD_TENSORS)
+def test_a_tensor_that_makes_no_sense_is_refused(tmp_path, case, write):
+    refusal(tmp_path, write({"x": BAD_TENSORS[case]}))
+
+
+def test_many_views_of_one_storage_are_refused_where_they_unfold_too_far(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch_archive, "MAX_BYTES", 1 << 16)
+    held = storage(np.zeros(1000, np.float32))
+    views = [view(held, 0, (1000,), (1,)) for _ in range(17)]
+    assert len(read(tmp_path, zip_file({"x": views[:16]}))["x"]) == 16
+    assert "unfold" in refusal(tmp_path, zip_file({"x": views}))
+
+
+def overlapping_archive():
+    """One entry listed three times: unpacked larger than the file."""
+    content = zip_file({"x": tensor(np.zeros(4000, np.float32))})
+    end = content.index(b"PK\x05\x06")
+    count, _, size, start = struct.unpack_from("<HHII", content, end + 8)
+    tail = struct.pack("<HHII", 3 * count, 3 * count, 3 * size, start)
+    return content[:start] + 3 * content[start:end] + content[end : end + 8] + tail + content[end + 20 :]
+
+
+def encrypted_archive():
+    content = bytearray(zip_file({"x": 1}))
+    content[content.index(b"PK\x01\x02") + 8] |= 1
+    content[6] |= 1
+    return bytes(content)
+
+
+def two_values():
+    """An archive with a data.pkl in each of two folders."""
+    return zip_file({}, **{"xy/data.pkl": b"}."}).replace(b"archive/xy/", b"archive-xy/")
+
+
+CHANGED = "is damaged or truncated"
+FOREIGN = "is no file of torch.save"
+BAD_ARCHIVES = {
+    "compressed": (
+        lambda: zip_file({"x": tensor(np.zeros(100000, np.float32))}, compression=zipfile.ZIP_DEFLATED),
+        "has compressed entries",
+    ),
+    "overlapping": (overlapping_archive, "its entries are larger than the file"),
+    "encrypted": (encrypted_archive, CHANGED),
+    "no data.pkl": (lambda: zip_file({}).replace(b"data.pkl", b"data.txt"), "none that torch.save wrote"),
+    "two of them": (two_values, "none that torch.save wrote"),
+    "no such storage": (
+        lambda: zip_file({"x": tensor(np.zeros(2, np.float32))}).replace(b"/data/0", b"/data/1"),
+        "it has no entry data/0",
+    ),
+    "a number changed": (
+        lambda: zip_file({"x": tensor(np.full(2, 1.0, np.float32))}).replace(b"\x80\x3f", b"\x80\x40"),
+        CHANGED,
+    ),
+    "only the start": (lambda: b"PK\x03\x04" + bytes(50), CHANGED),
+    "nothing": (lambda: b"", FOREIGN),
+    "text": (lambda: b"not a checkpoint\n", FOREIGN),
+    "an image": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(100), FOREIGN),
+    "another pickle": (lambda: pickled({"nerf": 1})[0], FOREIGN),
+    "no dictionary": (lambda: zip_file([1, 2]), "holds no dictionary"),
+    "a legacy file of no dictionary": (lambda: legacy_file([1, 2]), "holds no dictionary"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ARCHIVES)
+def test_an_archive_that_makes_no_sense_is_refused(tmp_path, case):
+    make, reason = BAD_ARCHIVES[case]
+    assert reason in refusal(tmp_path, make())
+
+
+def test_a_file_larger_than_any_checkpoint_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch_archive, "MAX_BYTES", 100)
+    assert "larger than" in refusal(tmp_path, zip_file({"x": 1}))
+
+
+def test_a_missing_file_and_a_folder_are_one_clear_sentence_each(tmp_path):
+    for path in (tmp_path / "nothing.pth", tmp_path):
+        with pytest.raises(CheckpointError, match=str(path)):
+            read_torch_checkpoint(path)
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_every_truncation_is_refused(tmp_path, write):
+    content = write(SMALL)
+    for length in range(len(content)):
+        refusal(tmp_path, content[:length])
+
+
+@pytest.mark.parametrize("write", FORMATS.values(), ids=FORMATS)
+def test_a_flipped_bit_never_ends_in_anything_but_a_value_or_a_refusal(tmp_path, write):
+    content = write(SMALL)
+    for position, bit in itertools.product(range(len(content)), (1, 128)):
+        changed = content[:position] + bytes([content[position] ^ bit]) + content[position + 1 :]
+        try:
+            read(tmp_path, changed)
+        except CheckpointError:
+            continue

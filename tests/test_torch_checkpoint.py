@@ -1,0 +1,237 @@
+"""Theorems about published checkpoints in our terms: the same networks and moments, with colours turned to RGB."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from models.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from models.training.torch_checkpoint import NETWORKS, read_torch_checkpoint, to_checkpoint
+
+GOLDEN = Path(__file__).parent / "golden"
+OFFICIAL = ["official_wmask_000040", "official_womask_000040"]
+
+
+def effective(named, layer):
+    """Weight of a weight-normalised layer (Salimans & Kingma 2016, equation 2) and bias, float64."""
+    v, g = named[f"{layer}.weight_v"].astype(np.float64), named[f"{layer}.weight_g"]
+    return g * v / np.linalg.norm(v, axis=1, keepdims=True), named[f"{layer}.bias"]
+
+
+def embed(points, frequencies):
+    """NeRF (Mildenhall et al. 2020), equation 4 with the point itself in front."""
+    waves = [wave(points * 2.0**k) for k in range(frequencies) for wave in (np.sin, np.cos)]
+    return np.concatenate([points, *waves], axis=1)
+
+
+def sdf(named, points, config):
+    """The published SDF network, first output, in float64."""
+    inputs = embed(points.astype(np.float64) * config["scale"], config["multires"])
+    x = inputs
+    for layer in range(config["n_layers"] + 1):
+        if layer in config["skip_in"]:
+            x = np.concatenate([x, inputs], axis=1) / np.sqrt(2)
+        weight, bias = effective(named, f"lin{layer}")
+        x = x @ weight.T + bias
+        if layer < config["n_layers"]:
+            x = np.logaddexp(0, 100 * x) / 100
+    return x[:, :1] / config["scale"]
+
+
+def color(named, inputs):
+    """The published colour network without its encoding, in float64."""
+    layers = sum(name.endswith(".bias") for name in named)
+    for layer in range(layers):
+        weight, bias = effective(named, f"lin{layer}")
+        inputs = inputs @ weight.T + bias
+        inputs = np.maximum(inputs, 0) if layer < layers - 1 else 1 / (1 + np.exp(-inputs))
+    return inputs
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_the_official_checkpoints_network_gives_the_distances_the_published_code_gave(name):
+    probe = np.load(GOLDEN / f"{name}_probe.npz")
+    config = json.loads(str(probe["meta_json"]))["sdf_network"]
+    named = to_checkpoint(read_torch_checkpoint(GOLDEN / f"{name}.pth")).tensors["sdf_network_fine"]
+    np.testing.assert_allclose(sdf(named, probe["points"], config), probe["sdf"], rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_the_converted_colour_networks_give_the_published_colours_in_reverse(name):
+    raw = read_torch_checkpoint(GOLDEN / f"{name}.pth")
+    converted = to_checkpoint(raw).tensors
+    inputs = np.random.default_rng(0).normal(size=(5, raw["color_network_fine"]["lin0.weight_v"].shape[1]))
+    bgr, rgb = color(raw["color_network_fine"], inputs), color(converted["color_network_fine"], inputs)
+    np.testing.assert_allclose(rgb, bgr[:, ::-1], rtol=1e-12)
+    assert not np.allclose(rgb, bgr)
+    for part in ("rgb_linear.weight", "rgb_linear.bias"):
+        np.testing.assert_array_equal(converted["nerf"][part], raw["nerf"][part][::-1])
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_nothing_but_colours_is_changed_and_every_parameter_has_its_moments(name):
+    raw = read_torch_checkpoint(GOLDEN / f"{name}.pth")
+    checkpoint = to_checkpoint(raw)
+    assert (checkpoint.step, checkpoint.adam_steps, checkpoint.state) == (40, 40, {"source": "published NeuS"})
+    changed = set()
+    for network in NETWORKS:
+        for key, array in raw[network].items():
+            mine = checkpoint.tensors[network][key]
+            assert mine.shape == array.shape
+            if not np.array_equal(mine, array):
+                changed.add(f"{network}.{key}")
+            for moment in checkpoint.moments.values():
+                assert moment[f"{network}.{key}"].shape == array.shape
+    allowed = {f"color_network_fine.lin4.{part}" for part in ("weight_v", "weight_g", "bias")}
+    assert changed <= allowed | {"nerf.rgb_linear.weight", "nerf.rgb_linear.bias"}
+    assert allowed <= changed
+
+
+def test_a_recipe_without_a_background_has_moments_of_zero_for_it():
+    with_mask, without_mask = (to_checkpoint(read_torch_checkpoint(GOLDEN / f"{name}.pth")) for name in OFFICIAL)
+    for moment in ("exp_avg", "exp_avg_sq"):
+        assert not any(array.any() for name, array in with_mask.moments[moment].items() if name.startswith("nerf."))
+        assert without_mask.moments[moment]["nerf.rgb_linear.weight"].any()
+        assert with_mask.moments[moment]["sdf_network_fine.lin0.weight_v"].any()
+
+
+def test_a_converted_checkpoint_survives_our_own_format(tmp_path):
+    checkpoint = to_checkpoint(read_torch_checkpoint(GOLDEN / f"{OFFICIAL[0]}.pth"))
+    loaded = load_checkpoint(save_checkpoint(tmp_path, checkpoint))
+    for network, named in checkpoint.tensors.items():
+        for name, array in named.items():
+            np.testing.assert_array_equal(loaded.tensors[network][name], array)
+
+
+# The order in which the published Runner hands its parameters to Adam, written out by hand for a tiny model.
+TINY = {
+    "nerf": {"rgb_linear.weight": (3, 2), "rgb_linear.bias": (3,)},
+    "sdf_network_fine": {"lin0.bias": (2,), "lin0.weight_g": (2, 1), "lin0.weight_v": (2, 3)},
+    "variance_network_fine": {"variance": ()},
+    "color_network_fine": {"lin0.weight": (3, 2), "lin0.bias": (3,), "lin10.weight": (3, 3), "lin10.bias": (3,)},
+}
+TINY_ORDER = [(network, name, shape) for network, named in TINY.items() for name, shape in named.items()]
+
+
+def tiny_raw():
+    """A published checkpoint in which rows of parameter i count from i, and its moments from 100 i and 1000 i."""
+
+    def rows(start, shape):
+        return (
+            np.full(shape, start, np.float32)
+            + np.arange(shape[0], dtype=np.float32).reshape(-1, *[1] * (len(shape) - 1))
+            if shape
+            else np.array(start, np.float32)
+        )
+
+    raw = {network: {} for network in TINY}
+    states = {}
+    for index, (network, name, shape) in enumerate(TINY_ORDER):
+        raw[network][name] = rows(index, shape)
+        states[index] = {"step": 7, "exp_avg": rows(100 * index, shape), "exp_avg_sq": rows(1000 * index, shape)}
+    groups = [{"lr": 0.1, "params": list(range(len(TINY_ORDER)))}]
+    return {**raw, "optimizer": {"state": states, "param_groups": groups}, "iter_step": 9}
+
+
+def test_moments_belong_to_the_parameter_of_their_number_and_turn_with_it():
+    raw = tiny_raw()
+    checkpoint = to_checkpoint(raw)
+    colors = {"nerf.rgb_linear.weight", "nerf.rgb_linear.bias"}
+    colors |= {"color_network_fine.lin10.weight", "color_network_fine.lin10.bias"}
+    for index, (network, name, _) in enumerate(TINY_ORDER):
+        full = f"{network}.{name}"
+        turn = slice(None, None, -1) if full in colors else ...
+        np.testing.assert_array_equal(checkpoint.tensors[network][name], raw[network][name][turn])
+        for moment in ("exp_avg", "exp_avg_sq"):
+            expected = raw["optimizer"]["state"][index][moment][turn]
+            np.testing.assert_array_equal(checkpoint.moments[moment][full], expected)
+    assert (checkpoint.step, checkpoint.adam_steps) == (9, 7)
+
+
+def test_parameter_numbers_may_be_any_and_steps_may_be_tensors():
+    raw = tiny_raw()
+    numbers = [10 * index + 5 for index in range(len(TINY_ORDER))]
+    states = raw["optimizer"]["state"]
+    renumbered = {number: {**states[index], "step": np.array(7.0, np.float32)} for index, number in enumerate(numbers)}
+    groups = [{"params": numbers[:4]}, {"params": numbers[4:]}]
+    other = to_checkpoint({**raw, "optimizer": {"state": renumbered, "param_groups": groups}})
+    same = to_checkpoint(raw)
+    assert other.adam_steps == same.adam_steps
+    for moment, named in same.moments.items():
+        for name, array in named.items():
+            np.testing.assert_array_equal(other.moments[moment][name], array)
+
+
+def test_the_newer_spelling_of_weight_normalisation_is_understood():
+    raw = tiny_raw()
+    newer = {"lin0.weight_g": "lin0.parametrizations.weight.original0"}
+    newer["lin0.weight_v"] = "lin0.parametrizations.weight.original1"
+    raw["sdf_network_fine"] = {newer.get(name, name): array for name, array in raw["sdf_network_fine"].items()}
+    assert list(to_checkpoint(raw).tensors["sdf_network_fine"]) == list(TINY["sdf_network_fine"])
+
+
+def change(*path, to):
+    """A change of tiny_raw() at a path of keys; `to` may be a value or, if callable, what makes it of the old one."""
+
+    def apply():
+        raw = tiny_raw()
+        inner = raw
+        for key in path[:-1]:
+            inner = inner[key]
+        if to is None:
+            del inner[path[-1]]
+        else:
+            inner[path[-1]] = to(inner[path[-1]]) if callable(to) else to
+        return raw
+
+    return apply
+
+
+UNFIT = {
+    **{f"no {key}": (change(key, to=None), key) for key in (*NETWORKS, "optimizer", "iter_step")},
+    "a network of another kind": (change("nerf", to=[1]), "nerf"),
+    "a number for a tensor": (change("nerf", "rgb_linear.bias", to=1.0), "rgb_linear.bias"),
+    "integers for weights": (change("nerf", "rgb_linear.bias", to=np.arange(3)), "rgb_linear.bias"),
+    "text for the step": (change("iter_step", to="40"), "iter_step"),
+    "half a step": (change("iter_step", to=1.5), "iter_step"),
+    "a step of nan": (change("iter_step", to=float("nan")), "iter_step"),
+    "a step of inf": (change("iter_step", to=float("inf")), "iter_step"),
+    "a negative step": (change("iter_step", to=-1), "iter_step"),
+    "no state": (change("optimizer", "state", to=None), "state"),
+    "a list of states": (change("optimizer", "state", to=[]), "optimizer"),
+    "no groups": (change("optimizer", "param_groups", to=None), "param_groups"),
+    "groups of another kind": (change("optimizer", "param_groups", to=3), "param_groups"),
+    "a group without parameters": (change("optimizer", "param_groups", 0, "params", to=None), "params"),
+    "parameters of another kind": (change("optimizer", "param_groups", 0, "params", to=3), "param_groups"),
+    "parameters by list": (change("optimizer", "param_groups", 0, "params", to=[[]]), "params"),
+    "a parameter too few": (change("optimizer", "param_groups", 0, "params", to=[1, 2]), "2 parameters"),
+    "no moment": (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
+    "a moment of another shape": (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),
+    "different steps": (change("optimizer", "state", 3, "step", to=8), "different numbers of steps"),
+    "two colours": (change("color_network_fine", to=lambda old: {"lin0.bias": old["lin0.bias"][:2]}), "parameters"),
+    "no colour layers": (
+        change("color_network_fine", to=lambda old: {f"x{name}": array for name, array in old.items()}),
+        "color_network_fine",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_is_no_published_checkpoint_is_one_sentence_that_names_the_part(case):
+    make, part = UNFIT[case]
+    with pytest.raises(CheckpointError) as caught:
+        to_checkpoint(make(), "FILE.pth")
+    text = str(caught.value)
+    assert text.startswith("FILE.pth is not a checkpoint of the published NeuS")
+    assert part in text
+    assert "\n" not in text
+
+
+def test_a_colour_layer_without_three_rows_is_refused():
+    raw = tiny_raw()
+    raw["nerf"]["rgb_linear.bias"] = np.zeros(4, np.float32)
+    for moment in ("exp_avg", "exp_avg_sq"):
+        raw["optimizer"]["state"][1][moment] = np.zeros(4, np.float32)
+    with pytest.raises(CheckpointError, match=r"nerf\.rgb_linear\.bias"):
+        to_checkpoint(raw)

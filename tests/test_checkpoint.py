@@ -1,7 +1,6 @@
 """Theorems about our checkpoints: what is saved is loaded, bit for bit, and damage never goes unnoticed."""
 
 import errno
-import json
 import os
 import resource
 import struct
@@ -9,63 +8,19 @@ import sys
 
 import numpy as np
 import pytest
+from checkpoint_samples import assert_one_sentence, assert_same, flatten, make_checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
-from data.errors import UserError
 from models.training import checkpoint as module
 from models.training.checkpoint import (
     Checkpoint,
     CheckpointError,
-    latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
 )
-
-
-def make_checkpoint(step=3, seed=0):
-    rng = np.random.default_rng(seed)
-    tensors = {
-        "sdf_network_fine": {"lin0.weight_v": rng.normal(size=(2, 3)).astype(np.float32), "lin0.bias": np.zeros(2)},
-        "variance_network_fine": {"variance": np.array(0.3, np.float32)},
-    }
-    names = [f"{network}.{name}" for network, named in tensors.items() for name in named]
-    moments = {key: {name: rng.normal(size=4).astype(np.float32) for name in names} for key in module.MOMENTS}
-    return Checkpoint(step, tensors, moments, step, {"rng": np.random.PCG64(seed).state, "seconds": 0.1})
-
-
-def flatten(checkpoint):
-    for group in (checkpoint.tensors, checkpoint.moments):
-        for outer, named in group.items():
-            for inner, array in named.items():
-                yield (outer, inner), array
-
-
-def assert_same(left, right):
-    """Equality of types, shapes, bytes and state."""
-    assert (left.step, left.adam_steps) == (right.step, right.adam_steps)
-    assert json.dumps(left.state, sort_keys=True) == json.dumps(right.state, sort_keys=True)
-    lefts, rights = dict(flatten(left)), dict(flatten(right))
-    assert lefts.keys() == rights.keys()
-    for key, array in lefts.items():
-        assert (array.dtype, array.shape, array.tobytes()) == (
-            rights[key].dtype,
-            rights[key].shape,
-            rights[key].tobytes(),
-        )
-
-
-def assert_one_sentence(error, *parts):
-    """What every message to a user must be."""
-    text = str(error)
-    assert isinstance(error, UserError)
-    assert "\n" not in text
-    assert text.endswith(".")
-    for part in parts:
-        assert str(part) in text
-
 
 ARRAYS = st.sampled_from(["f4", "f8", "f2", "i8", "i4", "u1", "?"]).flatmap(
     lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
@@ -272,53 +227,3 @@ def test_a_state_json_cannot_hold_is_refused_before_anything_is_written(tmp_path
     with pytest.raises(TypeError):
         save_checkpoint(tmp_path, Checkpoint(1, {}, {}, 1, {"array": np.zeros(2)}))
     assert os.listdir(tmp_path) == []
-
-
-def unexpected(text):
-    raise AssertionError(f"unexpected warning: {text}")
-
-
-@pytest.mark.parametrize("steps", [(1, 2, 3), (3, 2, 1), (999999, 1000000), (20, 3)])
-def test_the_latest_is_the_one_of_the_most_steps(tmp_path, steps):
-    for step in steps:
-        save_checkpoint(tmp_path, make_checkpoint(step))
-    assert latest_checkpoint(tmp_path, unexpected).step == max(steps)
-
-
-def test_without_checkpoints_or_without_a_folder_there_is_no_latest(tmp_path):
-    assert latest_checkpoint(tmp_path, unexpected) is None
-    assert latest_checkpoint(tmp_path / "nothing", unexpected) is None
-
-
-def test_other_files_are_not_looked_at(tmp_path):
-    save_checkpoint(tmp_path, make_checkpoint(4))
-    for name in (".ckpt_000009.safetensors.7.tmp", "ckpt_000009.pth", "ckpt_9.safetensors", "xckpt_000009.safetensors"):
-        (tmp_path / name).write_bytes(b"half")
-    assert latest_checkpoint(tmp_path, unexpected).step == 4
-
-
-def test_damaged_newest_ones_are_reported_and_the_one_before_is_used(tmp_path):
-    paths = [save_checkpoint(tmp_path, make_checkpoint(step)) for step in (1, 2, 3)]
-    paths[2].write_bytes(paths[2].read_bytes()[:-1])
-    paths[1].write_bytes(paths[1].read_bytes()[:-1] + b"\x00")
-    warnings = []
-    assert_same(latest_checkpoint(tmp_path, warnings.append), make_checkpoint(1))
-    assert [str(path) in text for path, text in zip((paths[2], paths[1]), warnings, strict=True)] == [True, True]
-
-
-def test_if_all_are_damaged_that_is_an_error_which_names_the_folder(tmp_path):
-    for step in (1, 2):
-        save_checkpoint(tmp_path, make_checkpoint(step)).write_bytes(b"")
-    warnings = []
-    with pytest.raises(CheckpointError) as caught:
-        latest_checkpoint(tmp_path, warnings.append)
-    assert_one_sentence(caught.value, tmp_path)
-    assert len(warnings) == 2
-
-
-def test_a_file_in_place_of_the_folder_is_one_clear_sentence(tmp_path):
-    path = tmp_path / "checkpoints"
-    path.write_text("")
-    with pytest.raises(CheckpointError) as caught:
-        latest_checkpoint(path, unexpected)
-    assert_one_sentence(caught.value, path)

@@ -53,7 +53,7 @@ BAD_COMMAND_LINES = [
     (["--mode", "interpolat_0_1"], "did you mean interpolate_I_J?"),
     (["--mode"], "--mode"),
     (["--resoluton", "64"], "did you mean --resolution?"),
-    (["--res", "64"], "--res"),
+    (["--imag", "3"], "did you mean --image?"),
     (["stray"], "stray"),
     (["--resolution", "1"], "2..2048"),
     (["--resolution", "2049"], "2..2048"),

@@ -29,6 +29,8 @@ FLOORS = {
     "models.surface": 5,
     "models.views": 5,
     "models.arguments": 6,
+    "models.experiment": 6,
+    "models.results": 6,
     "models.runner": 6,
     "exp_runner": 7,
 }
@@ -38,6 +40,8 @@ HOUSEMATES = {
     "models.ops.gemm": "models.backend",
     "models.config_hocon": "models.config",
     "models.config_strict": "models.config",
+    "models.experiment": "models.runner",
+    "models.results": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
 

@@ -99,6 +99,17 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     assert noticed > 1.9 * len(content)
 
 
+@pytest.mark.parametrize(("old", "new"), [(b'"F32"', b'"I32"'), (b"[2,3]", b"[3,2]"), (b"net/a", b"net/b")])
+def test_another_type_shape_or_name_in_the_header_is_noticed(tmp_path, old, new):
+    saved = Checkpoint(1, {"net": {"a": np.ones((2, 3), np.float32)}}, {}, 1)
+    path = save_checkpoint(tmp_path, saved)
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path)
+    assert_one_sentence(caught.value, path, "is not what was written")
+
+
 def test_every_truncation_is_noticed(tmp_path):
     path = save_checkpoint(tmp_path, make_checkpoint())
     content = path.read_bytes()

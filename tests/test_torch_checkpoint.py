@@ -109,7 +109,7 @@ TINY = {
     "nerf": {"rgb_linear.weight": (3, 2), "rgb_linear.bias": (3,)},
     "sdf_network_fine": {"lin0.bias": (2,), "lin0.weight_g": (2, 1), "lin0.weight_v": (2, 3)},
     "variance_network_fine": {"variance": ()},
-    "color_network_fine": {"lin0.weight": (3, 2), "lin0.bias": (3,), "lin10.weight": (3, 3), "lin10.bias": (3,)},
+    "color_network_fine": {"lin2.weight": (3, 2), "lin2.bias": (3,), "lin10.weight": (3, 3), "lin10.bias": (3,)},
 }
 TINY_ORDER = [(network, name, shape) for network, named in TINY.items() for name, shape in named.items()]
 
@@ -209,7 +209,7 @@ UNFIT = {
     "no moment": (change("optimizer", "state", 3, "exp_avg", to=None), "exp_avg"),
     "a moment of another shape": (change("optimizer", "state", 3, "exp_avg_sq", to=np.zeros(7)), "lin0.weight_g"),
     "different steps": (change("optimizer", "state", 3, "step", to=8), "different numbers of steps"),
-    "two colours": (change("color_network_fine", to=lambda old: {"lin0.bias": old["lin0.bias"][:2]}), "parameters"),
+    "two colours": (change("color_network_fine", to=lambda old: {"lin2.bias": old["lin2.bias"][:2]}), "parameters"),
     "no colour layers": (
         change("color_network_fine", to=lambda old: {f"x{name}": array for name, array in old.items()}),
         "color_network_fine",

@@ -128,16 +128,16 @@ def albedo(points: np.ndarray) -> np.ndarray:
     warp_x = x + 0.10 * np.sin(6.0 * y + 1.0) + 0.05 * np.sin(11.0 * z)
     warp_y = y + 0.10 * np.sin(6.0 * z + 2.0) + 0.05 * np.sin(11.0 * x)
     warp_z = z + 0.10 * np.sin(6.0 * x + 3.0) + 0.05 * np.sin(11.0 * y)
-    swirl = np.sin(9.0 * warp_x) * np.cos(9.0 * warp_y) + np.sin(9.0 * warp_y) * np.cos(9.0 * warp_z)
-    swirl += np.sin(9.0 * warp_z) * np.cos(9.0 * warp_x)
-    place = (1.5 * swirl + 4.0 * warp_z + 2.0 * warp_x) % len(PALETTE)
+    swirl = np.sin(8.0 * warp_x) * np.cos(8.0 * warp_y) + np.sin(8.0 * warp_y) * np.cos(8.0 * warp_z)
+    swirl += np.sin(8.0 * warp_z) * np.cos(8.0 * warp_x)
+    place = (1.2 * swirl + 3.5 * warp_z + 2.0 * warp_x) % len(PALETTE)
     low = place.astype(int) % len(PALETTE)
     blend = place - np.floor(place)
-    blend = np.clip((blend - 0.3) / 0.4, 0.0, 1.0)[:, None]
+    blend = np.clip((blend - 0.1) / 0.8, 0.0, 1.0)[:, None]
     blend = blend * blend * (3.0 - 2.0 * blend)
     color = (1.0 - blend) * PALETTE[low] + blend * PALETTE[(low + 1) % len(PALETTE)]
-    ripple = np.sin(26.0 * warp_x) * np.sin(26.0 * warp_y + 1.0) * np.sin(26.0 * warp_z + 2.0)
-    return np.clip(color * (0.87 + 0.24 * ripple)[:, None], 0.0, 1.0)
+    ripple = np.sin(22.0 * warp_x) * np.sin(22.0 * warp_y + 1.0) * np.sin(22.0 * warp_z + 2.0)
+    return np.clip(color * (0.91 + 0.14 * ripple)[:, None], 0.0, 1.0)
 
 
 def sphere_trace(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

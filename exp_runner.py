@@ -84,7 +84,7 @@ def _dispatch(runner: Runner, arguments: Arguments, conf: ExperimentConfig) -> N
     """One runner call per mode."""
     checkpoint, mode = arguments.checkpoint, arguments.mode
     if mode.name == "train":
-        runner.train(is_continue=arguments.is_continue, checkpoint=checkpoint)
+        runner.train(is_continue=arguments.is_continue, checkpoint=checkpoint, overwrite=arguments.overwrite)
     elif mode.name == "validate_mesh":
         runner.validate_mesh(checkpoint, arguments.resolution, arguments.threshold)
     elif mode.name == "validate_image":

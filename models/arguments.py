@@ -66,6 +66,7 @@ class Arguments:
     case: str
     overrides: tuple[str, ...]
     is_continue: bool
+    overwrite: bool
     checkpoint: Path | None
     threshold: float
     resolution: int
@@ -98,6 +99,8 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         raise UserError(f"{unknown[0]}: unknown argument{_flag_hint(unknown[0], parser)}")
     if values.checkpoint is not None and not values.checkpoint.is_file():
         raise UserError(f"--checkpoint {values.checkpoint}: no such file")
+    if values.overwrite and values.is_continue:
+        raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
     seed = () if values.seed is None else (f"train.seed={values.seed}",)
     return Arguments(
         mode=parse_mode(values.mode),
@@ -105,6 +108,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         case=values.case,
         overrides=(*values.overrides, *seed),
         is_continue=values.is_continue,
+        overwrite=values.overwrite,
         checkpoint=values.checkpoint,
         threshold=values.mcube_threshold,
         resolution=values.resolution,
@@ -156,6 +160,9 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
     )
     add("--seed", type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N")
     add("--is_continue", action="store_true", help="train: go on from the newest complete checkpoint, if there is one")
+    add(
+        "--overwrite", action="store_true", help="train: start afresh in a folder that holds checkpoints; they are lost"
+    )
     add(
         "--checkpoint",
         type=Path,

@@ -70,6 +70,7 @@ BAD_COMMAND_LINES = [
     (["--seed", "2147483648"], "--seed"),
     (["--checkpoint", "nowhere.pth"], "nowhere.pth"),
     (["--checkpoint", "."], "no such file"),
+    (["--overwrite", "--is_continue"], "only one of them"),
     (["--conf", "nowhere.conf"], "nowhere.conf"),
     (["--conf", "."], "cannot be read"),
     (["--case", "../x"], "--case"),
@@ -142,9 +143,10 @@ def test_modes_are_read_exactly():
 
 
 DISPATCHED = [
-    (["--mode", "train"], "train", (), {"is_continue": False, "checkpoint": None}),
-    (["--is_continue"], "train", (), {"is_continue": True, "checkpoint": None}),
-    (["--checkpoint", "c"], "train", (), {"is_continue": False, "checkpoint": Path("c")}),
+    (["--mode", "train"], "train", (), {"is_continue": False, "checkpoint": None, "overwrite": False}),
+    (["--is_continue"], "train", (), {"is_continue": True, "checkpoint": None, "overwrite": False}),
+    (["--overwrite"], "train", (), {"is_continue": False, "checkpoint": None, "overwrite": True}),
+    (["--checkpoint", "c"], "train", (), {"is_continue": False, "checkpoint": Path("c"), "overwrite": False}),
     (["--mode", "validate_mesh"], "validate_mesh", (None, 512, 0.0), {}),
     (
         ["--mode", "validate_mesh", "--resolution", "64", "--mcube_threshold", "-0.5", "--checkpoint", "c"],

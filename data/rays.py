@@ -33,9 +33,7 @@ class Rays:
 
     def slice(self, start: int, stop: int) -> Rays:
         """The rays start..stop-1."""
-        return Rays(
-            self.origins[start:stop], self.directions[start:stop], self.near[start:stop], self.far[start:stop]
-        )
+        return Rays(self.origins[start:stop], self.directions[start:stop], self.near[start:stop], self.far[start:stop])
 
 
 @dataclass(frozen=True)

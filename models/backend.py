@@ -1,10 +1,10 @@
 """The one door to Jittor: prepares the process, imports it, picks the device, and says what it found.
 
 Importing Jittor unprepared downloads oneDNN from its authors' server, crashes where `nvcc` lies on the PATH of a machine
-without a GPU, prints, replaces signal handlers and switches off the verification of TLS certificates. So:
+without a GPU, prints, replaces signal handlers and stops verifying TLS certificates. So:
 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
-* `from models.backend import jt` (or `backend.jt`) imports Jittor at the first use, with that choice (`auto` by default).
+* `from models.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
 What Jittor needs from the machine is checked first by `models.toolchain`; the fast CPU matrix product is attached by
 `models.ops.gemm`.

@@ -138,7 +138,10 @@ def field_rows(golden: Golden) -> list[Row]:
     sdf = golden.networks["sdf_network_fine"]
     out = sdf(points)
     color = golden.networks["color_network_fine"](
-        points, jt.array(golden["field/gradient"]), jt.array(golden["field/view_dirs"]), jt.array(golden["field/feature"])
+        points,
+        jt.array(golden["field/gradient"]),
+        jt.array(golden["field/view_dirs"]),
+        jt.array(golden["field/feature"]),
     )
     values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient, "color": color}
     values["sdf (value only)"] = sdf.sdf(points)
@@ -157,7 +160,10 @@ def render_rows(golden: Golden, output: RenderOutput) -> list[Row]:
     """What the renderer gives."""
     with jt.no_grad():
         *rounds, depths = golden.renderer.up_sample_rounds(golden.rays, None)
-    rows = [Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND) for i, v in enumerate(rounds)]
+    rows = [
+        Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND)
+        for i, v in enumerate(rounds)
+    ]
     expected = {name for name in golden.arrays if name.startswith("out/up_sample_")}
     rows.append(Row("out/up_sample rounds", abs(len(rounds) - len(expected)), 0))
     weights = output.weights.numpy()
@@ -197,7 +203,9 @@ def loss_rows(golden: Golden, output: RenderOutput) -> list[Row]:
         target = golden[f"grad/{name}"].astype(np.float64)
         error = np.linalg.norm(gradients[name].numpy().reshape(target.shape) - target)
         rows.append(
-            Row(f"grad/{name}", float(error / max(np.linalg.norm(target), WEIGHT_GRADIENT_FLOOR)), WEIGHT_GRADIENT_BOUND)
+            Row(
+                f"grad/{name}", float(error / max(np.linalg.norm(target), WEIGHT_GRADIENT_FLOOR)), WEIGHT_GRADIENT_BOUND
+            )
         )
     return rows
 

@@ -13,6 +13,7 @@ from models.backend import jt
 from models.config import SdfConfig
 from models.structs import Var
 
+
 class Linear(jt.nn.Module):
     """y = x W^T + b, with W = g v / |v| row by row where `weight_norm` (arXiv 1602.07868, eq. 2).
 

@@ -1,4 +1,4 @@
-"""The radiance field of the background: NeRF (arXiv 2003.08934) on inverted-sphere points (NeRF++, arXiv 2010.07492)."""
+"""The background: a NeRF (arXiv 2003.08934) on inverted-sphere points (NeRF++, arXiv 2010.07492)."""
 
 from __future__ import annotations
 

@@ -48,4 +48,3 @@ def magnitude(x: Var) -> Var:
 def length(x: Var, keepdims: bool = False) -> Var:
     """Euclidean length along the last axis, with gradient 0 at the zero vector; differentiable twice elsewhere."""
     return jt.maximum(x.sqr().sum(dim=-1, keepdims=keepdims), _SMALLEST_SQUARE).sqrt()
-

@@ -73,6 +73,10 @@ class RunLogger:
             say(text)
         self._append("INFO", text)
 
+    def note(self, text: str) -> None:
+        """Write `text` to the text log only: what a progress bar shows already."""
+        self._append("INFO", text)
+
     def warn(self, text: str) -> None:
         """Say `text` on stderr and in the text log."""
         complain(f"Warning: {text}")

@@ -1,0 +1,131 @@
+"""An experiment's folder, scene and checkpoint: all that can be checked before Jittor is loaded.
+
+The folder is laid out as the published code lays it out: checkpoints/, logs/, meshes/, normals/, recording/, render/,
+validations_fine/.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from data.errors import UserError
+from data.readers import load_scene
+from data.scene import Scene, SceneError
+from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.training.checkpoint import Checkpoint, CheckpointError, latest_checkpoint, load_checkpoint
+from models.training.torch_archive import read_torch_checkpoint
+from models.training.torch_checkpoint import to_checkpoint
+
+PUBLISHED_SUFFIX = ".pth"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A conf with the scene it names and the checkpoint to start from; None to start afresh."""
+
+    conf: ExperimentConfig
+    folder: Path
+    scene: Scene
+    checkpoint: Checkpoint | None
+
+    def path(self, kind: str, name: str) -> Path:
+        """Path of a result, `<folder>/<kind>/<name>`; the folder is made."""
+        folder = self.folder / kind
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder {folder} cannot be made ({error.strerror}): choose general.base_exp_dir"
+            ) from error
+        return folder / name
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are kept."""
+        return self.folder / "checkpoints"
+
+
+def open_training(
+    conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
+) -> Experiment:
+    """Everything a training needs.
+
+    Args:
+        is_continue: go on from the newest checkpoint of the folder, if it has one.
+        checkpoint: go on from this file instead.
+        overwrite: start afresh in a folder that holds checkpoints, which are then removed.
+    Raises:
+        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three.
+    """
+    folder = Path(conf.general.base_exp_dir)
+    scene = load_scene(conf.dataset)
+    if scene.masks is None and conf.train.mask_weight > 0:
+        raise SceneError(
+            f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
+            "add a folder mask/, or set train.mask_weight = 0"
+        )
+    experiment = Experiment(conf, folder, scene, None)
+    found = latest_checkpoint(experiment.checkpoints, warn) if is_continue and checkpoint is None else None
+    if checkpoint is not None:
+        found = _read(checkpoint)
+    if found is not None:
+        _require_same_networks(found, conf)
+    elif not is_continue and _has_checkpoints(experiment.checkpoints):
+        if not overwrite:
+            raise UserError(
+                f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
+                "--overwrite to start afresh, or another general.base_exp_dir"
+            )
+        shutil.rmtree(experiment.checkpoints)
+    return Experiment(conf, folder, scene, found)
+
+
+def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
+    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
+    folder = Path(conf.general.base_exp_dir)
+    found = latest_checkpoint(folder / "checkpoints", warn) if checkpoint is None else _read(checkpoint)
+    if found is None:
+        published = sorted((folder / "checkpoints").glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
+        hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
+        raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {folder / 'checkpoints'}; {hint}")
+    _require_same_networks(found, conf)
+    return Experiment(conf, folder, load_scene(conf.dataset), found)
+
+
+def record(experiment: Experiment) -> None:
+    """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published."""
+    experiment.path("recording", "config.conf").write_text(to_hocon(experiment.conf), encoding="utf-8")
+    for name in experiment.conf.general.recording:
+        source = Path(name)
+        files = sorted(source.glob("*.py"))
+        target = (experiment.folder / "recording" / source.name) if files else None
+        for file in files:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, target / file.name)
+
+
+def _read(path: Path) -> Checkpoint:
+    """A checkpoint file of ours or of the published code, by its suffix."""
+    if path.suffix == PUBLISHED_SUFFIX:
+        return to_checkpoint(read_torch_checkpoint(path), str(path))
+    return load_checkpoint(path)
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    """Whether a run would lose something by starting afresh there."""
+    return folder.is_dir() and any(folder.glob("ckpt_*"))
+
+
+def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:
+    """Raises CheckpointError naming the first key in which the conf contradicts the checkpoint's networks."""
+    text = checkpoint.state.get("conf")
+    if text is None:
+        return  # a published checkpoint carries no conf: its shapes are compared when the weights are set
+    differences = network_differences(parse_config(text, "the checkpoint's conf").model, conf.model)
+    if differences:
+        raise CheckpointError(
+            f"the conf contradicts the checkpoint's networks: {differences[0]}; use the conf it was trained with"
+        )

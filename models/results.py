@@ -1,0 +1,206 @@
+"""What a trained model gives: pictures, meshes, videos, figures; each in the folder the published code writes it to."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import trimesh
+
+from data.cameras import camera_rays, image_pixels, interpolate_pose
+from data.errors import UserError
+from data.images import to_uint8, write_image
+from data.rays import Rays
+from data.readers import load_scene
+from data.scene import Scene
+from models.backend import jt
+from models.experiment import Experiment
+from models.rendering.renderer import NeuSRenderer
+from models.surface.export import to_world, write_mesh
+from models.surface.extraction import marching_cubes, sample_grid
+from models.surface.metrics import chamfer, read_mesh
+from models.training.logger import RunLogger
+from models.views.render import RenderedView, distance_picture, normal_picture, psnr, render_view
+from models.views.shading import shade_mesh
+
+GRID_CHUNK = 2**16  # points at a time when the sdf is sampled on a grid: some 100 MB with the published networks
+VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
+VIDEO_FRAMES_PER_SECOND = 30
+INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model at one step, with all that its results depend on."""
+
+    experiment: Experiment
+    renderer: NeuSRenderer
+    step: int
+    seconds: float  # of training so far
+    cos_anneal_ratio: float
+    background_rgb: np.ndarray | None  # [3], None for black
+    log: RunLogger
+
+    def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
+        """The picture that rays [h * w] of shape (h, w) show."""
+        chunk = self.experiment.conf.train.render_chunk
+        return render_view(self.renderer, rays, shape, chunk, self.cos_anneal_ratio, self.background_rgb)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The figures of a run; None where the conf names nothing to compare with."""
+
+    step: int
+    psnr: float | None  # dB, mean over the held-out views
+    chamfer: float | None  # working-frame units, mean of both directions
+    seconds: float  # of training, over all its sessions
+
+
+def require_view(scene: Scene, view: int) -> None:
+    """Raises UserError for a photograph the scene does not have."""
+    if not 0 <= view < scene.n_views:
+        raise UserError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
+
+
+def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path:
+    """Render a photograph's view; returns the picture of rendering, photograph and normals, one above the other.
+
+    Normals and distances are written beside it. Raises UserError for a view the scene does not have.
+    """
+    experiment, scene = snapshot.experiment, snapshot.experiment.scene
+    require_view(scene, view)
+    rendered = snapshot.render(*scene.rays(view, resolution_level))
+    photograph = scene.rgb_image(view, resolution_level)
+    normals = normal_picture(rendered.normal, scene.c2w[view])
+    name = f"{snapshot.step:08d}_0_{view}"
+    path = experiment.path("validations_fine", f"{name}.png")
+    write_image(path, np.concatenate([to_uint8(rendered.rgb), to_uint8(photograph), normals]))
+    write_image(experiment.path("normals", f"{name}.png"), normals)
+    write_image(experiment.path("distances", f"{name}.png"), distance_picture(rendered.distance, rendered.opacity))
+    np.save(experiment.path("distances", f"{name}.npy"), rendered.distance)
+    snapshot.log.info(f"view {view}: PSNR {psnr(rendered.rgb, photograph):.2f} dB, {path}")
+    return path
+
+
+def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> trimesh.Trimesh:
+    """The surface in the working frame; raises EmptySurfaceError where there is none."""
+
+    def signed_distance(points: np.ndarray) -> np.ndarray:
+        with jt.no_grad():
+            return snapshot.renderer.fields.sdf.sdf(jt.array(points)).numpy()
+
+    low, high = snapshot.experiment.scene.bbox_min, snapshot.experiment.scene.bbox_max
+    grid = sample_grid(
+        signed_distance,
+        low,
+        high,
+        resolution,
+        GRID_CHUNK,
+        progress=lambda chunks: snapshot.log.progress(chunks, desc="surface", leave=False),
+    )
+    return marching_cubes(grid, threshold, low, high)
+
+
+def validate_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> Path:
+    """Write the surface, in world coordinates, to meshes/; raises EmptySurfaceError where there is none."""
+    return _write_world_mesh(snapshot, extract_mesh(snapshot, resolution, threshold))
+
+
+def _write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
+    """A mesh of the working frame to meshes/<step>.ply, in world coordinates."""
+    world = to_world(mesh, snapshot.experiment.scene.scene_to_world)
+    path = snapshot.experiment.path("meshes", f"{snapshot.step:08d}.ply")
+    write_mesh(world, path)
+    snapshot.log.info(f"mesh of {len(world.vertices)} vertices and {len(world.faces)} triangles, world frame: {path}")
+    return path
+
+
+def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
+    """A video from one photograph's camera to another's and back, with the first one's intrinsics.
+
+    Raises UserError for views the scene does not have.
+    """
+    scene = snapshot.experiment.scene
+    require_view(scene, first)
+    require_view(scene, second)
+    pixels = image_pixels(scene.width, scene.height, INTERPOLATION_LEVEL)
+    frames = []
+    for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):
+        ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5
+        pose = interpolate_pose(scene.c2w[first], scene.c2w[second], ratio)
+        rays = camera_rays(pixels, scene.intrinsics[first], pose)
+        frames.append(to_uint8(snapshot.render(rays, pixels.shape[:2]).rgb))
+    path = snapshot.experiment.path("render", f"{snapshot.step:08d}_{first}_{second}.mp4")
+    _write_video(path, frames + frames[::-1])
+    snapshot.log.info(f"video: {path}")
+    return path
+
+
+def _write_video(path: Path, frames: list[np.ndarray]) -> None:
+    """RGB uint8 frames [h, w, 3] as MP4; raises UserError where the file cannot be written."""
+    height, width = frames[0].shape[:2]
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), VIDEO_FRAMES_PER_SECOND, (width, height))
+    if not writer.isOpened():
+        raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
+    for frame in frames:
+        writer.write(frame[..., ::-1])
+    writer.release()
+
+
+def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
+    """Figures against held-out views and the reference mesh, and the picture report/report.png to look at.
+
+    Without held-out views the picture shows the first photograph's. Raises EmptySurfaceError where there is no mesh.
+    """
+    experiment = snapshot.experiment
+    held_out = held_out_scene(experiment)
+    scene = held_out or experiment.scene
+    views = [snapshot.render(*scene.rays(view)) for view in range(held_out.n_views if held_out else 1)]
+    scores = [psnr(view.rgb, scene.rgb_image(index)) for index, view in enumerate(views)]
+    mesh = extract_mesh(snapshot, resolution, 0.0)
+    _write_world_mesh(snapshot, mesh)
+    reference = experiment.conf.dataset.reference_mesh
+    evaluation = Evaluation(
+        step=snapshot.step,
+        psnr=float(np.mean(scores)) if held_out else None,
+        chamfer=chamfer(mesh, read_mesh(reference)).chamfer if reference else None,
+        seconds=snapshot.seconds,
+    )
+    path = experiment.path("report", "report.png")
+    write_image(path, _report_picture(scene, views[0], mesh))
+    experiment.path("report", "report.json").write_text(json.dumps(asdict(evaluation), indent=1) + "\n")
+    _log_evaluation(snapshot.log, evaluation, path)
+    return evaluation
+
+
+def held_out_scene(experiment: Experiment) -> Scene | None:
+    """The scene of `dataset.test_dir`; None without one. Raises UserError where its frame is not the training's."""
+    dataset = experiment.conf.dataset
+    if not dataset.test_dir:
+        return None
+    held_out = load_scene(replace(dataset, data_dir=dataset.test_dir))
+    if not np.allclose(held_out.scene_to_world, experiment.scene.scene_to_world, rtol=1e-5, atol=1e-6):
+        raise UserError(f"dataset.test_dir = {dataset.test_dir}: its scale_mat_0 differs from the training scene's")
+    return held_out
+
+
+def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh) -> np.ndarray:
+    """Rendering | photograph | normals | shaded mesh of the scene's first view, uint8 [h, 4 w, 3]."""
+    height, width = view.rgb.shape[:2]
+    shaded = shade_mesh(mesh, scene.intrinsics[0], scene.c2w[0], height, width)
+    normals = normal_picture(view.normal, scene.c2w[0])
+    return np.concatenate([to_uint8(view.rgb), to_uint8(scene.rgb_image(0)), normals, to_uint8(shaded)], axis=1)
+
+
+def _log_evaluation(log: RunLogger, evaluation: Evaluation, picture: Path) -> None:
+    """The figures, one a line."""
+    if evaluation.psnr is not None:
+        log.info(f"PSNR on held-out views: {evaluation.psnr:.2f} dB")
+    if evaluation.chamfer is not None:
+        log.info(f"Chamfer distance to the reference mesh (unit sphere frame): {evaluation.chamfer:.4f}")
+    log.info(f"training time: {evaluation.seconds:.0f} s for {evaluation.step} steps")
+    log.info(f"rendering | photograph | normals | mesh: {picture}")

@@ -1,0 +1,137 @@
+"""The composition root: an experiment -> fields, renderer, sampler, trainer; and the training loop."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from data.sampler import PixelSampler
+from data.scene import summary
+from models import backend
+from models.config import ModelConfig, to_hocon
+from models.experiment import Experiment, record
+from models.fields.color import RenderingNetwork
+from models.fields.nerf import NeRF
+from models.fields.sdf import SDFNetwork
+from models.fields.sharpness import SingleVarianceNetwork
+from models.rendering.renderer import Fields, NeuSRenderer
+from models.results import Snapshot, validate_image, validate_mesh
+from models.surface.extraction import EmptySurfaceError
+from models.training.checkpoint import save_checkpoint
+from models.training.logger import RunLogger
+from models.training.trainer import StepOutput, Trainer
+
+
+def build_fields(conf: ModelConfig, generator: np.random.Generator) -> Fields:
+    """Freshly initialised networks; the background network only where it is used."""
+    return Fields(
+        sdf=SDFNetwork(conf.sdf_network, generator),
+        color=RenderingNetwork(conf.rendering_network, generator),
+        sharpness=SingleVarianceNetwork(conf.variance_network),
+        nerf=NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None,
+    )
+
+
+class Runner:
+    """One experiment on the device that `backend.select` chose."""
+
+    def __init__(self, experiment: Experiment, log: RunLogger) -> None:
+        self.experiment = experiment
+        self.log = log
+        self.conf = experiment.conf.train
+        log.info(backend.device_info().line())
+        for warning in backend.device_info().warnings:
+            log.warn(warning)
+        log.info(summary(experiment.scene))
+        initial, pixels, jitter = (
+            np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
+        )
+        model = experiment.conf.model
+        renderer = NeuSRenderer(build_fields(model, initial), model.neus_renderer)
+        sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
+        self.trainer = Trainer(renderer, sampler, self.conf, jitter)
+        self._seconds_before = 0.0
+        self._started: float | None = None
+        if experiment.checkpoint is not None:
+            self.trainer.restore(experiment.checkpoint)
+            self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
+            log.info(f"going on from the checkpoint of step {self.step}")
+
+    @property
+    def step(self) -> int:
+        """Finished optimiser steps."""
+        return self.trainer.finished_steps
+
+    def snapshot(self) -> Snapshot:
+        """The model as it is now, for results."""
+        return Snapshot(
+            experiment=self.experiment,
+            renderer=self.trainer.renderer,
+            step=self.step,
+            seconds=self._seconds(),
+            cos_anneal_ratio=self.trainer.cos_anneal_ratio,
+            background_rgb=self.trainer.background_rgb,
+            log=self.log,
+        )
+
+    def train(self) -> None:
+        """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies."""
+        record(self.experiment)
+        if self.step >= self.conf.end_iter:
+            self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
+            return
+        self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        self._started = reported_at = time.perf_counter()
+        reported_step = self.step
+        with self.log.progress(self.conf.end_iter, initial=self.step, unit="step") as bar:
+            while self.step < self.conf.end_iter:
+                output = self.trainer.step()
+                bar.update()
+                if self._due(self.conf.report_freq):
+                    scalars = output.scalars()  # waits for the device: the only place in the loop that does
+                    now = time.perf_counter()
+                    rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
+                    reported_at, reported_step = now, self.step
+                    bar.set_postfix_str(self._report(scalars, output, rays_per_second))
+                self._write_due_results()
+        self._save()
+        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    def _due(self, frequency: int) -> bool:
+        """Whether what is done every `frequency` steps is due now; 0 means never."""
+        return frequency > 0 and self.step % frequency == 0
+
+    def _report(self, scalars: dict[str, float], output: StepOutput, rays_per_second: float) -> str:
+        """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
+        rate = self.trainer.learning_rate
+        self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
+        text = (
+            f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
+            f"inv_s {output.render.inv_s.item():.1f}, {rays_per_second:.0f} rays/s"
+        )
+        self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
+        return text
+
+    def _write_due_results(self) -> None:
+        """Checkpoint, picture and mesh, where they are due after this step."""
+        if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
+            self._save()
+        if self._due(self.conf.val_freq):
+            view = self.step // self.conf.val_freq % self.experiment.scene.n_views
+            validate_image(self.snapshot(), view, self.conf.validate_resolution_level)
+        if self._due(self.conf.val_mesh_freq):
+            try:
+                validate_mesh(self.snapshot(), self.conf.mesh_resolution, 0.0)
+            except EmptySurfaceError as error:
+                self.log.warn(f"step {self.step}: no mesh yet: {error}")
+
+    def _seconds(self) -> float:
+        """Training time so far, over all sessions."""
+        now = 0.0 if self._started is None else time.perf_counter() - self._started
+        return self._seconds_before + now
+
+    def _save(self) -> None:
+        """A checkpoint of this step."""
+        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
+        save_checkpoint(self.experiment.checkpoints, self.trainer.checkpoint(state))

@@ -1,0 +1,84 @@
+"""Whole views, rendered a chunk of rays at a time, without gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.images import to_uint8
+from data.rays import Rays
+from models.backend import jt
+from models.rendering.renderer import NeuSRenderer
+from models.structs import RenderOutput
+
+
+@dataclass(frozen=True)
+class RenderedView:
+    """What a camera sees, float32."""
+
+    rgb: np.ndarray  # [h, w, 3] in [0, 1]
+    normal: np.ndarray  # [h, w, 3], working frame; weighted mean of sdf gradients, length up to about opacity
+    distance: np.ndarray  # [h, w], working-frame units along the unit ray; 0 where the object is not seen
+    opacity: np.ndarray  # [h, w], of the sections inside the unit sphere, in [0, 1]
+
+
+def render_view(
+    renderer: NeuSRenderer,
+    rays: Rays,
+    shape: tuple[int, int],
+    chunk: int,
+    cos_anneal_ratio: float,
+    background_rgb: np.ndarray | None,
+) -> RenderedView:
+    """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
+    parts = list(_render_chunks(renderer, rays, chunk, cos_anneal_ratio, background_rgb))
+    rgb, normal, distance, opacity = (np.concatenate(column).reshape(*shape, -1) for column in zip(*parts, strict=True))
+    return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
+
+
+def _render_chunks(
+    renderer: NeuSRenderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """(rgb, normal, distance, opacity) of each chunk, [r, 3 | 3 | 1 | 1]; nothing of the graph outlives its chunk."""
+    for start in range(0, len(rays), chunk):
+        with jt.no_grad():
+            output = renderer.render(rays.slice(start, start + chunk), None, cos_anneal_ratio, background_rgb)
+        yield output.rgb.numpy(), *_surface(output)
+
+
+def _surface(output: RenderOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Normal [r, 3], distance [r, 1] and opacity [r, 1] of what lies inside the sphere."""
+    weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
+    opacity = weights.sum(axis=1, keepdims=True)
+    normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
+    summed = (weights * output.midpoints.numpy()).sum(axis=1, keepdims=True)
+    distance = np.divide(summed, opacity, out=np.zeros_like(summed), where=opacity > SEEN_OPACITY)
+    return normal.astype(np.float32), distance.astype(np.float32), opacity.astype(np.float32)
+
+
+def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:
+    """Normals [h, w, 3] of the working frame as seen by the camera, uint8: 127.5 (1 + n), x to red, y green, z blue."""
+    return to_uint8(normal @ c2w[:3, :3] * 0.5 + 0.5)
+
+
+def distance_picture(distance: np.ndarray, opacity: np.ndarray) -> np.ndarray:
+    """Distances [h, w] as uint8 grey: near bright, far dark, black where nothing is seen."""
+    seen = opacity > 0.5
+    if not seen.any():
+        return np.zeros(distance.shape, np.uint8)
+    near, far = distance[seen].min(), distance[seen].max()
+    share = (far - distance) / max(far - near, SMALLEST_SPAN)
+    return np.where(seen, to_uint8(FARTHEST_GREY + (1.0 - FARTHEST_GREY) * share), 0).astype(np.uint8)
+
+
+def psnr(rendered: np.ndarray, photograph: np.ndarray) -> float:
+    """Peak signal-to-noise ratio in dB of two pictures in [0, 1] of one shape, over all pixels and channels."""
+    error = float(np.mean((rendered.astype(np.float64) - photograph) ** 2))
+    return float("inf") if error == 0.0 else -10.0 * np.log10(error)
+
+
+SEEN_OPACITY = 1e-2  # below it a ray's distance is the mean of next to nothing
+SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
+FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not

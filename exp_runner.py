@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from data.config import DatasetConfig
     from models.arguments import Arguments
     from models.config import ExperimentConfig
-    from models.runner import Runner
+    from models.experiment import Experiment
+    from models.training.logger import RunLogger
 
 PROGRAM_FOLDER = Path(__file__).resolve().parent
 DEFAULT_CONF = Path("confs/demo.conf")
@@ -69,31 +70,54 @@ def _rebased(dataset: DatasetConfig) -> DatasetConfig:
 
 
 def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Build the runner, which loads Jittor, and do what the mode says; returns the exit status."""
-    from models.runner import Runner
+    """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
+    from models import backend
     from models.surface.extraction import EmptySurfaceError
+    from models.training.logger import RunLogger
 
+    backend.select(arguments.device, arguments.gpu)
+    experiment = _open(arguments, conf)
+    resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:
-        _dispatch(Runner(conf, device=arguments.device, gpu=arguments.gpu), arguments, conf)
+        with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
+            _dispatch(arguments, experiment, log)
     except EmptySurfaceError as error:
         return _complain(str(error), EXIT_EMPTY_SURFACE)
     return 0
 
 
-def _dispatch(runner: Runner, arguments: Arguments, conf: ExperimentConfig) -> None:
-    """One runner call per mode."""
-    checkpoint, mode = arguments.checkpoint, arguments.mode
+def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:
+    """The experiment with its scene and checkpoint; raises UserError for whatever does not fit the mode."""
+    from data.scene import require_view
+    from models.experiment import open_results, open_training
+    from models.training.logger import complain
+
+    if arguments.mode.name == "train":
+        return open_training(conf, arguments.is_continue, arguments.checkpoint, arguments.overwrite, complain)
+    experiment = open_results(conf, arguments.checkpoint, complain)
+    views = (arguments.image,) if arguments.mode.name == "validate_image" else arguments.mode.views
+    for view in views:
+        require_view(experiment.scene, view)
+    return experiment
+
+
+def _dispatch(arguments: Arguments, experiment: Experiment, log: RunLogger) -> None:
+    """One call per mode. The imports load Jittor."""
+    from models import results
+    from models.runner import Runner
+
+    runner, mode = Runner(experiment, log), arguments.mode
     if mode.name == "train":
-        runner.train(is_continue=arguments.is_continue, checkpoint=checkpoint, overwrite=arguments.overwrite)
+        runner.train()
     elif mode.name == "validate_mesh":
-        runner.validate_mesh(checkpoint, arguments.resolution, arguments.threshold)
+        results.validate_mesh(runner.snapshot(), arguments.resolution, arguments.threshold)
     elif mode.name == "validate_image":
-        level = arguments.resolution_level or conf.train.validate_resolution_level
-        runner.validate_image(checkpoint, arguments.image, level)
+        level = arguments.resolution_level or experiment.conf.train.validate_resolution_level
+        results.validate_image(runner.snapshot(), arguments.image, level)
     elif mode.name == "interpolate":
-        runner.interpolate(checkpoint, *mode.views)
+        results.interpolate(runner.snapshot(), *mode.views)
     else:
-        runner.evaluate(checkpoint)
+        results.evaluate(runner.snapshot(), arguments.resolution)
 
 
 def _complain(sentence: str, status: int) -> int:

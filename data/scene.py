@@ -118,6 +118,12 @@ def check_scene(scene: Scene) -> Scene:
     return scene
 
 
+def require_view(scene: Scene, view: int) -> None:
+    """Raises SceneError for a photograph the scene does not have."""
+    if not 0 <= view < scene.n_views:
+        raise SceneError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
+
+
 def summary(scene: Scene) -> str:
     """One line for the start of a log: counts, sizes, what there is, how far the cameras are."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)

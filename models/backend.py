@@ -1,7 +1,7 @@
 """The one door to Jittor: prepares the process, imports it, picks the device, and says what it found.
 
-Importing Jittor unprepared downloads oneDNN from its authors' server, crashes where `nvcc` lies on the PATH of a machine
-without a GPU, prints, replaces signal handlers and stops verifying TLS certificates. So:
+Importing Jittor unprepared downloads oneDNN from its authors' server, crashes where `nvcc` lies on the PATH of a
+machine without a GPU, prints, replaces signal handlers and stops verifying TLS certificates. So:
 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
 * `from models.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).

@@ -60,19 +60,12 @@ class Evaluation:
     seconds: float  # of training, over all its sessions
 
 
-def require_view(scene: Scene, view: int) -> None:
-    """Raises UserError for a photograph the scene does not have."""
-    if not 0 <= view < scene.n_views:
-        raise UserError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
-
-
 def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path:
     """Render a photograph's view; returns the picture of rendering, photograph and normals, one above the other.
 
-    Normals and distances are written beside it. Raises UserError for a view the scene does not have.
+    Normals and distances are written beside it.
     """
     experiment, scene = snapshot.experiment, snapshot.experiment.scene
-    require_view(scene, view)
     rendered = snapshot.render(*scene.rays(view, resolution_level))
     photograph = scene.rgb_image(view, resolution_level)
     normals = normal_picture(rendered.normal, scene.c2w[view])
@@ -120,13 +113,8 @@ def _write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
 
 
 def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
-    """A video from one photograph's camera to another's and back, with the first one's intrinsics.
-
-    Raises UserError for views the scene does not have.
-    """
+    """A video from one photograph's camera to another's and back, with the first one's intrinsics."""
     scene = snapshot.experiment.scene
-    require_view(scene, first)
-    require_view(scene, second)
     pixels = image_pixels(scene.width, scene.height, INTERPOLATION_LEVEL)
     frames = []
     for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from config_samples import WHOLE, write_conf
@@ -21,19 +21,39 @@ class FakeRunner:
 
     calls: list = []
 
-    def __init__(self, conf, **where):
-        self.calls.append(("Runner", conf, where))
+    def __init__(self, experiment, log):
+        self.calls.append(("Runner", experiment.conf))
 
-    def __getattr__(self, name):
-        return lambda *args, **kwargs: self.calls.append((name, args, kwargs))
+    def train(self):
+        self.calls.append(("train", ()))
+
+    def snapshot(self):
+        return "snapshot"
+
+
+def fake_opening(name):
+    """Stands in for models.experiment's functions: records its arguments, finds nothing wrong."""
+
+    def opened(conf, *args):
+        FakeRunner.calls.append((name, args[:-1]))
+        scene = SimpleNamespace(n_views=10, name="fake")
+        return SimpleNamespace(conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
+
+    return opened
 
 
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
-    """A fake models.runner, in an empty working folder."""
-    module = ModuleType("models.runner")
-    module.Runner = FakeRunner
-    monkeypatch.setitem(sys.modules, "models.runner", module)
+    """Fakes for the modules that load Jittor, in an empty working folder."""
+    for name in ("models.runner", "models.results"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["models.runner"].Runner = FakeRunner
+    for name in ("validate_mesh", "validate_image", "interpolate", "evaluate"):
+        record = lambda snapshot, *args, name=name: FakeRunner.calls.append((name, args))  # noqa: E731
+        setattr(sys.modules["models.results"], name, record)
+    monkeypatch.setattr("models.results", sys.modules["models.results"], raising=False)
+    monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
+    monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
     monkeypatch.setattr(FakeRunner, "calls", [])
     monkeypatch.chdir(tmp_path)
     return FakeRunner
@@ -143,40 +163,54 @@ def test_modes_are_read_exactly():
 
 
 DISPATCHED = [
-    (["--mode", "train"], "train", (), {"is_continue": False, "checkpoint": None, "overwrite": False}),
-    (["--is_continue"], "train", (), {"is_continue": True, "checkpoint": None, "overwrite": False}),
-    (["--overwrite"], "train", (), {"is_continue": False, "checkpoint": None, "overwrite": True}),
-    (["--checkpoint", "c"], "train", (), {"is_continue": False, "checkpoint": Path("c"), "overwrite": False}),
-    (["--mode", "validate_mesh"], "validate_mesh", (None, 512, 0.0), {}),
+    (["--mode", "train"], ("open_training", (False, None, False)), ("train", ())),
+    (["--is_continue"], ("open_training", (True, None, False)), ("train", ())),
+    (["--overwrite"], ("open_training", (False, None, True)), ("train", ())),
+    (["--checkpoint", "c"], ("open_training", (False, Path("c"), False)), ("train", ())),
+    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (512, 0.0))),
     (
         ["--mode", "validate_mesh", "--resolution", "64", "--mcube_threshold", "-0.5", "--checkpoint", "c"],
-        "validate_mesh",
-        (Path("c"), 64, -0.5),
-        {},
+        ("open_results", (Path("c"),)),
+        ("validate_mesh", (64, -0.5)),
     ),
-    (["--mode", "validate_image", "--image", "3"], "validate_image", (None, 3, 2), {}),
-    (["--mode", "validate_image", "--resolution_level", "1"], "validate_image", (None, 0, 1), {}),
-    (["--mode", "interpolate_2_7"], "interpolate", (None, 2, 7), {}),
-    (["--mode", "evaluate"], "evaluate", (None,), {}),
+    (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
+    (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
+    (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
+    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (512,))),
 ]
 
 
-@pytest.mark.parametrize(("argv", "name", "args", "kwargs"), DISPATCHED, ids=[" ".join(row[0]) for row in DISPATCHED])
-def test_a_mode_becomes_one_call_of_the_runner(argv, name, args, kwargs, runner, tmp_path):
+@pytest.mark.parametrize(("argv", "opened", "called"), DISPATCHED, ids=[" ".join(row[0]) for row in DISPATCHED])
+def test_a_mode_opens_its_experiment_and_becomes_one_call(argv, opened, called, runner, tmp_path):
     (tmp_path / "c").touch()
     assert exp_runner.main([*argv, "--set", "train.validate_resolution_level=2"]) == 0
-    assert runner.calls[1:] == [(name, args, kwargs)]
+    assert [runner.calls[0], *runner.calls[2:]] == [opened, called]
 
 
-def test_device_gpu_and_seed_reach_the_runner(runner):
+@pytest.mark.parametrize(
+    "mode", [["interpolate_0_10"], ["interpolate_10_0"], ["validate_image", "--image", "10"]], ids=str
+)
+def test_a_photograph_the_scene_does_not_have_is_named_before_jittor_is_loaded(mode, runner, capsys):
+    assert exp_runner.main(["--mode", *mode]) == 2
+    assert "no photograph 10: the scene fake has 0 to 9" in capsys.readouterr().err
+    assert [name for name, _ in runner.calls] == ["open_results"]
+
+
+def test_device_gpu_and_seed_reach_backend_and_conf(runner, monkeypatch):
+    asked = []
+    monkeypatch.setattr("models.backend.select", lambda device, gpu: asked.append((device, gpu)))
     assert exp_runner.main(["--device", "cpu", "--gpu", "2", "--set", "train.seed=5", "--seed", "7"]) == 0
-    _, conf, where = runner.calls[0]
-    assert where == {"device": "cpu", "gpu": 2} and conf.train.seed == 7
+    assert asked == [("cpu", 2)] and conf_used(runner).train.seed == 7
+
+
+def conf_used(runner):
+    """The conf the runner was made with."""
+    return dict(runner.calls[1:2])["Runner"]
 
 
 def test_from_elsewhere_the_default_conf_and_its_scene_are_the_programs_own_and_results_stay_here(runner):
     assert exp_runner.main([]) == 0
-    conf = runner.calls[0][1]
+    conf = conf_used(runner)
     assert Path(conf.dataset.data_dir) == ROOT / "data/demo" and Path(conf.dataset.test_dir) == ROOT / "data/demo/test"
     assert Path(conf.dataset.reference_mesh) == ROOT / "data/demo/ground_truth.ply"
     assert conf.general.base_exp_dir == "./exp/demo"
@@ -185,14 +219,14 @@ def test_from_elsewhere_the_default_conf_and_its_scene_are_the_programs_own_and_
 def test_a_scene_that_exists_here_is_not_looked_for_elsewhere(runner, tmp_path):
     (tmp_path / "mine").mkdir()
     assert exp_runner.main(["--set", "dataset.data_dir=mine", "--set", "dataset.test_dir="]) == 0
-    dataset = runner.calls[0][1].dataset
+    dataset = conf_used(runner).dataset
     assert dataset.data_dir == "mine" and dataset.test_dir == ""
 
 
 def test_a_conf_in_the_working_folder_is_taken_as_it_is(runner, tmp_path):
     path = write_conf(tmp_path, WHOLE, "confs/demo.conf")
     assert exp_runner.main([]) == 0
-    assert runner.calls[0][1] == load_config(path)
+    assert conf_used(runner) == load_config(path)
 
 
 def test_an_empty_surface_exits_1_an_interrupt_130_a_missing_package_2(runner, monkeypatch, capsys):
@@ -202,7 +236,7 @@ def test_an_empty_surface_exits_1_an_interrupt_130_a_missing_package_2(runner, m
         def evaluate(*_args):
             raise error
 
-        monkeypatch.setattr(FakeRunner, "evaluate", evaluate, raising=False)
+        monkeypatch.setattr(sys.modules["models.results"], "evaluate", evaluate)
         return exp_runner.main(["--mode", "evaluate"])
 
     assert raising(EmptySurfaceError("nothing there")) == 1
@@ -216,6 +250,6 @@ def test_a_fault_of_the_program_is_not_hidden(runner, monkeypatch):
     def evaluate(*_args):
         raise ModuleNotFoundError("No module named 'models.nowhere'", name="models.nowhere")
 
-    monkeypatch.setattr(FakeRunner, "evaluate", evaluate, raising=False)
+    monkeypatch.setattr(sys.modules["models.results"], "evaluate", evaluate)
     with pytest.raises(ModuleNotFoundError):
         exp_runner.main(["--mode", "evaluate"])

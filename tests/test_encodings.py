@@ -1,0 +1,57 @@
+"""Positional encoding against its float64 statement."""
+
+import numpy as np
+import oracles
+import pytest
+from gradcheck import assert_grad_close, central_differences
+
+from models.backend import jt
+from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
+
+POINTS = np.random.default_rng(0).uniform(-1.2, 1.2, (6, 3)).astype(np.float32)
+
+
+@pytest.mark.parametrize(("width", "octaves", "expected"), [(3, 0, 3), (3, 6, 39), (3, 4, 27), (4, 10, 84), (1, 1, 3)])
+def test_width_counts_the_input_and_a_sine_and_cosine_per_octave(width, octaves, expected):
+    assert encoding_width(width, octaves) == expected
+
+
+@pytest.mark.parametrize("width", [3, 4])
+@pytest.mark.parametrize("octaves", [1, 6])
+def test_encoding_agrees_with_the_oracle(width, octaves):
+    x = np.random.default_rng(1).uniform(-1.2, 1.2, (6, width)).astype(np.float32)
+    actual = positional_encoding(jt.array(x), octaves).numpy()
+    assert actual.shape == (6, encoding_width(width, octaves))
+    np.testing.assert_allclose(actual, oracles.encode(x.astype(np.float64), octaves), atol=2e-6)
+
+
+def test_encoding_with_zero_octaves_is_the_identity():
+    x = jt.array(POINTS)
+    np.testing.assert_array_equal(positional_encoding(x, 0).numpy(), POINTS)
+    np.testing.assert_array_equal(positional_encoding_vjp(x, x * 2.0, 0).numpy(), 2.0 * POINTS)
+
+
+@pytest.mark.parametrize("octaves", [1, 6])
+def test_the_transposed_jacobian_agrees_with_finite_differences_of_the_oracle(octaves):
+    cotangent = np.random.default_rng(2).normal(size=(6, encoding_width(3, octaves))).astype(np.float32)
+    expected = central_differences(lambda x: float((oracles.encode(x, octaves) * cotangent).sum()), POINTS)
+    actual = positional_encoding_vjp(jt.array(POINTS), jt.array(cotangent), octaves).numpy()
+    assert_grad_close(actual.ravel(), expected, rtol=1e-5)
+
+
+def test_the_encodings_own_gradient_is_its_transposed_jacobian():
+    x, cotangent = jt.array(POINTS), jt.array(np.random.default_rng(3).normal(size=(6, 9)).astype(np.float32))
+    taped = jt.grad((positional_encoding(x, 1) * cotangent).sum(), x).numpy()
+    assert_grad_close(positional_encoding_vjp(x, cotangent, 1).numpy(), taped, rtol=1e-5)
+
+
+def test_the_transposed_jacobian_is_differentiable_again():
+    cotangent = np.random.default_rng(4).normal(size=(6, 9)).astype(np.float32)
+
+    def energy(x):
+        total = cotangent[:, :3] + cotangent[:, 3:6] * np.cos(x) - cotangent[:, 6:] * np.sin(x)
+        return float((total**2).sum())
+
+    x = jt.array(POINTS)
+    actual = jt.grad(positional_encoding_vjp(x, jt.array(cotangent), 1).sqr().sum(), x).numpy()
+    assert_grad_close(actual.ravel(), central_differences(energy, POINTS), rtol=1e-5)

@@ -1,0 +1,250 @@
+"""Fields against their float64 statements: values, gradients along space, gradients with respect to weights."""
+
+import dataclasses
+
+import numpy as np
+import oracles
+import pytest
+from gradcheck import assert_grad_close, central_differences, some_entries
+from tiny_networks import COLOR, NERF, SDF, params64, roughen
+
+from models.backend import jt
+from models.config import VarianceConfig
+from models.fields.color import RenderingNetwork
+from models.fields.nerf import NeRF
+from models.fields.sdf import SDFNetwork
+from models.fields.sharpness import SingleVarianceNetwork
+from models.fields.state import named_parameters
+
+COUNT = 11
+RNG = np.random.default_rng(0)
+POINTS = RNG.uniform(-0.9, 0.9, (COUNT, 3)).astype(np.float32)
+VIEWS = (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(RNG.normal(size=(COUNT, 3))).astype(np.float32)
+NORMALS = RNG.normal(size=(COUNT, 3)).astype(np.float32)
+FEATURES = RNG.normal(size=(COUNT, SDF.d_out - 1)).astype(np.float32)
+UNIT_POINTS = np.hstack([VIEWS, RNG.uniform(0.05, 1.0, (COUNT, 1)).astype(np.float32)])
+
+# Each differs in one respect, or several that meet, from a plain network.
+SDF_CONFS = {
+    "no encoding, no skip": {"multires": 0, "skip_in": ()},
+    "released encoding": {"multires": 6, "d_hidden": 48},
+    "two skips": {"n_layers": 4, "skip_in": (1, 3)},
+    "skip at the last layer": {"skip_in": (2,)},
+    "skip without encoding": {"multires": 0},
+    "one hidden layer": {"n_layers": 1, "skip_in": ()},
+    "scale 3": {"scale": 3.0},
+    "no weight norm": {"weight_norm": False},
+    "inside outside": {"inside_outside": True},
+    "uniform initialisation": {"geometric_init": False},
+    "one feature": {"d_out": 2},
+}
+SECOND_ORDER_CONFS = ("no encoding, no skip", "released encoding", "two skips", "skip at the last layer", "scale 3")
+SECOND_ORDER_CONFS += ("no weight norm",)
+FIELD_ATOL = 1e-5  # measured: at most 3e-6, for the released encoding
+
+
+def sdf_conf(name):
+    return dataclasses.replace(SDF, **SDF_CONFS[name])
+
+
+def sdf_network(name):
+    return roughen(SDFNetwork(sdf_conf(name), np.random.default_rng(1)), 2, 0.05)
+
+
+# the signed distance
+
+
+@pytest.mark.parametrize("name", SDF_CONFS)
+def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
+    network, points = sdf_network(name), POINTS.astype(np.float64)
+    params, conf = params64(network), sdf_conf(name)
+    sdf, feature = oracles.sdf_network(params, conf, points)
+    output = network(jt.array(POINTS))
+    np.testing.assert_allclose(output.sdf.numpy(), sdf, atol=FIELD_ATOL)
+    np.testing.assert_allclose(output.feature.numpy(), feature, atol=FIELD_ATOL)
+    np.testing.assert_allclose(output.gradient.numpy(), oracles.sdf_gradient(params, conf, points), atol=FIELD_ATOL)
+    np.testing.assert_allclose(network.sdf(jt.array(POINTS)).numpy(), sdf, atol=FIELD_ATOL)
+
+
+def test_the_gradient_agrees_with_central_differences_of_the_oracle():
+    network, conf = sdf_network("two skips"), sdf_conf("two skips")
+    params = params64(network)
+    expected = central_differences(lambda x: float(oracles.sdf_network(params, conf, x)[0].sum()), POINTS)
+    assert_grad_close(network(jt.array(POINTS)).gradient.numpy().ravel(), expected, rtol=1e-5)
+
+
+def test_the_scale_changes_where_the_network_is_read_and_what_it_returns():
+    plain, scaled = sdf_network("no encoding, no skip"), sdf_network("no encoding, no skip")
+    scaled.conf = dataclasses.replace(scaled.conf, scale=2.0)
+    np.testing.assert_allclose(
+        scaled.sdf(jt.array(POINTS)).numpy() * 2.0, plain.sdf(jt.array(POINTS * 2.0)).numpy(), atol=FIELD_ATOL
+    )
+
+
+def test_a_single_point_gives_a_row():
+    output = sdf_network("one feature")(jt.array(POINTS[:1]))
+    assert tuple(map(tuple, (output.sdf.shape, output.feature.shape, output.gradient.shape))) == (
+        (1, 1),
+        (1, 1),
+        (1, 3),
+    )
+
+
+def field_energy(params, conf):
+    """A loss of value, feature and, to the second power of its length, gradient; of known weights per point."""
+    sdf, feature = oracles.sdf_network(params, conf, POINTS.astype(np.float64))
+    gradient = oracles.sdf_gradient(params, conf, POINTS.astype(np.float64))
+    eikonal = ((np.linalg.norm(gradient, axis=1) - 1.0) ** 2).sum()
+    return float(eikonal + (sdf * NORMALS[:, :1]).sum() + 0.1 * (feature**2).sum())
+
+
+def weight_gradients(network):
+    """The same loss through the network, differentiated with respect to every parameter."""
+    output = network(jt.array(POINTS))
+    eikonal = (output.gradient.sqr().sum(dim=1).sqrt() - 1.0).sqr().sum()
+    loss = eikonal + (output.sdf * jt.array(NORMALS[:, :1])).sum() + 0.1 * output.feature.sqr().sum()
+    parameters = named_parameters(network)
+    gradients = jt.grad(loss, list(parameters.values()))
+    return {name: value.numpy() for name, value in zip(parameters, gradients, strict=True)}
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER_CONFS)
+def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name):
+    network, conf = sdf_network(name), sdf_conf(name)
+    params = params64(network)
+    for parameter, actual in weight_gradients(network).items():
+        entries = some_entries(actual, 3, seed=len(parameter))
+
+        def loss(value, parameter=parameter):
+            return field_energy(params | {parameter: value}, conf)
+
+        expected = central_differences(loss, params[parameter], entries)
+        scale = float(np.abs(actual).max())
+        assert scale > 0.0, f"{parameter} receives no gradient"
+        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
+
+
+def test_the_gradient_of_the_field_does_not_depend_on_other_points():
+    network = sdf_network("two skips")
+    together = network(jt.array(POINTS)).gradient.numpy()
+    alone = network(jt.array(POINTS[3:5])).gradient.numpy()
+    np.testing.assert_allclose(alone, together[3:5], atol=1e-6)
+
+
+def test_the_field_is_finite_far_outside_and_at_the_origin():
+    output = sdf_network("released encoding")(jt.array(np.float32([[0, 0, 0], [1e3, -1e3, 1e3], [1e-20, 0, 0]])))
+    for value in (output.sdf, output.feature, output.gradient):
+        assert np.isfinite(value.numpy()).all()
+
+
+# colour and background
+
+COLOR_CONFS = {
+    "idr": {},
+    "idr without view encoding": {"multires_view": 0},
+    "no_view_dir": {"mode": "no_view_dir", "d_in": 6, "multires_view": 0},
+    "no_normal": {"mode": "no_normal", "d_in": 6, "multires_view": 4},
+    "not squeezed": {"squeeze_out": False},
+    "no weight norm": {"weight_norm": False, "multires_view": 4},
+}
+
+
+@pytest.mark.parametrize("name", COLOR_CONFS)
+def test_colour_agrees_with_the_oracle(name):
+    conf = dataclasses.replace(COLOR, n_layers=2, **COLOR_CONFS[name])
+    network = roughen(RenderingNetwork(conf, np.random.default_rng(1)), 2)
+    inputs = (POINTS, NORMALS, VIEWS, FEATURES)
+    actual = network(*map(jt.array, inputs)).numpy()
+    expected = oracles.color_network(params64(network), conf, *(x.astype(np.float64) for x in inputs))
+    np.testing.assert_allclose(actual, expected, atol=FIELD_ATOL)
+
+
+@pytest.mark.parametrize(("name", "unread"), [("no_view_dir", 2), ("no_normal", 1)])
+def test_a_colour_mode_does_not_read_what_it_leaves_out(name, unread):
+    network = RenderingNetwork(dataclasses.replace(COLOR, **COLOR_CONFS[name]), np.random.default_rng(1))
+    inputs = [POINTS, NORMALS, VIEWS, FEATURES]
+    before = network(*map(jt.array, inputs)).numpy()
+    inputs[unread] = inputs[unread][::-1].copy()
+    np.testing.assert_array_equal(network(*map(jt.array, inputs)).numpy(), before)
+
+
+def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
+    network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
+    params, arrays = params64(network), [x.astype(np.float64) for x in (POINTS, NORMALS, VIEWS, FEATURES)]
+    values = [jt.array(x) for x in (POINTS, NORMALS, VIEWS, FEATURES)]
+    parameters = named_parameters(network)
+    loss = (network(*values) * jt.array(NORMALS)).sum()
+    targets = [values[1], values[3], *parameters.values()]
+    gradients = [value.numpy() for value in jt.grad(loss, targets)]
+
+    def energy(inputs, weights):
+        return float((oracles.color_network(weights, COLOR, *inputs) * NORMALS).sum())
+
+    for position, actual in ((1, gradients[0]), (3, gradients[1])):
+        entries = some_entries(actual, 6)
+
+        def of_input(x, position=position):
+            return energy([*arrays[:position], x, *arrays[position + 1 :]], params)
+
+        expected = central_differences(of_input, arrays[position], entries)
+        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, name=f"input {position}")
+    for parameter, actual in zip(parameters, gradients[2:], strict=True):
+        entries = some_entries(actual, 3)
+
+        def of_weight(x, parameter=parameter):
+            return energy(arrays, params | {parameter: x})
+
+        expected = central_differences(of_weight, params[parameter], entries)
+        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-5, name=parameter)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"skips": ()}, {"skips": (0, 1), "multires": 4, "multires_view": 0}, {"d_in": 3, "multires": 0, "D": 1}],
+    ids=["one skip", "no skip", "two skips", "three coordinates"],
+)
+def test_background_agrees_with_the_oracle(changes):
+    conf = dataclasses.replace(NERF, **changes)
+    conf = dataclasses.replace(conf, skips=()) if conf.D == 1 else conf
+    network = roughen(NeRF(conf, np.random.default_rng(1)), 2)
+    points = UNIT_POINTS[:, : conf.d_in].copy()
+    density, rgb = network(jt.array(points), jt.array(VIEWS))
+    expected = oracles.nerf_network(params64(network), conf, points.astype(np.float64), VIEWS.astype(np.float64))
+    np.testing.assert_allclose(density.numpy(), expected[0], atol=FIELD_ATOL)
+    np.testing.assert_allclose(rgb.numpy(), expected[1], atol=FIELD_ATOL)
+
+
+def test_every_parameter_of_the_background_receives_the_gradient_of_finite_differences():
+    network = roughen(NeRF(NERF, np.random.default_rng(1)), 2)
+    params, parameters = params64(network), named_parameters(network)
+    density, rgb = network(jt.array(UNIT_POINTS), jt.array(VIEWS))
+    gradients = jt.grad(density.sqr().sum() + (rgb * jt.array(NORMALS)).sum(), list(parameters.values()))
+    for (parameter, _), gradient in zip(parameters.items(), gradients, strict=True):
+        actual = gradient.numpy()
+        assert np.abs(actual).max() > 0.0, f"{parameter} receives no gradient"
+        entries = some_entries(actual, 3)
+
+        def loss(value, parameter=parameter):
+            density, rgb = oracles.nerf_network(params | {parameter: value}, NERF, UNIT_POINTS, VIEWS)
+            return float((density**2).sum() + (rgb * NORMALS).sum())
+
+        expected = central_differences(loss, params[parameter], entries)
+        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-5, name=parameter)
+
+
+# sharpness
+
+
+@pytest.mark.parametrize("value", [-2.0, -1.3816, 0.0, 0.3, 1.0, 1.3815, 1.3817, 3.0])
+def test_sharpness_agrees_with_the_oracle_and_is_clipped_at_both_ends(value):
+    network = SingleVarianceNetwork(VarianceConfig(init_val=value))
+    actual = network()
+    assert tuple(actual.shape) == (1,)
+    np.testing.assert_allclose(actual.numpy(), [oracles.sharpness({"variance": np.float32(value)})], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("value", "factor"), [(-2.0, 0.0), (0.3, 10.0), (3.0, 0.0)])
+def test_sharpness_has_its_gradient_within_the_ends_and_none_beyond(value, factor):
+    network = SingleVarianceNetwork(VarianceConfig(init_val=value))
+    gradient = jt.grad(network().sum(), network.variance).numpy()
+    np.testing.assert_allclose(gradient, [factor * np.exp(10.0 * value)], rtol=1e-5)

@@ -1,0 +1,173 @@
+"""Writes the tables of flags and conf keys into README.md and README.zh-CN.md: `python -m docs.make_tables`.
+
+The flags come from the parser of models/arguments.py. The keys, types and ranges come from the dataclasses of
+models/config.py, their meanings and defaults from the comments and values of confs/base/*.conf. Each table replaces
+what stands between the lines `<!-- NAME -->` and `<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from docs.meanings_zh import MEANINGS_ZH
+from models import arguments
+from models.config import ExperimentConfig
+
+ROOT = Path(__file__).resolve().parents[1]
+READMES = {"en": ROOT / "README.md", "zh": ROOT / "README.zh-CN.md"}
+HEADS = {
+    "en": {"flags": ("Flag", "Meaning"), "keys": ("Key", "Type, range", "Default", "Meaning")},
+    "zh": {"flags": ("参数", "含义"), "keys": ("键", "类型、范围", "默认值", "含义")},
+}
+KIND_NAMES = {bool: "bool", int: "int", float: "float", str: "text"}
+BLOCK_LINE = re.compile(r"\s*(\w+)\s*\{")
+KEY_LINE = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s+#\s+(.*)")
+# The part of a comment that says no more than the column of ranges, such as `>= 1` or `0..24`.
+RANGE_NOTE = re.compile(r"(>=|>) [\d.]+|at most [\d.]+|\d+\.\.\d+")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One conf key."""
+
+    key: str  # dotted
+    kind: str  # type and range
+    default: str  # as confs/base writes it
+    meaning: str  # English
+
+
+def conf_rows() -> list[Row]:
+    """Every leaf of the conf in the order of the dataclasses; raises LookupError for one confs/base leaves out."""
+    explained = dict(_explained_keys())
+    kinds = dict(_kinds(ExperimentConfig, ""))
+    if missing := sorted(set(kinds) - set(explained)):
+        raise LookupError(f"confs/base/*.conf: {missing[0]} is missing or has no comment")
+    return [Row(key, kind, *explained[key]) for key, kind in kinds.items()]
+
+
+def _explained_keys() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Dotted key and (value, comment) of each line `key = value  # comment` in confs/base."""
+    for path in sorted((ROOT / "confs" / "base").glob("*.conf")):
+        blocks: list[str] = []
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if match := KEY_LINE.fullmatch(line):
+                yield ".".join([*blocks, match[1]]), (match[2], _without_range(match[3]))
+            elif match := BLOCK_LINE.match(line):
+                blocks.append(match[1])
+            elif line.strip() == "}":
+                blocks.pop()
+
+
+def _without_range(comment: str) -> str:
+    """The comment without the parts that repeat the column of ranges."""
+    parts = comment.split("; ")
+    return "; ".join(part for part in parts if not RANGE_NOTE.fullmatch(part)) or comment
+
+
+def _kinds(block: type, prefix: str) -> Iterator[tuple[str, str]]:
+    """Dotted key and type with range of every leaf below a block class."""
+    hints = get_type_hints(block)
+    for field in dataclasses.fields(block):
+        kind, key = hints[field.name], prefix + field.name
+        if dataclasses.is_dataclass(kind):
+            yield from _kinds(kind, key + ".")
+        else:
+            name = KIND_NAMES[kind] if kind in KIND_NAMES else f"[{KIND_NAMES[get_args(kind)[0]]}]"
+            yield key, f"{name} {_range_text(field.metadata)}".strip()
+
+
+def _range_text(metadata: Mapping[str, Any]) -> str:
+    """The limits of a field, as `≥ 1` or `0 … 24`; "" without any."""
+    least, above, most = (metadata.get(name) for name in ("at_least", "above", "at_most"))
+    if metadata.get("one_of"):
+        return "/ ".join(f"`{choice}` " for choice in metadata["one_of"]).strip()
+    if least is not None and most is not None:
+        return f"= {least}" if least == most else f"{least} … {most}"
+    texts = [(least, "≥"), (above, ">"), (most, "≤")]
+    return " ".join(f"{sign} {bound:.4g}" for bound, sign in texts if bound is not None)
+
+
+def flags() -> list[tuple[str, str]]:
+    """(flag with its value, help) of each flag, in the order of the help page."""
+    parser: argparse.ArgumentParser = arguments._make_parser()
+    rows = []
+    for action in parser._actions:
+        value = "|".join(action.choices) if action.choices else action.metavar or ""
+        rows.append((f"{action.option_strings[-1]} {value}".strip(), " ".join(str(action.help).split())))
+    return rows
+
+
+def meanings() -> list[str]:
+    """Every English text that the tables show and a translation needs."""
+    return [help_text for _, help_text in flags()] + [row.meaning for row in conf_rows()]
+
+
+def _translated(text: str, language: str) -> str:
+    """The text in the language; raises LookupError where there is none."""
+    if language == "en":
+        return text
+    if text not in MEANINGS_ZH:
+        raise LookupError(f"docs/meanings_zh.py: no Chinese for {text!r}")
+    return MEANINGS_ZH[text]
+
+
+def flag_table(language: str) -> str:
+    """The table of flags in Markdown."""
+    rows = [(f"`{flag}`", _translated(text, language)) for flag, text in flags()]
+    return _table(HEADS[language]["flags"], rows)
+
+
+def key_tables(language: str) -> str:
+    """One Markdown table of keys for each block of a conf, each under the block's name."""
+    by_block: dict[str, list[Row]] = {}
+    for row in conf_rows():
+        by_block.setdefault(row.key.rpartition(".")[0], []).append(row)
+    parts = []
+    for block, rows in by_block.items():
+        cells = [
+            (f"`{row.key.rpartition('.')[2]}`", row.kind, f"`{row.default}`", _translated(row.meaning, language))
+            for row in rows
+        ]
+        parts.append(f"**`{block}`**\n\n{_table(HEADS[language]['keys'], cells)}")
+    return "\n\n".join(parts)
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; bars inside cells are escaped."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def filled(text: str, language: str) -> str:
+    """A README's text with both tables up to date; raises LookupError where it lacks a pair of markers."""
+    for name, table in (("flags", flag_table(language)), ("keys", key_tables(language))):
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise LookupError(f"the README needs the lines {begin} and {end}, once each")
+        head, _, rest = text.partition(begin)
+        text = f"{head}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def main() -> int:
+    """Rewrite both READMEs; returns the exit status."""
+    try:
+        texts = {path: filled(path.read_text(encoding="utf-8"), language) for language, path in READMES.items()}
+    except LookupError as error:
+        sys.stderr.write(f"error: {error.args[0]}\n")
+        return 2
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The Chinese of the help texts (models/arguments.py) and of the conf comments (confs/base), by their English.
+
+Keyed by the text and not by the flag or key, so that a changed English text asks for a new translation.
+"""
+
+from __future__ import annotations
+
+FLAG_MEANINGS = {
+    "show this help message and exit": "显示帮助并退出",
+    "what to do, see above (default: train)": "做什么，见上面的模式列表（默认：train）",
+    "the conf (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
+    "replaces CASE_NAME and ${case} in the conf: the scene's folder name": (
+        "替换配置里的 CASE_NAME 和 ${case}：场景文件夹的名字"
+    ),
+    "replace one value of the conf, such as train.end_iter=1000; may be repeated": (
+        "替换配置中的一个值，例如 train.end_iter=1000；可以重复使用"
+    ),
+    "the same as --set train.seed=N": "等同于 --set train.seed=N",
+    "train: go on from the newest complete checkpoint, if there is one": (
+        "train：从最新的完整检查点继续；没有检查点时从头开始"
+    ),
+    "train: start afresh in a folder that holds checkpoints; they are lost": (
+        "train：在已有检查点的文件夹里从头开始；原有检查点会被删除"
+    ),
+    "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
+        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
+    ),
+    "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
+    "validate_mesh: the level of minus the signed distance that is meshed (default: 0)": (
+        "validate_mesh：提取“负的符号距离”的哪一个等值面（默认：0）"
+    ),
+    "validate_image: photograph (default: 0)": "validate_image：照片的编号（默认：0）",
+    "validate_image: L times smaller than the photograph, 1 for full size "
+    "(default: train.validate_resolution_level of the conf)": (
+        "validate_image：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level）"
+    ),
+    "auto: a GPU where there is one that works (default: auto)": "auto：有可用的 GPU 就用 GPU（默认：auto）",
+    "which GPU (default: 0)": "用哪一块 GPU（默认：0）",
+}
+
+SCENE_MEANINGS = {
+    "folder of the experiment, made if missing; CASE_NAME or ${case}: --case": (
+        "实验文件夹，不存在则创建；其中的 CASE_NAME 或 ${case} 由 --case 填入"
+    ),
+    "folders whose .py files are copied into base_exp_dir/recording; [] for none": (
+        "这些文件夹里的 .py 文件会复制到 base_exp_dir/recording；[] 表示不复制"
+    ),
+    "scene folder: image/, optional mask/, the camera files": "场景文件夹：image/、可选的 mask/、相机文件",
+    "file in data_dir: world_mat_i, scale_mat_i of each photograph": (
+        "data_dir 里的文件：每张照片的 world_mat_i 和 scale_mat_i"
+    ),
+    "file in data_dir: its scale_mat_0 bounds the region that is meshed": (
+        "data_dir 里的文件：其中的 scale_mat_0 划定提取网格的区域"
+    ),
+    "true or false; in some published confs, read by nothing": "true 或 false；出现在某些官方配置里，没有代码读取它",
+    "likewise": "同上",
+    'scene folder of held-out photographs for evaluate; "" for none': (
+        'evaluate 用的留出照片的场景文件夹；"" 表示没有'
+    ),
+    'ground-truth mesh in the unit-sphere frame for evaluate; "" for none': (
+        'evaluate 用的真值网格，在单位球坐标系中；"" 表示没有'
+    ),
+}
+
+TRAIN_MEANINGS = {
+    "Adam's, at the end of the warm-up": "Adam 的学习率，预热结束时达到",
+    "what is left of it at end_iter, as a fraction": "到 end_iter 时学习率剩下的比例",
+    "steps": "训练步数",
+    "rays per step": "每步的光线数",
+    "validation images are this many times smaller than the photographs": "验证图比照片小多少倍",
+    "true: white behind the object, for photographs masked with white": (
+        "true：物体后面是白色，用于以白色填充背景的照片"
+    ),
+    "steps between checkpoints; 0: only the last": "每隔多少步写检查点；0：只写最后一个",
+    "steps between validation images; 0: never": "每隔多少步写验证图；0：不写",
+    "steps between meshes; 0: never": "每隔多少步写网格；0：不写",
+    "steps between reports on the terminal": "每隔多少步在终端报告一次",
+    "weight of the eikonal loss": "eikonal 损失的权重",
+    "weight of the mask loss; above 0 the scene needs masks": "掩膜损失的权重；大于 0 时场景必须有掩膜",
+    "steps over which the learning rate rises from 0; 0..end_iter, below end_iter": (
+        "学习率从 0 升起所用的步数；0..end_iter，必须小于 end_iter"
+    ),
+    "steps over which the section angle is annealed; 0: the final angle at once": (
+        "区段夹角退火所用的步数；0：一开始就用最终的夹角"
+    ),
+    "of every random draw; 0..2147483647 (not a published key)": "所有随机数的种子（官方配置没有这个键）",
+    "rays at a time when an image is rendered; changes memory, never a result (likewise)": (
+        "渲染图像时一次处理的光线数；只影响内存，不影响结果（官方没有）"
+    ),
+    "grid points per side of the meshes of val_mesh_freq; >= 2 (likewise)": (
+        "按 val_mesh_freq 写出的网格每边的采样点数（官方没有）"
+    ),
+}
+
+NETWORK_MEANINGS = {
+    "hidden layers": "隐藏层数",
+    "their width": "隐藏层宽度",
+    "a point outside the sphere is (x, y, z, 1) / r: 4": "球外的点写成 (x, y, z, 1) / r：4",
+    "a direction: 3": "方向：3",
+    "octaves of the point's encoding": "点的位置编码的倍频数；0 表示不编码",
+    "octaves of the direction's encoding": "方向的位置编码的倍频数；0 表示不编码",
+    "outputs of the variant without use_viewdirs": "不用 use_viewdirs 时的输出数",
+    "hidden layers after which the encoded point joins again": "在这些隐藏层之后再次接入编码后的点",
+    "true where n_outside > 0": "n_outside > 0 时必须为 true",
+    "1 distance + d_feature": "1 个距离 + d_feature",
+    "a point: 3": "点：3",
+    "width of the hidden layers; above 3 + 6 * multires where skip_in is not empty": (
+        "隐藏层宽度；skip_in 非空时必须大于 3 + 6 * multires"
+    ),
+    "layers that the encoded point joins again; each in 1..n_layers": (
+        "在这些层再次接入编码后的点；都在 1..n_layers 之内"
+    ),
+    "radius of the sphere that training starts from, in the scaled frame": "训练起始的球的半径，在缩放后的坐标系中",
+    "points are multiplied by it on the way in, distances divided on the way out": "输入的点乘以它，输出的距离除以它",
+    "start from that sphere": "从这个球开始训练（几何初始化）",
+    "weights as direction and length": "把权重分解为方向和长度",
+    "true: start with the sphere turned inside out, for rooms seen from within": (
+        "true：从内外翻转的球开始，用于从室内拍摄的房间"
+    ),
+    "sharpness to start from: inv_s = exp(10 * init_val)": "起始的锐度：inv_s = exp(10 * init_val)",
+    "sdf_network.d_out - 1": "等于 sdf_network.d_out - 1",
+    "inputs: idr (point, view, normal), no_view_dir, no_normal": (
+        "输入：idr（点、视线、法线）、no_view_dir、no_normal"
+    ),
+    "9 for idr, 6 for the others": "idr 为 9，其余为 6",
+    "red, green, blue": "红、绿、蓝",
+    "width of the hidden layers": "隐藏层宽度",
+    "octaves of the direction's encoding; 0 for no_view_dir": "方向的位置编码的倍频数；no_view_dir 时为 0",
+    "sigmoid at the end, so that colours lie in 0..1": "末尾加 sigmoid，使颜色落在 0..1",
+}
+
+RENDERER_MEANINGS = {
+    "stratified, to start with; >= 1, >= 2 where n_importance > 0": ("起始的分层采样点数；n_importance > 0 时至少为 2"),
+    "placed where the surface is likely": "加在表面可能所在之处的采样点数",
+    "outside the unit sphere, for the background; 0: no background network": (
+        "单位球之外、用于背景的采样点数；0：不建背景网络"
+    ),
+    "rounds in which n_importance are placed; >= 1 where n_importance > 0": (
+        "分几轮放置 n_importance 个点；n_importance > 0 时至少为 1"
+    ),
+    "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
+}
+
+MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS

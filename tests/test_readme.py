@@ -11,7 +11,7 @@ import pytest
 
 from docs import make_tables
 from docs.meanings_zh import MEANINGS_ZH
-from models.arguments import parse_arguments
+from models.arguments import EPILOG, parse_arguments
 from models.config import ExperimentConfig, load_config
 from models.config_strict import leaf_types
 
@@ -178,6 +178,18 @@ def test_the_table_maker_names_what_is_missing(monkeypatch):
     monkeypatch.setattr(make_tables, "conf_rows", lambda: [row])
     with pytest.raises(LookupError, match="never translated"):
         make_tables.key_tables("zh")
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_every_recipe_is_listed(language):
+    listed = re.findall(r"^\| \[(confs/\w+\.conf)\]", TEXTS[language], re.MULTILINE)
+    assert sorted(listed) == sorted(f"confs/{path.name}" for path in (ROOT / "confs").glob("*.conf"))
+
+
+def test_the_exit_statuses_are_those_of_the_help_page():
+    (statuses,) = re.findall(r"^exit status: (.+)$", EPILOG, re.MULTILINE)
+    assert f"Exit status: {statuses}." in TEXTS["en"]
+    assert re.findall(r"\d+", statuses) == re.findall(r"\d+", re.search(r"退出状态：(.*?)。", TEXTS["zh"])[1])
 
 
 def test_the_conf_of_the_readme_loads(tmp_path):

@@ -1,0 +1,220 @@
+"""Where depths are placed: against the oracle, and what must hold for any input."""
+
+import numpy as np
+import oracles
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_networks import oracle_params, random_rays, tiny_renderer
+
+from models.backend import jt
+from models.rendering import sampling
+
+ROWS = 4
+RNG = np.random.default_rng(0)
+NEAR = RNG.uniform(0.5, 1.5, (ROWS, 1)).astype(np.float32)
+FAR = NEAR + RNG.uniform(1.5, 2.0, (ROWS, 1)).astype(np.float32)
+DEPTHS = np.sort(RNG.uniform(0.0, 3.0, (ROWS, 9)), axis=1).astype(np.float32)
+EDGES = np.float32([0.0, 1.0, 1.5, 3.0, 4.0])
+
+
+def jitter(columns, value=None):
+    if value is not None:
+        return np.full((ROWS, columns), value, np.float32)
+    return np.random.default_rng(9).random((ROWS, columns), dtype=np.float32)
+
+
+def on_device(array):
+    return None if array is None else jt.array(array)
+
+
+def as_rows(row):
+    return np.broadcast_to(np.asarray(row, np.float32), (ROWS, len(row))).copy()
+
+
+def quantiles(edges, weights, count):
+    return sampling.invert_cdf(jt.array(as_rows(edges)), jt.array(as_rows(weights)), count).numpy()
+
+
+# the first depths
+
+
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("noise", [None, jitter(1), jitter(1, 0.0)], ids=["even", "jitter", "jitter 0"])
+def test_inside_depths_agree_with_the_oracle(count, noise):
+    actual = sampling.inside_depths(jt.array(NEAR), jt.array(FAR), count, on_device(noise)).numpy()
+    np.testing.assert_allclose(actual, oracles.inside_depths(NEAR, FAR, count, noise), atol=1e-6)
+
+
+def test_inside_depths_without_jitter_begin_at_near_and_end_at_far():
+    depths = sampling.inside_depths(jt.array(NEAR), jt.array(FAR), 7, None).numpy()
+    np.testing.assert_allclose(depths[:, [0, -1]], np.hstack([NEAR, FAR]), rtol=1e-6)
+
+
+def test_a_jitter_of_one_half_moves_nothing():
+    moved, even = (
+        sampling.inside_depths(jt.array(NEAR), jt.array(FAR), 7, on_device(noise)).numpy()
+        for noise in (jitter(1, 0.5), None)
+    )
+    np.testing.assert_array_equal(moved, even)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("noisy", [False, True], ids=["strata", "jitter"])
+def test_outside_depths_agree_with_the_oracle(count, noisy):
+    noise = jitter(count) if noisy else None
+    actual = sampling.outside_depths(jt.array(FAR), count, 16, on_device(noise)).numpy()
+    np.testing.assert_allclose(actual, oracles.outside_depths(FAR, count, 16, noise), rtol=2e-6)
+
+
+@pytest.mark.parametrize("noise", [None, 0.0, 0.999999])
+def test_outside_depths_ascend_beyond_far_whatever_the_jitter(noise):
+    noise = None if noise is None else jitter(5, noise)
+    depths = sampling.outside_depths(jt.array(FAR), 5, 16, on_device(noise)).numpy()
+    assert (np.diff(depths, axis=1) > 0.0).all() and (depths > FAR).all()
+
+
+# rounds
+
+
+@given(total=st.integers(0, 300), rounds=st.integers(1, 40))
+def test_rounds_add_up_to_the_total_are_never_negative_and_differ_by_one_at_most(total, rounds):
+    counts = sampling.round_counts(total, rounds)
+    assert sum(counts) == total and min(counts, default=0) >= 0
+    assert len(counts) in (0, rounds) and max(counts, default=0) - min(counts, default=0) <= 1
+    assert counts == sorted(counts)  # what is left over goes to the last, sharpest rounds
+
+
+@pytest.mark.parametrize(
+    ("total", "rounds", "expected"),
+    [(64, 4, [16] * 4), (0, 4, []), (0, 0, []), (2, 4, [0, 0, 1, 1]), (7, 3, [2, 2, 3]), (5, 1, [5])],
+)
+def test_rounds_of_known_sizes(total, rounds, expected):
+    assert sampling.round_counts(total, rounds) == expected
+
+
+# the histogram and its quantiles
+
+
+@pytest.mark.parametrize("inv_s", [64.0, 512.0])
+def test_upsample_weights_agree_with_the_oracle(inv_s):
+    sdf = (np.sin(3.0 * DEPTHS) * 0.5 + RNG.normal(0.0, 0.05, DEPTHS.shape)).astype(np.float32)
+    radius = RNG.uniform(0.6, 1.3, DEPTHS.shape).astype(np.float32)
+    radius[0, :3] = 1.1  # the first two sections of this ray lie outside
+    actual = sampling.upsample_weights(*map(jt.array, (DEPTHS, sdf, radius)), inv_s).numpy()
+    rows = zip(*(array.astype(np.float64) for array in (DEPTHS, sdf, radius)), strict=True)
+    np.testing.assert_allclose(actual, [oracles.upsample_weights(*row, inv_s) for row in rows], atol=2e-5)
+
+
+def test_upsample_weights_between_equal_depths_are_finite():
+    depths, sdf = as_rows([1.0, 1.0, 1.0, 2.0]), as_rows([0.3, 0.3, -0.2, -0.2])
+    weights = sampling.upsample_weights(*map(jt.array, (depths, sdf, np.zeros_like(sdf))), 64.0).numpy()
+    assert np.isfinite(weights).all() and (weights >= 0.0).all()
+
+
+def test_upsampling_concentrates_on_the_surface_of_a_wall():
+    depths = np.linspace(0.0, 2.0, 9, dtype=np.float32)
+    weights = sampling.upsample_weights(
+        jt.array(as_rows(depths)), jt.array(as_rows(1.1 - depths)), jt.array(np.zeros((ROWS, 9), np.float32)), 512.0
+    )
+    new = sampling.invert_cdf(jt.array(as_rows(depths)), weights, 6).numpy()
+    assert (new >= 1.0 - 1e-3).all() and (new <= 1.25 + 1e-3).all()
+
+
+@pytest.mark.parametrize("count", [1, 6])
+@pytest.mark.parametrize("seed", range(3))
+def test_quantiles_agree_with_the_oracle(count, seed):
+    rng = np.random.default_rng(seed)
+    weights = (rng.random((ROWS, 8)) ** 6).astype(np.float32)
+    actual = sampling.invert_cdf(jt.array(DEPTHS), jt.array(weights), count).numpy()
+    rows = zip(DEPTHS.astype(np.float64), weights, strict=True)
+    np.testing.assert_allclose(actual, [oracles.invert_cdf(*row, count) for row in rows], atol=2e-5)
+
+
+@pytest.mark.parametrize("count", [1, 5, 16])
+def test_equal_weights_on_equal_sections_give_evenly_spaced_quantiles(count):
+    actual = quantiles(np.linspace(2.0, 4.0, 5), np.ones(4), count)
+    np.testing.assert_allclose(actual, as_rows(2.0 + 2.0 * (np.arange(count) + 0.5) / count), atol=1e-5)
+
+
+@pytest.mark.parametrize("bin_index", range(4))
+def test_all_weight_on_one_section_puts_all_quantiles_into_it_evenly(bin_index):
+    actual = quantiles(EDGES, np.eye(4)[bin_index] * 5.0, 8)
+    low, high = EDGES[bin_index], EDGES[bin_index + 1]
+    np.testing.assert_allclose(actual, as_rows(low + (high - low) * (np.arange(8) + 0.5) / 8), atol=1e-4)
+
+
+@pytest.mark.parametrize("weights", [np.zeros(4), np.full(4, 1e-30), [0.0, 0.0, 0.0, 1e-7]], ids=str)
+def test_a_ray_without_weight_is_sampled_section_by_section(weights):
+    actual = quantiles(EDGES, weights, 8)
+    expected = [EDGES[i] + (EDGES[i + 1] - EDGES[i]) * share for i in range(4) for share in (0.25, 0.75)]
+    np.testing.assert_allclose(actual, as_rows(expected), atol=0.02)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
+def test_quantiles_ascend_within_the_edges(scale):
+    weights = (np.random.default_rng(1).random((ROWS, 8)) ** 20 * scale).astype(np.float32)
+    actual = sampling.invert_cdf(jt.array(DEPTHS), jt.array(weights), 16).numpy()
+    assert np.isfinite(actual).all() and (np.diff(actual, axis=1) >= -1e-5).all()
+    assert (actual >= DEPTHS[:, :1]).all() and (actual <= DEPTHS[:, -1:]).all()
+
+
+# merging and lengths
+
+
+def test_merging_keeps_every_depth_once_and_tells_where_it_came_from():
+    new = RNG.uniform(0.0, 3.0, (ROWS, 5)).astype(np.float32)
+    new[:, 0] = DEPTHS[:, 4]  # a tie
+    merged, order = (value.numpy() for value in sampling.merge_depths(jt.array(DEPTHS), jt.array(new)))
+    joined = np.hstack([DEPTHS, new])
+    np.testing.assert_array_equal(merged, np.sort(joined, axis=1))
+    np.testing.assert_array_equal(np.take_along_axis(joined, order, axis=1), merged)
+    np.testing.assert_array_equal(np.sort(order, axis=1), as_rows(range(14)))
+
+
+def test_the_last_section_gets_the_given_length():
+    lengths = sampling.section_lengths(jt.array(DEPTHS), 0.25).numpy()
+    np.testing.assert_array_equal(lengths[:, :-1], np.diff(DEPTHS, axis=1))
+    np.testing.assert_array_equal(lengths[:, -1], np.float32(0.25))
+
+
+def test_points_along_rays_are_origin_plus_depth_times_direction():
+    rays = random_rays(ROWS)
+    actual = sampling.points_along(jt.array(rays.origins), jt.array(rays.directions), jt.array(DEPTHS)).numpy()
+    expected = rays.origins[:, None] + DEPTHS[:, :, None] * rays.directions[:, None]
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+# all rounds, through a network
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "n_importance", "steps", "rounds"),
+    [(8, 0, 4, 0), (1, 0, 0, 0), (8, 8, 2, 2), (8, 7, 3, 3), (8, 2, 4, 2), (8, 5, 1, 1), (2, 3, 2, 2)],
+)
+def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n_importance, steps, rounds):
+    renderer = tiny_renderer(n_samples=n_samples, n_importance=n_importance, up_sample_steps=steps)
+    rays = random_rays(ROWS)
+    *added, depths = (value.numpy() for value in renderer.up_sample_rounds(rays, None))
+    assert len(added) == rounds and sum(new.shape[1] for new in added) == n_importance
+    assert depths.shape == (ROWS, n_samples + n_importance)
+    assert np.isfinite(depths).all() and (np.diff(depths, axis=1) >= 0.0).all()
+    even = sampling.inside_depths(jt.array(rays.near), jt.array(rays.far), n_samples, None).numpy()
+    np.testing.assert_array_equal(depths, np.sort(np.hstack([even, *added]), axis=1))
+
+
+def test_each_round_agrees_with_the_oracle_given_the_depths_before_it():
+    renderer, rays = tiny_renderer(n_importance=9, up_sample_steps=3), random_rays(ROWS)
+    params = oracle_params(renderer)["sdf"]
+    *added, _ = (value.numpy().astype(np.float64) for value in renderer.up_sample_rounds(rays, None))
+    for ray in range(ROWS):
+        depths = oracles.inside_depths(rays.near[ray], rays.far[ray], renderer.conf.n_samples)
+        for index, new in enumerate(added):
+            points = rays.origins[ray] + depths[:, None] * rays.directions[ray].astype(np.float64)
+            sdf = oracles.sdf_network(params, renderer.fields.sdf.conf, points)[0][:, 0]
+            radius = np.linalg.norm(points, axis=1)
+            weights = oracles.upsample_weights(depths, sdf, radius, 64.0 * 2**index)
+            expected = oracles.invert_cdf(depths, weights, new.shape[1])
+            # The sharpness amplifies float32 errors of the sdf; the golden numbers' own bound for depths.
+            np.testing.assert_allclose(new[ray], expected, atol=2e-3)
+            depths = np.sort(np.append(depths, new[ray]))

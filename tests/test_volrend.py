@@ -1,0 +1,241 @@
+"""Volume rendering: opacity, weights, sums, and the element-wise operations they stand on."""
+
+import numpy as np
+import oracles
+import pytest
+from gradcheck import assert_grad_close, central_differences
+
+from models.backend import jt
+from models.ops.elementwise import hard_clip, length, magnitude, softplus
+from models.ops.scan import exclusive_cumprod
+from models.rendering import volrend
+
+RNG = np.random.default_rng(0)
+ALPHA = RNG.random((4, 9)).astype(np.float32)
+
+
+def float_rows(*rows):
+    return np.array(rows, np.float32)
+
+
+def value(function, *arrays):
+    return function(*map(jt.array, arrays)).numpy()
+
+
+def gradient(function, array, cotangent=None):
+    x = jt.array(array)
+    y = function(x)
+    y = y if cotangent is None else y * jt.array(cotangent)
+    return jt.grad(y.sum(), x).numpy()
+
+
+# products along a ray
+
+FACTORS = {
+    "between 0 and 1": RNG.random((3, 9)),
+    "with zeros": float_rows([0.5, 0.0, 0.9, 0.3, 2.0], [0.0, 0.0, 1.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0, 0.0]),
+    "of any sign": RNG.normal(size=(3, 8)),
+    "one": RNG.random((3, 1)),
+    "two": RNG.random((3, 2)),
+}
+
+
+def exclusive_products(factors):
+    return np.array([[np.prod(row[:i]) for i in range(len(row))] for row in factors])
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_exclusive_products_agree_with_numpy(name):
+    factors = FACTORS[name].astype(np.float32)
+    expected = exclusive_products(factors.astype(np.float64))
+    np.testing.assert_allclose(value(exclusive_cumprod, factors), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_the_gradient_of_exclusive_products_is_that_of_finite_differences_zeros_included(name):
+    factors = FACTORS[name].astype(np.float32)
+    cotangent = np.random.default_rng(1).normal(size=factors.shape).astype(np.float32)
+    expected = central_differences(lambda x: float((exclusive_products(x) * cotangent).sum()), factors)
+    assert_grad_close(gradient(exclusive_cumprod, factors, cotangent).ravel(), expected, rtol=1e-5)
+
+
+# weights
+
+
+def test_weights_of_five_sections_computed_by_hand():
+    # Light that arrives: 1, 1, then 1/2 after the half opaque second, 1/2 * 3/4 = 3/8 after the third, nothing after
+    # the opaque fourth; each section keeps its opacity's share of what arrives: 0, 1/2, 1/8, 3/8, 0.
+    weights = value(volrend.weights_from_alpha, float_rows([0.0, 0.5, 0.25, 1.0, 0.5]))
+    np.testing.assert_allclose(weights, [[0.0, 0.5, 0.125, 0.375, 0.0]], atol=1e-6)
+
+
+def test_weights_agree_with_the_oracle():
+    expected = [oracles.section_weights(row) for row in ALPHA.astype(np.float64)]
+    np.testing.assert_allclose(value(volrend.weights_from_alpha, ALPHA), expected, rtol=2e-5, atol=1e-9)
+
+
+def test_weights_are_not_negative_and_add_up_to_one_at_most():
+    alpha = np.vstack([ALPHA, np.zeros(9), np.ones(9), np.full(9, 1e-7), np.full(9, 1.0 - 1e-7)]).astype(np.float32)
+    weights = value(volrend.weights_from_alpha, alpha)
+    assert (weights >= 0.0).all() and (weights.sum(axis=1) <= 1.0 + 1e-5).all()
+
+
+@pytest.mark.parametrize("wall", [0, 4, 8])
+def test_an_opaque_wall_gets_all_the_weight(wall):
+    alpha = np.zeros((2, 9), np.float32)
+    alpha[:, wall:] = 1.0
+    expected = np.broadcast_to(np.eye(9)[wall], (2, 9))
+    np.testing.assert_allclose(value(volrend.weights_from_alpha, alpha), expected, atol=2e-6)
+
+
+def test_the_gradient_of_weights_is_that_of_finite_differences_behind_an_opaque_section_too():
+    alpha = np.vstack([ALPHA[0], ALPHA[1]])
+    alpha[1, 3] = alpha[1, 6] = 1.0
+    cotangent = np.random.default_rng(2).normal(size=alpha.shape).astype(np.float32)
+
+    def energy(x):
+        return float((np.stack([oracles.section_weights(row) for row in x]) * cotangent).sum())
+
+    actual = gradient(volrend.weights_from_alpha, alpha, cotangent)
+    assert_grad_close(actual.ravel(), central_differences(energy, alpha), rtol=1e-5)
+
+
+def test_composite_is_the_weighted_sum_along_each_ray():
+    values = RNG.normal(size=(4, 9, 3)).astype(np.float32)
+    np.testing.assert_allclose(
+        value(volrend.composite, ALPHA, values), np.einsum("rn,rnc->rc", ALPHA, values), rtol=1e-5, atol=1e-6
+    )
+
+
+# opacity
+
+
+def test_section_cdfs_and_opacity_agree_with_the_oracle():
+    sdf, slope = RNG.normal(0.0, 0.2, (4, 9)).astype(np.float32), -RNG.random((4, 9)).astype(np.float32)
+    lengths = RNG.uniform(0.0, 0.3, (4, 9)).astype(np.float32)
+    entry, leave = volrend.section_cdfs(*map(jt.array, (sdf, slope, lengths)), 20.0)
+    exact = [array.astype(np.float64) for array in (sdf, slope, lengths)]
+    half = exact[1] * exact[2] / 2.0
+    np.testing.assert_allclose(entry.numpy(), oracles.sigmoid((exact[0] - half) * 20.0), atol=1e-6)
+    np.testing.assert_allclose(leave.numpy(), oracles.sigmoid((exact[0] + half) * 20.0), atol=1e-6)
+    expected = oracles.section_alpha(*exact, 20.0)
+    np.testing.assert_allclose(volrend.alpha_from_cdfs(entry, leave).numpy(), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("inv_s", [1e-6, 1.0, 1e3, 1e6])
+def test_opacity_lies_between_zero_and_one_for_any_sharpness(inv_s):
+    sdf = RNG.normal(0.0, 1.0, (4, 9)).astype(np.float32)
+    slope, lengths = -RNG.random((4, 9)).astype(np.float32), RNG.random((4, 9)).astype(np.float32)
+    alpha = volrend.alpha_from_cdfs(*volrend.section_cdfs(*map(jt.array, (sdf, slope, lengths)), inv_s)).numpy()
+    assert np.isfinite(alpha).all() and (alpha >= 0.0).all() and (alpha <= 1.0 + 1e-6).all()
+
+
+def test_deep_inside_is_opaque_and_far_outside_nearly_empty():
+    sdf, ones = float_rows([-1.0, 1.0]), np.ones((1, 2), np.float32)
+    alpha = volrend.alpha_from_cdfs(*volrend.section_cdfs(jt.array(sdf), jt.array(-ones), jt.array(0.1 * ones), 1e3))
+    np.testing.assert_allclose(alpha.numpy(), [[1.0, 1e-5]], rtol=1e-2)
+
+
+def test_opacity_of_a_radiance_field_agrees_with_the_oracle():
+    density, lengths = RNG.normal(0.0, 4.0, (4, 9)).astype(np.float32), RNG.random((4, 9)).astype(np.float32)
+    expected = 1.0 - np.exp(-oracles.softplus(density.astype(np.float64)) * lengths)
+    np.testing.assert_allclose(value(volrend.alpha_from_density, density, lengths), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("wall", [0.7, 1.2345])
+def test_the_rendered_distance_of_a_plane_tends_to_the_analytic_one_as_sharpness_grows(wall):
+    edges = np.linspace(0.0, 2.0, 101, dtype=np.float32)[None]
+    lengths, errors = np.diff(edges), []
+    middles = edges[:, :-1] + lengths / 2.0
+    for inv_s in (4.0, 8.0, 16.0, 128.0):
+        cdfs = volrend.section_cdfs(
+            jt.array(wall - middles), jt.array(-np.ones_like(lengths)), jt.array(lengths), inv_s
+        )
+        weights = volrend.weights_from_alpha(volrend.alpha_from_cdfs(*cdfs)).numpy()
+        errors.append(abs(float((weights * middles).sum() / weights.sum()) - wall))
+    # What remains is the 1e-5 that each empty section before the wall takes.
+    assert errors[0] > 10.0 * errors[1] > 20.0 * errors[2] and max(errors[2:]) < 5e-4
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0])
+def test_the_annealed_slope_agrees_with_the_oracle_and_is_never_positive(ratio):
+    cos = np.linspace(-1.5, 1.5, 13, dtype=np.float32)
+    slope = volrend.annealed_cos(jt.array(cos), ratio).numpy()
+    np.testing.assert_allclose(slope, oracles.annealed_slope(cos.astype(np.float64), ratio), atol=1e-6)
+    assert (slope <= 0.0).all()
+
+
+def test_the_annealed_slope_ends_as_the_cosine_of_front_faces_and_begins_with_half_of_all():
+    cos = float_rows([-1.0, -0.5, 0.0, 0.5, 1.0])
+    start, end = (volrend.annealed_cos(jt.array(cos), ratio).numpy() for ratio in (0.0, 1.0))
+    np.testing.assert_allclose(start, [[-1.0, -0.75, -0.5, -0.25, 0.0]], atol=1e-7)
+    np.testing.assert_allclose(end, [[-1.0, -0.5, 0.0, 0.0, 0.0]], atol=1e-7)
+
+
+def test_inverted_sphere_agrees_with_the_oracle_within_the_sphere_too():
+    points = (RNG.normal(size=(12, 3)) * np.geomspace(0.1, 20.0, 12)[:, None]).astype(np.float32)
+    expected = oracles.inverted_sphere(points.astype(np.float64))
+    np.testing.assert_allclose(value(volrend.inverted_sphere, points), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        value(volrend.inverted_sphere, points.reshape(3, 4, 3)).reshape(12, 4), expected, atol=1e-6
+    )
+
+
+# element-wise operations
+
+CLIPPED = float_rows([-0.5, 0.0, 0.25, 1.0, 1.5])
+
+
+def test_hard_clip_limits_and_passes_gradients_at_its_ends_but_not_beyond():
+    np.testing.assert_array_equal(value(lambda x: hard_clip(x, 0.0, 1.0), CLIPPED), [[0.0, 0.0, 0.25, 1.0, 1.0]])
+    np.testing.assert_array_equal(gradient(lambda x: hard_clip(x, 0.0, 1.0), CLIPPED), [[0.0, 1.0, 1.0, 1.0, 0.0]])
+
+
+def test_magnitude_has_gradient_zero_at_zero():
+    x = float_rows([-2.0, 0.0, 3.0])
+    np.testing.assert_array_equal(value(magnitude, x), np.abs(x))
+    np.testing.assert_array_equal(gradient(magnitude, x), [[-1.0, 0.0, 1.0]])
+
+
+def test_length_agrees_with_numpy_and_has_gradient_zero_at_the_zero_vector():
+    x = float_rows([3.0, 4.0, 0.0], [0.0, 0.0, 0.0], [1e-6, 0.0, 0.0])
+    np.testing.assert_allclose(value(length, x), [5.0, 0.0, 1e-6], rtol=1e-6, atol=1e-14)
+    np.testing.assert_allclose(gradient(length, x), [[0.6, 0.8, 0.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0]], rtol=1e-6)
+    assert value(lambda v: length(v, keepdims=True), x).shape == (3, 1)
+
+
+def test_the_second_derivative_of_length_is_that_of_finite_differences():
+    x = RNG.normal(size=(3, 3)).astype(np.float32)
+
+    def energy(v):
+        return float((v / np.linalg.norm(v, axis=1, keepdims=True)).prod(axis=1).sum())
+
+    v = jt.array(x)
+    slope = jt.grad(length(v).sum(), v)
+    actual = jt.grad((slope[:, 0] * slope[:, 1] * slope[:, 2]).sum(), v).numpy()
+    assert_grad_close(actual.ravel(), central_differences(energy, x), rtol=1e-5)
+
+
+# beta x = 20 exactly is where Jittor's own softplus loses its gradient; the ends lie far beyond float32's exp.
+SOFTPLUS_POINTS = float_rows([-1e4, -3.0, -0.2, -0.1, -0.01, 0.0, 0.01, 0.1, 0.2, 0.25, 3.0, 1e4])
+
+
+@pytest.mark.parametrize("beta", [1.0, 100.0])
+def test_softplus_agrees_with_the_oracle_in_value_slope_and_curvature(beta):
+    points = SOFTPLUS_POINTS if beta == 100.0 else SOFTPLUS_POINTS * 100.0
+    exact = points.astype(np.float64)
+    slope = oracles.sigmoid(beta * exact)
+    x = jt.array(points)
+    first = jt.grad(softplus(x, beta).sum(), x)
+    second = jt.grad(first.sum(), x)
+    # Below beta x = -16 the float32 logarithm of 1 + exp(beta x) is 0.
+    values = value(lambda v: softplus(v, beta), points)
+    np.testing.assert_allclose(values, oracles.softplus(exact, beta), rtol=1e-5, atol=1e-7 / beta)
+    np.testing.assert_allclose(first.numpy(), slope, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(second.numpy(), beta * slope * (1.0 - slope), rtol=1e-4, atol=1e-5 * beta)
+
+
+def test_softplus_at_beta_x_of_twenty_has_slope_one():
+    points = float_rows([20.0])
+    assert gradient(softplus, points)[0, 0] == pytest.approx(1.0, abs=1e-6)
+    assert gradient(lambda x: softplus(x, 100.0), points / 100.0)[0, 0] == pytest.approx(1.0, abs=1e-6)

@@ -131,6 +131,8 @@ def _set_environment(use_cuda: bool) -> None:
         "use_cutt": "0",
         "use_cutlass": "0",
         "conv_opt": "1",  # no convolution here: cuDNN is not needed, and version 9 of it breaks the import
+        # Threads that wait for work sleep: on a shared machine spinning ones hold up those that have some.
+        "OMP_WAIT_POLICY": "passive",
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         "python_config_path": toolchain.python_config(),
     }

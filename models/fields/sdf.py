@@ -14,6 +14,7 @@ from models.backend import jt
 from models.config import SdfConfig
 from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
 from models.fields.layers import Linear, geometric_init, uniform_init
+from models.ops import mlp
 from models.ops.elementwise import softplus
 from models.structs import FieldOutput, Var
 
@@ -43,6 +44,7 @@ class SDFNetwork(jt.nn.Module):
             arrays = geometric_init(rng, widths, encoding_width(conf.d_in, conf.multires), conf)
         else:
             arrays = [uniform_init(rng, inputs, outputs) for inputs, outputs in widths]
+        self._spec = mlp.sdf_spec(conf, widths)
         for index, (weight, bias) in enumerate(arrays):
             setattr(self, f"lin{index}", Linear(weight, bias, conf.weight_norm))
 
@@ -51,11 +53,24 @@ class SDFNetwork(jt.nn.Module):
         return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
 
     def sdf(self, points: Var) -> Var:
-        """Signed distances only, [P, 3] -> [P, 1]."""
+        """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""
+        if mlp.is_available():
+            return mlp.sdf_distance(points, self._packed(), self._spec, self.conf.scale)
         return self._forward(points)[-1][:, :1] / self.conf.scale
 
     def execute(self, points: Var) -> FieldOutput:
-        """Signed distance, feature and gradient at points [P, 3], all differentiable."""
+        """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""
+        if mlp.is_available():
+            return mlp.sdf_field(points, self._packed(), self._spec, self.conf.scale)
+        return self.reference(points)
+
+    def _packed(self) -> Var:
+        """All parameters as the native operations read them."""
+        layers = self.layers()
+        return mlp.pack([layer.matrix() for layer in layers], [layer.bias for layer in layers])
+
+    def reference(self, points: Var) -> FieldOutput:
+        """What `execute` computes, in plain Jittor: its specification, and its form on CUDA."""
         pre_activations = self._forward(points)
         last = pre_activations[-1]
         return FieldOutput(

@@ -1,0 +1,139 @@
+"""The SDF and colour networks as native CPU operations: blocks of points stay in the cache through all layers.
+
+The references are `SDFNetwork.reference` and `RenderingNetwork.reference`, in plain Jittor; tests hold both to each
+other and to float64. Differentiable once, in the weights (and, for colours, in normals and features): the second
+derivative that the eikonal loss needs is inside, since the input gradient is an output. Points are constants.
+The text of the kernels is in csrc/; they are compiled at their first use.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from models.backend import device_info, jt
+from models.config import ColorConfig, SdfConfig
+from models.structs import FieldOutput, Var
+
+BLOCK = 64  # points per block, as in csrc: the record kept for the backward pass is a whole number of blocks
+HEADERS = {"sdf": ("tile.h", "sdf_mlp.h"), "color": ("tile.h", "color_mlp.h")}
+
+
+def is_available() -> bool:
+    """Whether the native operations run here: on the CPU; elsewhere the plain-Jittor reference does."""
+    return device_info().name == "cpu"
+
+
+def pack(matrices: list[Var], biases: list[Var]) -> Var:
+    """All parameters as one vector, layer by layer: the weight [out, in], then the bias [out]."""
+    parts = [part for pair in zip(matrices, biases, strict=True) for part in (pair[0].reshape((-1,)), pair[1])]
+    return jt.concat(parts, dim=0)
+
+
+def sdf_spec(conf: SdfConfig, widths: list[tuple[int, int]]) -> np.ndarray:
+    """The network's shape as csrc/sdf_mlp.h reads it."""
+    skips = sum(1 << layer for layer in conf.skip_in)
+    return np.array([len(widths), conf.embedded_width, conf.multires, skips, *np.ravel(widths)], np.int32)
+
+
+def color_spec(conf: ColorConfig, widths: list[tuple[int, int]], has_normals: bool) -> np.ndarray:
+    """The network's shape as csrc/color_mlp.h reads it."""
+    fixed = widths[0][0] - conf.d_feature - 3 * has_normals
+    head = [len(widths), int(conf.squeeze_out), fixed, int(has_normals), conf.d_feature]
+    return np.array([*head, *np.ravel(widths)], np.int32)
+
+
+def sdf_distance(points: Var, packed: Var, spec: np.ndarray, scale: float) -> Var:
+    """Signed distances [P, 3] -> [P, 1]; not differentiable."""
+    source = "neus::sdf_distance(in2_p, in0_p, in0->shape[0], in1_p, data[\"scale\"], out0_p);"
+    return _run("sdf", source, [(points.shape[0], 1)], [points, packed, jt.array(spec)], scale)[0]
+
+
+def sdf_field(points: Var, packed: Var, spec: np.ndarray, scale: float) -> FieldOutput:
+    """Signed distance [P, 1], feature [P, F] and gradient [P, 3]; differentiable once in `packed`."""
+    return FieldOutput(*_SdfField(points, packed, spec, scale)(packed))
+
+
+def color(fixed: Var, normals: Var, features: Var, packed: Var, spec: np.ndarray) -> Var:
+    """RGB [P, 3]; differentiable once in normals [P, 3], features [P, F] and `packed`, not in `fixed`."""
+    return _Color(fixed, normals, features, packed, spec)(normals, features, packed)
+
+
+class _SdfField(jt.Function):
+    """`sdf_field`; keeps the activations, one float per hidden channel and point, for its gradient."""
+
+    def __init__(self, points: Var, packed: Var, spec: np.ndarray, scale: float) -> None:
+        super().__init__()
+        self.points, self.packed, self.spec, self.scale = points, packed, jt.array(spec), scale
+        self.features = int(spec[-1]) - 1
+        self.saved_width = int(sum(spec[5:-2:2]))
+        self.saved: Var | None = None
+
+    def execute(self, packed: Var) -> tuple[Var, Var, Var]:
+        """The three outputs."""
+        count = self.points.shape[0]
+        keeps = not jt.flags.no_grad
+        blocks = -(-count // BLOCK) if keeps else 0
+        source = (
+            'neus::sdf_forward(in2_p, in0_p, in0->shape[0], in1_p, data["scale"], out0_p, out1_p, out2_p, '
+            "out3->shape[0] > 1 ? out3_p : nullptr);"
+        )
+        shapes = [(count, 1), (count, self.features), (count, 3), (max(1, blocks * BLOCK * self.saved_width),)]
+        *outputs, self.saved = _run("sdf", source, shapes, [self.points, packed, self.spec], self.scale)
+        return tuple(outputs)
+
+    def grad(self, d_sdf: Var | None, d_feature: Var | None, d_gradient: Var | None) -> Var:
+        """The cotangent of `packed`."""
+        count = self.points.shape[0]
+        shapes = ((count, 1), (count, self.features), (count, 3))
+        given = zip((d_sdf, d_feature, d_gradient), shapes, strict=True)
+        cotangents = [jt.zeros(shape) if value is None else value for value, shape in given]
+        source = (
+            'neus::sdf_backward(in2_p, in0_p, in0->shape[0], in1_p, data["scale"], in3_p, in4_p, in5_p, in6_p, out0_p);'
+        )
+        inputs = [self.points, self.packed, self.spec, self.saved, *cotangents]
+        return _run("sdf", source, [tuple(self.packed.shape)], inputs, self.scale)[0]
+
+
+class _Color(jt.Function):
+    """`color`; keeps its inputs only."""
+
+    def __init__(self, fixed: Var, normals: Var, features: Var, packed: Var, spec: np.ndarray) -> None:
+        super().__init__()
+        self.inputs = [fixed, normals, features, packed, jt.array(spec)]
+        self.outputs = int(spec[-1])
+
+    def execute(self, normals: Var, features: Var, packed: Var) -> Var:
+        """RGB."""
+        source = "neus::color_forward(in4_p, {in0_p, in1_p, in2_p}, in0->shape[0], in3_p, out0_p);"
+        fixed, *_, spec = self.inputs
+        inputs = [fixed, normals, features, packed, spec]
+        return _run("color", source, [(fixed.shape[0], self.outputs)], inputs)[0]
+
+    def grad(self, d_rgb: Var) -> tuple[Var, Var, Var]:
+        """Cotangents of normals, features and packed."""
+        source = (
+            "neus::color_backward(in4_p, {in0_p, in1_p, in2_p}, in0->shape[0], in3_p, in5_p, out0_p, out1_p, out2_p);"
+        )
+        _, normals, features, packed, _ = self.inputs
+        shapes = [tuple(value.shape) for value in (packed, normals, features)]
+        d_packed, d_normals, d_features = _run("color", source, shapes, [*self.inputs, d_rgb])
+        return d_normals, d_features, d_packed
+
+
+def _run(kernel: str, source: str, shapes: list[tuple], inputs: list[Var], scale: float = 1.0) -> list[Var]:
+    """One native call with float32 outputs of the given shapes."""
+    outputs = jt.code(
+        shapes, ["float32"] * len(shapes), inputs, cpu_header=_header(kernel), cpu_src=source, data={"scale": scale}
+    )
+    return list(outputs)
+
+
+@cache
+def _header(kernel: str) -> str:
+    """The kernel's text. It is handed over whole: Jittor recompiles when the text changes, not when a file does."""
+    folder = Path(__file__).parent / "csrc"
+    text = "".join((folder / name).read_text(encoding="utf-8") for name in HEADERS[kernel])
+    return "\n".join(line for line in text.splitlines() if line not in ("#pragma once", '#include "tile.h"')) + "\n"

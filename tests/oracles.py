@@ -229,7 +229,7 @@ def render_ray(params, model, origin, direction, depths, outside, ratio, behind)
     weights = section_weights(alpha)
     color = weights @ rgb
     if behind is not None:
-        color = color + behind * (1.0 - weights.sum())
+        color = color + np.asarray(behind, np.float64) * (1.0 - weights.sum())
     return {
         "rgb": color,
         "opacity": weights.sum(keepdims=True),

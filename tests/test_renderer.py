@@ -1,0 +1,164 @@
+"""The renderer as a whole, against a float64 statement of it on tiny networks with weights nobody chose."""
+
+import dataclasses
+
+import numpy as np
+import oracles
+import pytest
+from config_samples import changed
+from gradcheck import assert_grad_close, central_differences, some_entries
+from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer
+
+from data.rays import Rays
+from models.backend import jt
+from models.fields.state import export_state, import_state, named_parameters
+from models.structs import SampleNoise
+from models.training import losses
+
+COUNT = 5
+RAYS = random_rays(COUNT)
+WHITE = np.ones(3, np.float32)
+NOISE_RNG = np.random.default_rng(4)
+TRAIN = dataclasses.replace(changed().train, igr_weight=0.1, mask_weight=0.2)
+TARGET = NOISE_RNG.random((COUNT, 3), dtype=np.float32)
+MASK = np.float32([1, 0, 1, 1, 0])[:, None]
+# name -> sections outside, ratio of the annealing, colour behind everything
+SETTINGS = {
+    "object only": (0, 1.0, None),
+    "annealed, on white": (0, 0.3, WHITE),
+    "background": (4, 1.0, None),
+    "background, annealed, on white": (4, 0.0, WHITE),
+}
+
+
+def noise(n_outside, seed=4):
+    rng = np.random.default_rng(seed)
+    return SampleNoise(rng.random((COUNT, 1), dtype=np.float32), rng.random((COUNT, n_outside), dtype=np.float32))
+
+
+def renderer_with_soft_surface(n_outside, seed=2):
+    """inv_s = 12 instead of 20, so that float32 is well-conditioned; this seed's rays have opacities of 0.35 to 0.99."""
+    renderer = tiny_renderer(seed, n_outside=n_outside)
+    import_state(renderer.fields.sharpness, {"variance": np.float32(0.25)})
+    return renderer
+
+
+def oracle_image(renderer, depths, draws, ratio, behind, params=None):
+    """The same image by the oracle, at the renderer's own depths: placing them is ill-conditioned in float32."""
+    beyond = None
+    if renderer.conf.n_outside:
+        conf, far = renderer.conf, RAYS.far.astype(np.float64)
+        jitter = None if draws is None else draws.outside
+        beyond = oracles.outside_depths(far, conf.n_outside, conf.n_samples, jitter)
+    params = oracle_params(renderer) if params is None else params
+    exact = Rays(*(value.astype(np.float64) for value in vars(RAYS).values()))
+    return oracles.render(params, oracle_model(renderer), exact, depths, beyond, ratio, behind)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("noisy", [False, True], ids=["even", "jitter"])
+def test_all_outputs_agree_with_the_oracle(name, noisy):
+    n_outside, ratio, behind = SETTINGS[name]
+    renderer, draws = renderer_with_soft_surface(n_outside), noise(n_outside) if noisy else None
+    output = renderer.render(RAYS, draws, ratio, behind)
+    expected = oracle_image(renderer, output.depths.numpy().astype(np.float64), draws, ratio, behind)
+    for field, value in expected.items():
+        actual = getattr(output, field).numpy()
+        assert actual.shape == value.shape, field
+        np.testing.assert_allclose(actual, value, atol=1e-5, err_msg=field)
+    np.testing.assert_allclose(output.inv_s.numpy(), [np.exp(2.5)], rtol=1e-5)
+    assert output.rgb.numpy().std(axis=0).max() > 0.01  # rays that all see the same would compare little
+
+
+def test_sections_beyond_the_last_depth_have_the_length_of_an_even_one():
+    renderer = tiny_renderer(n_samples=5, n_importance=0)
+    output = renderer.render(RAYS)
+    last = (output.midpoints - output.depths).numpy()[:, -1]
+    np.testing.assert_allclose(last, 2.0 / 5 / 2.0, rtol=1e-5)
+
+
+def test_rendering_without_noise_is_deterministic_and_noise_changes_it():
+    renderer = tiny_renderer(n_outside=4)
+    first, second, noisy = (renderer.render(RAYS, draws) for draws in (None, None, noise(4)))
+    for field in ("rgb", "weights", "depths", "sdf_gradient"):
+        np.testing.assert_array_equal(getattr(first, field).numpy(), getattr(second, field).numpy())
+        assert (getattr(first, field).numpy() != getattr(noisy, field).numpy()).any()
+
+
+def test_the_same_noise_gives_the_same_image():
+    renderer = tiny_renderer(n_outside=4)
+    first, second = (renderer.render(RAYS, noise(4)) for _ in range(2))
+    np.testing.assert_array_equal(first.rgb.numpy(), second.rgb.numpy())
+
+
+@pytest.mark.parametrize("n_outside", [0, 4])
+def test_permuting_rays_permutes_the_image(n_outside):
+    renderer, order = renderer_with_soft_surface(n_outside), np.array([3, 0, 4, 2, 1])
+    straight = renderer.render(RAYS)
+    permuted = renderer.render(Rays(*(value[order] for value in vars(RAYS).values())))
+    for field in ("rgb", "opacity", "weights", "depths", "sdf_gradient", "cdf"):
+        np.testing.assert_allclose(
+            getattr(permuted, field).numpy(), getattr(straight, field).numpy()[order], atol=1e-4, err_msg=field
+        )
+
+
+def test_rays_rendered_in_parts_give_the_same_image():
+    renderer = renderer_with_soft_surface(4)
+    whole = renderer.render(RAYS).rgb.numpy()
+    parts = [renderer.render(RAYS.slice(start, start + 2)).rgb.numpy() for start in (0, 2, 4)]
+    np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-4)
+
+
+def test_a_transparent_object_shows_the_colour_behind_it():
+    renderer = tiny_renderer()
+    state = export_state(renderer.fields.sdf)
+    state["lin2.bias"][0] += 30.0  # the whole sphere lies far outside the surface
+    import_state(renderer.fields.sdf, state)
+    behind = np.float32([0.2, 0.5, 0.9])
+    output = renderer.render(RAYS, background_rgb=behind)
+    np.testing.assert_allclose(output.rgb.numpy(), np.tile(behind, (COUNT, 1)), atol=1e-3)
+    assert output.opacity.numpy().max() < 1e-3
+
+
+def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
+    renderer = tiny_renderer(n_importance=0)
+    state = export_state(renderer.fields.sdf)
+    state["lin2.bias"][0] -= 30.0
+    import_state(renderer.fields.sdf, state)
+    weights = renderer.render(RAYS).weights.numpy()
+    np.testing.assert_allclose(weights[:, 0], 1.0, atol=1e-5)
+
+
+# gradients
+
+
+@pytest.mark.parametrize("name", ["annealed, on white", "background"])
+def test_weight_gradients_of_the_training_loss_agree_with_finite_differences(name):
+    n_outside, ratio, behind = SETTINGS[name]
+    renderer = renderer_with_soft_surface(n_outside)
+    output = renderer.render(RAYS, None, ratio, behind)
+    terms = losses.training_loss(output, jt.array(TARGET), jt.array(MASK), TRAIN)
+    parameters = _all_parameters(renderer)
+    gradients = jt.grad(terms.total, list(parameters.values()))
+    depths, params = output.depths.numpy().astype(np.float64), oracle_params(renderer)
+    for ((network, parameter), _), gradient in zip(parameters.items(), gradients, strict=True):
+        actual = gradient.numpy()
+        scale = float(np.abs(actual).max())
+        assert scale > 0.0, f"{network}.{parameter} receives no gradient"
+
+        def loss(value, network=network, parameter=parameter):
+            moved = params | {network: params[network] | {parameter: value}}
+            image = oracle_image(renderer, depths, None, ratio, behind, moved)
+            return oracles.losses(image, TARGET, MASK, TRAIN.igr_weight, TRAIN.mask_weight)["total"]
+
+        entries = some_entries(actual, 2, seed=len(parameter))
+        expected = central_differences(loss, params[network][parameter], entries)
+        assert_grad_close(
+            actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=f"{network}.{parameter}"
+        )
+
+
+def _all_parameters(renderer):
+    """(network, name) -> Var of every parameter the renderer uses."""
+    fields = {name: field for name, field in vars(renderer.fields).items() if field is not None}
+    return {(name, leaf): var for name, field in fields.items() for leaf, var in named_parameters(field).items()}

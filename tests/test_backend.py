@@ -1,0 +1,180 @@
+"""The one door to Jittor: the process it leaves behind, the device, and matrix products that go through oneDNN."""
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from models import backend, toolchain
+from models.backend import jt
+from models.ops import gemm
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Asserted in a process of its own: pytest replaces some of these itself.
+AFTER_IMPORT = """
+import signal, ssl, sys
+before = sys.excepthook, sys.exit, sys.getrecursionlimit()
+import models.backend, models.fields.sdf, models.rendering.renderer, models.training.losses
+from models.backend import jt
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"
+assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL, "SIGCHLD"
+assert ssl._create_default_https_context().verify_mode == ssl.CERT_REQUIRED, "certificates"
+assert (sys.excepthook, sys.exit, sys.getrecursionlimit()) == before, "hooks"
+float(jt.matmul(jt.ones((4, 4)), jt.ones((4, 4))).sum().item())
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    sys.stderr.write("interrupted as usual")
+"""
+
+
+def run_python(program, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def random_matrices(*shapes):
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+
+
+needs_onednn = pytest.mark.skipif(
+    gemm.library_path() is None or backend.device_info().name != "cpu", reason="no oneDNN wheel, or not on the CPU"
+)
+
+
+# the process
+
+
+def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificates_alone():
+    result = run_python(AFTER_IMPORT)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "" and result.stderr.endswith("interrupted as usual")
+
+
+def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
+    result = run_python("import sys, models.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)")
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
+    program = "from data.errors import UserError\ntry:\n    from models.backend import jt\n"
+    program += "except UserError as error:\n    print(error)"
+    result = run_python(program, cc_path="no-such-compiler")
+    assert "install g++" in result.stdout and result.returncode == 0
+
+
+# the device
+
+
+@pytest.mark.parametrize("device", ["gpu", "CUDA", "", "cpu "])
+def test_an_unknown_device_is_named_with_the_known_ones(device):
+    with pytest.raises(UserError, match="auto, cpu, cuda") as caught:
+        backend.select(device)
+    assert str(caught.value).startswith(f"--device {device}")
+
+
+def test_asking_for_cuda_where_it_cannot_work_says_why(monkeypatch):
+    monkeypatch.setattr(backend, "_choice", backend._Choice())
+    monkeypatch.setattr(toolchain, "cuda_obstacle", lambda: "no NVIDIA GPU answers")
+    with pytest.raises(UserError, match="--device cuda: no NVIDIA GPU answers; use --device cpu"):
+        backend.select("cuda")
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_device_is_chosen_before_jittor_is_imported(monkeypatch, device):
+    monkeypatch.setattr(backend, "_choice", backend._Choice())
+    backend.select(device, gpu=3)
+    assert (backend._choice.device, backend._choice.gpu) == (device, 3)
+
+
+def test_a_device_cannot_be_changed_once_jittor_runs():
+    running = backend.device_info().name
+    other = {"cpu": "cuda", "cuda": "cpu"}[running]
+    with pytest.raises(UserError, match=f"already runs on {running}"):
+        backend.select(other)
+    backend.select(running)
+
+
+def test_the_start_line_tells_device_threads_and_memory():
+    info = backend.device_info()
+    assert info.threads >= 1 and info.memory_gib > 0.0
+    line = info.line()
+    assert line.startswith(f"device {info.name}") and f"{info.threads} CPU threads" in line and "GiB" in line
+    assert "\n" not in line
+
+
+def test_resident_memory_is_what_the_kernel_says():
+    status = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]
+    assert backend.resident_bytes() == pytest.approx(int(status) * 1024, rel=0.1)
+
+
+def test_the_backend_has_no_other_names():
+    with pytest.raises(AttributeError):
+        backend.jittor  # noqa: B018
+
+
+# matrix products
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 1, 1), (7, 3, 5), (64, 256, 33), (130, 17, 1)])
+def test_products_and_their_gradients_agree_with_float64(rows, inner, columns):
+    a, b, cotangent = random_matrices((rows, inner), (inner, columns), (rows, columns))
+    x, y = jt.array(a), jt.array(b)
+    product = jt.matmul(x, y)
+    by_x, by_y = jt.grad((product * jt.array(cotangent)).sum(), [x, y])
+    a, b, cotangent = (matrix.astype(np.float64) for matrix in (a, b, cotangent))
+    np.testing.assert_allclose(product.numpy(), a @ b, atol=1e-4)
+    np.testing.assert_allclose(by_x.numpy(), cotangent @ b.T, atol=1e-4)
+    np.testing.assert_allclose(by_y.numpy(), a.T @ cotangent, atol=1e-4)
+
+
+def test_a_product_with_a_transposed_matrix_agrees_with_float64():
+    a, b = random_matrices((9, 12), (20, 12))
+    actual = jt.matmul(jt.array(a), jt.array(b).transpose()).numpy()
+    np.testing.assert_allclose(actual, a.astype(np.float64) @ b.T, atol=1e-5)
+
+
+@needs_onednn
+def test_products_and_their_gradients_go_through_onednn():
+    a, b = random_matrices((64, 32), (32, 16))
+    x, y = jt.array(a), jt.array(b)
+    jt.sync([x, y])
+    with jt.profile_scope(0, 0) as report:
+        product = jt.matmul(x, y)
+        jt.sync([product, *jt.grad(product.sqr().sum(), [x, y])])
+    calls = sum(int(row[2]) for row in report[1:] if row[0].startswith("mkl_matmul"))
+    assert calls >= 3  # the product and both gradients
+
+
+def test_without_the_wheel_one_warning_says_what_it_costs(monkeypatch):
+    monkeypatch.setattr(gemm, "library_path", lambda: None)
+    warning = gemm.attach(jt)
+    assert gemm.ONEDNN_PACKAGE in warning and "13 times slower" in warning and "\n" not in warning
+
+
+def test_a_library_that_cannot_be_loaded_is_a_warning_not_an_error(monkeypatch, tmp_path):
+    broken = tmp_path / "libdnnl.so"
+    broken.write_text("not a library")
+    monkeypatch.setattr(gemm, "library_path", lambda: broken)
+    assert "13 times slower" in gemm.attach(jt)
+
+
+def test_a_wheel_that_is_not_installed_has_no_library(monkeypatch):
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    assert gemm.library_path() is None

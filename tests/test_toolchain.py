@@ -1,0 +1,180 @@
+"""What the machine lacks is told in one sentence that names the package; CUDA is used only where it can work."""
+
+import importlib.metadata
+import os
+import shutil
+import stat
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from data.errors import UserError
+from models import toolchain
+
+PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def complaint():
+    with pytest.raises(UserError) as caught:
+        toolchain.check()
+    sentence = str(caught.value)
+    assert "\n" not in sentence and sentence
+    return sentence
+
+
+def executable(path, script):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+# compiler, headers, versions
+
+
+def test_this_machine_passes():
+    toolchain.check()
+
+
+@pytest.mark.parametrize("version", [(3, 10), (3, 13), (3, 14)])
+def test_a_python_that_jittor_does_not_run_on_is_named_with_those_it_does(monkeypatch, version):
+    fake = SimpleNamespace(version_info=_Version(*version), base_prefix=sys.base_prefix)
+    monkeypatch.setattr(toolchain, "sys", fake)
+    sentence = complaint()
+    assert sentence.startswith(f"Python {version[0]}.{version[1]} ") and "3.11" in sentence and "3.12" in sentence
+
+
+@pytest.mark.parametrize("version", ["2.0.0", "2.3.1"])
+def test_numpy_two_is_refused_with_the_command_that_mends_it(monkeypatch, version):
+    monkeypatch.setattr(importlib.metadata, "version", {"numpy": version}.__getitem__)
+    assert 'pip install "numpy<2"' in complaint()
+
+
+def test_a_missing_compiler_is_named_with_its_package(monkeypatch):
+    monkeypatch.setenv("cc_path", "no-such-compiler")
+    sentence = complaint()
+    assert "no-such-compiler" in sentence and "install g++" in sentence
+
+
+def test_missing_headers_are_named_with_their_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    sentence = complaint()
+    assert str(tmp_path / "Python.h") in sentence and f"install {PYTHON}-dev" in sentence
+
+
+def test_a_missing_python_config_is_named_with_its_package(monkeypatch, tmp_path):
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.setattr(toolchain, "python_config", lambda: "")
+    assert f"{PYTHON}-config" in complaint()
+
+
+def test_python_config_lies_beside_the_interpreter_or_on_the_path(monkeypatch, tmp_path):
+    name = f"{PYTHON}-config"
+    monkeypatch.setattr(toolchain.sys, "base_prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "elsewhere"))
+    assert toolchain.python_config() == ""
+    on_path = executable(tmp_path / "elsewhere" / name, "true")
+    assert toolchain.python_config() == str(on_path)
+    beside = executable(tmp_path / "bin" / name, "true")
+    assert toolchain.python_config() == str(beside)
+
+
+# CUDA
+
+
+@pytest.fixture
+def toolkit(monkeypatch, tmp_path):
+    """A folder that looks like CUDA 12.2 on a machine with one card; the tests take parts away."""
+    home = tmp_path / "cuda"
+    executable(home / "bin" / "nvcc", "echo 'Cuda compilation tools, release 12.2, V12.2.140'")
+    for file in ("include/cuda_runtime.h", "lib64/libcudart.so"):
+        (home / file).parent.mkdir()
+        (home / file).touch()
+    monkeypatch.setenv("nvcc_path", str(home / "bin" / "nvcc"))
+    monkeypatch.setattr(toolchain, "_cuda_device_count", lambda: 1)
+    toolchain.cuda_obstacle.cache_clear()
+    yield home
+    toolchain.cuda_obstacle.cache_clear()
+
+
+def test_a_whole_toolkit_and_a_card_are_no_obstacle(toolkit):
+    assert toolchain.nvcc() == str(toolkit / "bin" / "nvcc")
+    assert toolchain.cuda_obstacle() == ""
+
+
+def test_libraries_in_lib_instead_of_lib64_are_found(toolkit):
+    (toolkit / "lib64").rename(toolkit / "lib")
+    assert toolchain.cuda_obstacle() == ""
+
+
+def test_missing_libraries_are_an_obstacle(toolkit):
+    (toolkit / "lib64" / "libcudart.so").unlink()
+    assert toolchain.cuda_obstacle() == f"the CUDA toolkit {toolkit} has no libcudart.so"
+
+
+def test_a_toolkit_without_a_card_is_an_obstacle(toolkit, monkeypatch):
+    monkeypatch.setattr(toolchain, "_cuda_device_count", lambda: 0)
+    assert "no NVIDIA GPU" in toolchain.cuda_obstacle()
+
+
+@pytest.mark.parametrize("release", ["13.0", "14.2"])
+def test_a_toolkit_too_new_for_jittor_is_an_obstacle(toolkit, release):
+    executable(toolkit / "bin" / "nvcc", f"echo 'Cuda compilation tools, release {release}, V{release}.88'")
+    assert f"CUDA {release.split('.')[0]}" in toolchain.cuda_obstacle() and "12" in toolchain.cuda_obstacle()
+
+
+def test_a_compiler_that_does_not_tell_its_version_is_an_obstacle(toolkit):
+    executable(toolkit / "bin" / "nvcc", "exit 1")
+    assert "version" in toolchain.cuda_obstacle()
+
+
+def test_a_wrapper_named_nvcc_without_headers_beside_it_is_passed_over(toolkit, monkeypatch, tmp_path):
+    wrapper = executable(tmp_path / "bin" / "nvcc", "true")
+    monkeypatch.setenv("nvcc_path", str(wrapper))
+    monkeypatch.setenv("PATH", f"{wrapper.parent}:{toolkit / 'bin'}")
+    assert toolchain.nvcc() != str(wrapper)
+
+
+def test_a_link_to_nvcc_leads_to_its_toolkit(toolkit, monkeypatch, tmp_path):
+    link = tmp_path / "bin" / "nvcc"
+    link.parent.mkdir()
+    link.symlink_to(toolkit / "bin" / "nvcc")
+    monkeypatch.setenv("nvcc_path", str(link))
+    assert toolchain.nvcc() == str(toolkit / "bin" / "nvcc")
+
+
+def test_no_toolkit_at_all_is_an_obstacle(toolkit, monkeypatch):
+    monkeypatch.setattr(toolchain, "nvcc", lambda: "")
+    assert "no CUDA toolkit" in toolchain.cuda_obstacle()
+
+
+@pytest.mark.parametrize(("card", "expected"), [("0", 1000), ("1", 2000), ("2", 0)])
+def test_free_memory_of_a_card_is_what_the_driver_says_and_zero_for_none(monkeypatch, tmp_path, card, expected):
+    executable(tmp_path / "nvidia-smi", "echo 1000; echo 2000")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", card)
+    assert toolchain.cuda_free_bytes() == expected * 2**20
+
+
+def test_the_number_of_cards_is_zero_without_a_driver(monkeypatch):
+    def missing(name):
+        raise OSError(name)
+
+    monkeypatch.setattr(toolchain.ctypes, "CDLL", missing)
+    assert toolchain._cuda_device_count() == 0
+
+
+def test_the_compiler_jittor_takes_by_default_is_installed_here():
+    assert Path(shutil.which(os.environ.get("cc_path", "g++")) or "/nonexistent").is_file()
+
+
+class _Version(tuple):
+    """A sys.version_info of two numbers."""
+
+    def __new__(cls, major, minor):
+        return super().__new__(cls, (major, minor))
+
+    major, minor = property(lambda self: self[0]), property(lambda self: self[1])

@@ -15,8 +15,9 @@ from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
+from models.ops import mlp
 
-COUNT = 11
+COUNT = 70  # more than one block of the native operations, the last one not full
 RNG = np.random.default_rng(0)
 POINTS = RNG.uniform(-0.9, 0.9, (COUNT, 3)).astype(np.float32)
 VIEWS = (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(RNG.normal(size=(COUNT, 3))).astype(np.float32)
@@ -43,6 +44,16 @@ SECOND_ORDER_CONFS += ("no weight norm",)
 FIELD_ATOL = 1e-5  # measured: at most 3e-6, for the released encoding
 
 
+@pytest.fixture(params=["native", "reference"])
+def path(request, monkeypatch):
+    """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
+    if request.param == "reference":
+        monkeypatch.setattr(mlp, "is_available", lambda: False)
+
+
+both_paths = pytest.mark.usefixtures("path")
+
+
 def sdf_conf(name):
     return dataclasses.replace(SDF, **SDF_CONFS[name])
 
@@ -54,6 +65,7 @@ def sdf_network(name):
 # the signed distance
 
 
+@both_paths
 @pytest.mark.parametrize("name", SDF_CONFS)
 def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     network, points = sdf_network(name), POINTS.astype(np.float64)
@@ -66,6 +78,7 @@ def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     np.testing.assert_allclose(network.sdf(jt.array(POINTS)).numpy(), sdf, atol=FIELD_ATOL)
 
 
+@both_paths
 def test_the_gradient_agrees_with_central_differences_of_the_oracle():
     network, conf = sdf_network("two skips"), sdf_conf("two skips")
     params = params64(network)
@@ -108,6 +121,7 @@ def weight_gradients(network):
     return {name: value.numpy() for name, value in zip(parameters, gradients, strict=True)}
 
 
+@both_paths
 @pytest.mark.parametrize("name", SECOND_ORDER_CONFS)
 def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name):
     network, conf = sdf_network(name), sdf_conf(name)
@@ -124,13 +138,41 @@ def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name)
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
 
 
-def test_the_gradient_of_the_field_does_not_depend_on_other_points():
+@both_paths
+@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 400])
+def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
+    network, points = sdf_network("two skips"), np.resize(POINTS, (400, 3))
+    part, whole = (network(jt.array(points[:rows])) for rows in (count, 400))
+    for field in ("sdf", "feature", "gradient"):
+        actual, expected = (getattr(output, field).numpy() for output in (part, whole))
+        np.testing.assert_allclose(actual, expected[:count], atol=1e-6, err_msg=field)
+    np.testing.assert_allclose(network.sdf(jt.array(points[:count])).numpy(), part.sdf.numpy(), atol=1e-6)
+
+
+def test_weight_gradients_of_many_points_are_the_same_bit_for_bit_each_time():
     network = sdf_network("two skips")
-    together = network(jt.array(POINTS)).gradient.numpy()
-    alone = network(jt.array(POINTS[3:5])).gradient.numpy()
-    np.testing.assert_allclose(alone, together[3:5], atol=1e-6)
+    points = jt.array(np.random.default_rng(7).uniform(-1.0, 1.0, (3000, 3)).astype(np.float32))
+    parameters = list(named_parameters(network).values())
+
+    def gradients():
+        output = network(points)
+        return [value.numpy() for value in jt.grad((output.gradient.sqr().sum() + output.sdf.sum()), parameters)]
+
+    first = gradients()
+    for _ in range(3):
+        for actual, expected in zip(gradients(), first, strict=True):
+            np.testing.assert_array_equal(actual, expected)
 
 
+def test_a_field_evaluated_without_gradients_gives_the_same_values():
+    network = sdf_network("two skips")
+    with jt.no_grad():
+        alone = network(jt.array(POINTS)).gradient.numpy()
+    np.testing.assert_array_equal(alone, network(jt.array(POINTS)).gradient.numpy())
+    assert all(value.requires_grad for value in named_parameters(network).values())
+
+
+@both_paths
 def test_the_field_is_finite_far_outside_and_at_the_origin():
     output = sdf_network("released encoding")(jt.array(np.float32([[0, 0, 0], [1e3, -1e3, 1e3], [1e-20, 0, 0]])))
     for value in (output.sdf, output.feature, output.gradient):
@@ -149,6 +191,7 @@ COLOR_CONFS = {
 }
 
 
+@both_paths
 @pytest.mark.parametrize("name", COLOR_CONFS)
 def test_colour_agrees_with_the_oracle(name):
     conf = dataclasses.replace(COLOR, n_layers=2, **COLOR_CONFS[name])
@@ -168,6 +211,7 @@ def test_a_colour_mode_does_not_read_what_it_leaves_out(name, unread):
     np.testing.assert_array_equal(network(*map(jt.array, inputs)).numpy(), before)
 
 
+@both_paths
 def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
     network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
     params, arrays = params64(network), [x.astype(np.float64) for x in (POINTS, NORMALS, VIEWS, FEATURES)]

@@ -1,0 +1,134 @@
+"""Training through the command line: what it writes, that it repeats itself, that it resumes bit for bit."""
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from runs import ROOT, SHORT, contents, run, saved
+
+from models.config import load_config
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Six steps with a checkpoint after three, a picture and a mesh at the end."""
+    folder = tmp_path_factory.mktemp("trained")
+    settings = (*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", "train.report_freq=2")
+    assert run(folder, settings=settings) == 0
+    return folder
+
+
+def test_a_run_writes_what_the_published_code_writes_where_it_writes_it(trained):
+    written = {str(path.relative_to(trained)) for path in trained.rglob("*") if path.is_file()}
+    assert written >= {
+        "checkpoints/ckpt_000003.safetensors",
+        "checkpoints/ckpt_000006.safetensors",
+        "validations_fine/00000006_0_1.png",
+        "normals/00000006_0_1.png",
+        "meshes/00000006.ply",
+        "recording/config.conf",
+        "logs/train.log",
+    }
+    assert any(name.startswith("logs/events.out.tfevents") for name in written)
+
+
+def test_the_recorded_conf_is_the_resolved_one(trained):
+    conf = load_config(trained / "recording" / "config.conf")
+    assert conf.train.end_iter == 6 and conf.general.base_exp_dir == str(trained)
+
+
+def test_the_text_log_tells_loss_psnr_sharpness_and_speed_at_every_report(trained):
+    lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
+    assert len(lines) == 3
+    assert all(word in line for line in lines for word in ("loss ", "PSNR ", "inv_s ", "rays/s"))
+
+
+def test_a_second_run_with_the_same_seed_is_the_same_bit_for_bit(trained, tmp_path):
+    assert run(tmp_path) == 0
+    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+
+
+def test_another_seed_gives_another_run(trained, tmp_path):
+    assert run(tmp_path, "--seed", "1") == 0
+    ours, theirs = contents(saved(tmp_path, 6)), contents(saved(trained, 6))
+    assert all(ours[key] != theirs[key] for key in ours if key.endswith(("weight_v", "sampler", "jitter")))
+
+
+def test_every_parameter_moves(trained):
+    first, second = saved(trained, 3), saved(trained, 6)
+    for network, named in first.tensors.items():
+        for name, values in named.items():
+            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+
+
+def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
+    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
+    program += f"from runs import run; sys.exit(run(Path({str(tmp_path)!r}), '--is_continue'))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "going on from the checkpoint of step 3" in done.stdout
+    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+
+
+def test_a_finished_run_is_left_alone(trained, capsys):
+    before = contents(saved(trained, 6))
+    assert run(trained, "--is_continue") == 0
+    assert "already trained to step 6" in capsys.readouterr().out
+    assert contents(saved(trained, 6)) == before
+
+
+def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(trained, tmp_path, capsys):
+    shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
+    newest = tmp_path / "checkpoints/ckpt_000006.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert run(tmp_path, "--is_continue") == 0
+    told = capsys.readouterr()
+    assert "ckpt_000006.safetensors is damaged" in told.err and "checkpoint of step 3" in told.out
+    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+
+
+def test_checkpoints_are_not_overwritten_unless_asked_for(trained, tmp_path, capsys):
+    shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
+    before = contents(saved(tmp_path, 6))
+    assert run(tmp_path, "--seed", "1") == 2
+    assert "--is_continue" in capsys.readouterr().err and contents(saved(tmp_path, 6)) == before
+    assert run(tmp_path, "--seed", "1", "--overwrite") == 0
+    assert contents(saved(tmp_path, 6)) != before
+
+
+def test_a_conf_that_contradicts_the_checkpoint_is_named_by_its_key(trained, capsys):
+    settings = (*SHORT, "model.sdf_network.d_hidden=24")
+    assert run(trained, "--is_continue", settings=settings) == 2
+    error = capsys.readouterr().err
+    assert "model.sdf_network.d_hidden: 16 in the checkpoint, 24 in the conf" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("mode", ["validate_mesh", "validate_image", "interpolate_0_1", "evaluate"])
+def test_a_mode_without_a_checkpoint_says_where_it_looked(mode, tmp_path, capsys):
+    assert run(tmp_path / "empty", "--mode", mode) == 2
+    error = capsys.readouterr().err
+    assert str(tmp_path / "empty" / "checkpoints") in error and error.count("\n") == 1
+    assert not (tmp_path / "empty").exists()
+
+
+SIZES = [
+    ("n_samples=8", "n_importance=0", "up_sample_steps=0"),
+    ("n_samples=1", "n_importance=0"),
+    ("n_samples=7", "n_importance=10", "up_sample_steps=4"),
+    ("n_samples=8", "n_importance=2", "up_sample_steps=4"),
+    ("n_samples=8", "n_importance=5", "up_sample_steps=1", "n_outside=3"),
+    ("n_samples=8", "n_importance=0", "n_outside=1"),
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=" ".join)
+def test_any_sensible_number_of_samples_trains_and_renders(sizes, tmp_path):
+    settings = tuple(f"model.neus_renderer.{size}" for size in sizes)
+    settings += ("train.end_iter=2", "train.warm_up_end=1", "train.val_freq=2", "train.validate_resolution_level=20")
+    assert run(tmp_path, settings=settings) == 0
+    arrays = [a for named in saved(tmp_path, 2).tensors.values() for a in named.values()]
+    assert all(np.isfinite(array).all() for array in arrays)

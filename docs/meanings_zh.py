@@ -125,7 +125,7 @@ NETWORK_MEANINGS = {
     "9 for idr, 6 for the others": "idr 为 9，其余为 6",
     "red, green, blue": "红、绿、蓝",
     "width of the hidden layers": "隐藏层宽度",
-    "octaves of the direction's encoding; 0 for no_view_dir": "方向的位置编码的倍频数；no_view_dir 时为 0",
+    "octaves of the direction's encoding; unused by no_view_dir": "方向的位置编码的倍频数；no_view_dir 不使用",
     "sigmoid at the end, so that colours lie in 0..1": "末尾加 sigmoid，使颜色落在 0..1",
 }
 

@@ -257,8 +257,6 @@ def _check_color(color: ColorConfig, sdf: SdfConfig) -> None:
         )
     if color.d_in != INPUT_WIDTHS[color.mode]:
         raise ConfigError(f"{block}.d_in = {color.d_in}: must be {INPUT_WIDTHS[color.mode]} for mode = {color.mode}")
-    if color.mode == "no_view_dir" and color.multires_view > 0:
-        raise ConfigError(f"{block}.multires_view = {color.multires_view}: must be 0 for mode = no_view_dir")
 
 
 def _check_sampling(renderer: RendererConfig) -> None:

@@ -13,6 +13,11 @@ from models.backend import jt
 from models.rendering.renderer import NeuSRenderer
 from models.structs import RenderOutput
 
+PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
+SEEN_OPACITY = 1e-2  # below it a ray's distance is the mean of next to nothing
+SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
+FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
+
 
 @dataclass(frozen=True)
 class RenderedView:
@@ -59,8 +64,11 @@ def _surface(output: RenderOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:
-    """Normals [h, w, 3] of the working frame as seen by the camera, uint8: 127.5 (1 + n), x to red, y green, z blue."""
-    return to_uint8(normal @ c2w[:3, :3] * 0.5 + 0.5)
+    """Normals [h, w, 3] of the working frame as the camera sees them, uint8, 127.5 (1 + n) as normal maps have it.
+
+    Red is to the right, green up, blue towards the camera.
+    """
+    return to_uint8(normal @ c2w[:3, :3] * PICTURE_AXES * 0.5 + 0.5)
 
 
 def distance_picture(distance: np.ndarray, opacity: np.ndarray) -> np.ndarray:
@@ -77,8 +85,3 @@ def psnr(rendered: np.ndarray, photograph: np.ndarray) -> float:
     """Peak signal-to-noise ratio in dB of two pictures in [0, 1] of one shape, over all pixels and channels."""
     error = float(np.mean((rendered.astype(np.float64) - photograph) ** 2))
     return float("inf") if error == 0.0 else -10.0 * np.log10(error)
-
-
-SEEN_OPACITY = 1e-2  # below it a ray's distance is the mean of next to nothing
-SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
-FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not

@@ -20,7 +20,7 @@ help: ## this list
 
 demo: $(STAMP) ## train on the bundled scene (a second call goes on), then mesh, picture and figures in exp/demo
 	$(DEMO) --mode train --is_continue
-	$(DEMO) --mode evaluate
+	$(DEMO) --mode evaluate --resolution 256
 
 test: $(STAMP) ## lint and every test
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""Measurements of the trainer, alone and beside the published code."""

@@ -1,0 +1,123 @@
+"""Our side of a measurement, in a process of its own: `python -m benchmarks.ours JOB.npz`, asked by bm_step.py."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.flops import matmul_flops
+from benchmarks.profile_step import profile
+from benchmarks.serve import serve
+from benchmarks.shapes import read_job
+from data.rays import PixelBatch
+from models import backend
+from models.backend import jt
+from models.config import parse_config
+from models.fields.state import export_state
+from models.rendering.renderer import NeuSRenderer
+from models.runner import build_fields
+from models.training.trainer import Trainer
+from models.views.render import render_view
+
+MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
+
+
+class OneBatch:
+    """Stands in for `PixelSampler`: the same batch each time."""
+
+    def __init__(self, batch: PixelBatch) -> None:
+        self._batch = batch
+
+    def next(self) -> PixelBatch:
+        """The batch."""
+        return self._batch
+
+
+class Ours:
+    """A trainer built from a job, and the commands it answers."""
+
+    def __init__(self, path: Path) -> None:
+        meta, batch, self._image = read_job(path)
+        self._side = int(meta["image_side"])
+        self._conf = parse_config(str(meta["conf"]), str(path))
+        renderer = NeuSRenderer(
+            build_fields(self._conf.model, np.random.default_rng(int(meta["seed"]))), self._conf.model.neus_renderer
+        )
+        self._trainer = Trainer(renderer, OneBatch(batch), self._conf.train, np.random.default_rng(int(meta["seed"])))
+
+    def export(self, path: str) -> dict[str, Any]:
+        """Write the networks' parameters, so that the other side starts from the same ones."""
+        networks = self._trainer.networks.items()
+        states = {f"{network}/{name}": v for network, field in networks for name, v in export_state(field).items()}
+        np.savez(path, **states)
+        return {}
+
+    def step(self) -> dict[str, Any]:
+        """One training step, from the batch in NumPy arrays to updated weights."""
+        begin = time.perf_counter()
+        output = self._trainer.step()
+        jt.sync_all(True)
+        return {"seconds": time.perf_counter() - begin, "loss": float(output.terms.total.item())}
+
+    def image(self, path: str) -> dict[str, Any]:
+        """A validation picture; its colours are written to `path`."""
+        begin = time.perf_counter()
+        view = render_view(
+            self._trainer.renderer,
+            self._image,
+            (self._side, self._side),
+            self._conf.train.render_chunk,
+            self._trainer.cos_anneal_ratio,
+            self._trainer.background_rgb,
+        )
+        seconds = time.perf_counter() - begin
+        np.save(path, view.rgb)
+        return {"seconds": seconds}
+
+    def profile(self) -> dict[str, Any]:
+        """Seconds of a step by phase and kind of operation."""
+        return {"kinds": profile(self._trainer)}
+
+
+class Matmul:
+    """The product that the machine's speed is measured by."""
+
+    def __init__(self) -> None:
+        rows, inner, columns = MATMUL_SHAPE
+        generator = np.random.default_rng(0)
+        self._left = jt.array(generator.standard_normal((rows, inner), dtype=np.float32))
+        self._right = jt.array(generator.standard_normal((inner, columns), dtype=np.float32))
+
+    def matmul(self) -> dict[str, Any]:
+        """The product once; the rate in operations per second."""
+        begin = time.perf_counter()
+        jt.matmul(self._left, self._right).sync(True)
+        seconds = time.perf_counter() - begin
+        return {"seconds": seconds, "rate": matmul_flops(*MATMUL_SHAPE) / seconds}
+
+
+def about() -> dict[str, Any]:
+    """Device, threads and version."""
+    info = backend.device_info()
+    return {"about": {"device": info.name, "threads": info.threads, "jittor": jt.__version__, "notes": info.warnings}}
+
+
+def main(arguments: list[str]) -> None:
+    """Serve a job, or, without one, the matrix product."""
+    backend.select("cpu")
+    if not arguments:
+        product = Matmul()
+        serve({"about": about, "step": product.matmul})
+        return
+    ours = Ours(Path(arguments[0]))
+    serve(
+        {"about": about, "export": ours.export, "step": ours.step, "image": ours.image, "profile": ours.profile},
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

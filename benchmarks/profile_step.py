@@ -1,0 +1,90 @@
+"""Where the time of a training step goes: Jittor's own profiler, its operations sorted by phase and kind."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from data.rays import Rays
+from models.backend import jt
+from models.rendering.renderer import NeuSRenderer
+from models.structs import SampleNoise, Var
+from models.training import losses
+from models.training.trainer import Trainer
+
+NANOSECONDS = 1e-9
+REPEATS = 3
+NATIVE_CALL = re.compile(r"neus::(\w+)\(")
+# First match wins; the patterns are of Jittor's operation names.
+KINDS = (
+    ("matrix product", re.compile(r"mkl_matmul|matmul")),
+    ("sorting", re.compile(r"^argsort")),
+    ("slicing and joining", re.compile(r"^(getitem|setitem)|reindex")),
+    ("reduction", re.compile(r":reduce«")),
+)
+SAMPLING, FIELDS, OPTIMISER = "sampling", "forward and backward", "optimiser"
+
+
+def kind_of(name: str, source: str) -> str:
+    """The kind of one of the profiler's rows, from the operation's name and the text of its kernel."""
+    if name.startswith("code"):
+        call = NATIVE_CALL.search(source)
+        return f"native {call[1]}" if call else "search"
+    return next((kind for kind, pattern in KINDS if pattern.search(name)), "element-wise")
+
+
+class _DepthsGiven(NeuSRenderer):
+    """Renders at depths that were placed before, so that what placing them costs is not in it."""
+
+    def __init__(self, renderer: NeuSRenderer, depths: Var) -> None:
+        super().__init__(renderer.fields, renderer.conf)
+        self._depths = depths
+
+    def place_depths(self, rays: Rays, noise: SampleNoise | None) -> Var:
+        """The given ones."""
+        return self._depths
+
+
+def profile(trainer: Trainer) -> dict[str, dict[str, float]]:
+    """Seconds of a step's operations by phase and kind, mean of REPEATS: what Python takes is not in them."""
+    phases: dict[str, Counter[str]] = {SAMPLING: Counter(), FIELDS: Counter(), OPTIMISER: Counter()}
+    for _ in range(REPEATS):
+        _profile_step(trainer, phases)
+    return {phase: {kind: s / REPEATS for kind, s in kinds.most_common()} for phase, kinds in phases.items()}
+
+
+def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
+    """What `Trainer.step` does, one phase after the other, each added to its counter."""
+    batch = trainer.sampler.next()
+    rays, outside = len(batch.rays), trainer.renderer.conf.n_outside
+    noise = SampleNoise(np.full((rays, 1), 0.5, np.float32), np.full((rays, outside), 0.5, np.float32))
+    with _timed(phases[SAMPLING]), jt.no_grad():
+        depths = trainer.renderer.place_depths(batch.rays, noise).detach()
+        depths.sync()
+    renderer = _DepthsGiven(trainer.renderer, depths)
+    with _timed(phases[FIELDS]):
+        mask = losses.binary_mask(jt.array(batch.mask), rays, trainer.conf)
+        render = renderer.render(batch.rays, noise, trainer.cos_anneal_ratio, trainer.background_rgb)
+        terms = losses.training_loss(render, jt.array(batch.rgb), mask, trainer.conf)
+        gradients = jt.grad(terms.total, trainer.optimizer.parameters)
+        jt.sync(gradients)
+    with _timed(phases[OPTIMISER]):
+        trainer.optimizer.step(gradients, trainer.learning_rate)
+        jt.sync_all(True)
+
+
+@contextlib.contextmanager
+def _timed(kinds: Counter[str]) -> Iterator[None]:
+    """Adds the seconds of the operations that run within, by kind."""
+    with jt.profile_scope(0, 0) as report:
+        yield
+    header, *rows = report
+    name, file, time = (header.index(column) for column in ("Name", "FileName", "TotalTime"))
+    for row in rows:
+        source = Path(row[file]).read_text(errors="replace") if row[name].startswith("code") else ""
+        kinds[kind_of(row[name], source)] += float(row[time]) * NANOSECONDS

@@ -8,7 +8,7 @@ from models.backend import jt
 from models.config import ColorConfig
 from models.fields.encodings import encoding_width, positional_encoding
 from models.fields.layers import Linear, uniform_init
-from models.ops import mlp
+from models.ops import mlp, native
 from models.structs import Var
 
 # What each mode reads besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
@@ -54,7 +54,7 @@ class RenderingNetwork(jt.nn.Module):
             view_dirs: [P, 3], unit, from the camera outwards.
             features: [P, F].
         """
-        if not mlp.is_available():
+        if not native.is_available():
             return self.reference(points, normals, view_dirs, features)
         layers = self.layers()
         packed = mlp.pack([layer.matrix() for layer in layers], [layer.bias for layer in layers])

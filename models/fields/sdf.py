@@ -14,7 +14,7 @@ from models.backend import jt
 from models.config import SdfConfig
 from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
 from models.fields.layers import Linear, geometric_init, uniform_init
-from models.ops import mlp
+from models.ops import mlp, native
 from models.ops.elementwise import softplus
 from models.structs import FieldOutput, Var
 
@@ -54,13 +54,13 @@ class SDFNetwork(jt.nn.Module):
 
     def sdf(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""
-        if mlp.is_available():
+        if native.is_available():
             return mlp.sdf_distance(points, self._packed(), self._spec, self.conf.scale)
         return self._forward(points)[-1][:, :1] / self.conf.scale
 
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""
-        if mlp.is_available():
+        if native.is_available():
             return mlp.sdf_field(points, self._packed(), self._spec, self.conf.scale)
         return self.reference(points)
 

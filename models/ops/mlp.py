@@ -8,22 +8,14 @@ The text of the kernels is in csrc/; they are compiled at their first use.
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
 import numpy as np
 
-from models.backend import device_info, jt
+from models.backend import jt
 from models.config import ColorConfig, SdfConfig
+from models.ops import native
 from models.structs import FieldOutput, Var
 
 BLOCK = 64  # points per block, as in csrc: the record kept for the backward pass is a whole number of blocks
-HEADERS = {"sdf": ("tile.h", "sdf_mlp.h"), "color": ("tile.h", "color_mlp.h")}
-
-
-def is_available() -> bool:
-    """Whether the native operations run here: on the CPU; elsewhere the plain-Jittor reference does."""
-    return device_info().name == "cpu"
 
 
 def pack(matrices: list[Var], biases: list[Var]) -> Var:
@@ -47,7 +39,7 @@ def color_spec(conf: ColorConfig, widths: list[tuple[int, int]], has_normals: bo
 
 def sdf_distance(points: Var, packed: Var, spec: np.ndarray, scale: float) -> Var:
     """Signed distances [P, 3] -> [P, 1]; not differentiable."""
-    source = "neus::sdf_distance(in2_p, in0_p, in0->shape[0], in1_p, data[\"scale\"], out0_p);"
+    source = 'neus::sdf_distance(in2_p, in0_p, in0->shape[0], in1_p, data["scale"], out0_p);'
     return _run("sdf", source, [(points.shape[0], 1)], [points, packed, jt.array(spec)], scale)[0]
 
 
@@ -125,15 +117,4 @@ class _Color(jt.Function):
 
 def _run(kernel: str, source: str, shapes: list[tuple], inputs: list[Var], scale: float = 1.0) -> list[Var]:
     """One native call with float32 outputs of the given shapes."""
-    outputs = jt.code(
-        shapes, ["float32"] * len(shapes), inputs, cpu_header=_header(kernel), cpu_src=source, data={"scale": scale}
-    )
-    return list(outputs)
-
-
-@cache
-def _header(kernel: str) -> str:
-    """The kernel's text. It is handed over whole: Jittor recompiles when the text changes, not when a file does."""
-    folder = Path(__file__).parent / "csrc"
-    text = "".join((folder / name).read_text(encoding="utf-8") for name in HEADERS[kernel])
-    return "\n".join(line for line in text.splitlines() if line not in ("#pragma once", '#include "tile.h"')) + "\n"
+    return native.call(f"{kernel}_mlp.h", source, [(shape, "float32") for shape in shapes], inputs, {"scale": scale})

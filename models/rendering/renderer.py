@@ -86,11 +86,9 @@ class NeuSRenderer:
         for index, count in enumerate(counts):
             if count == 0:
                 continue
-            radius = length(sampling.points_along(origins, directions, depths))
-            weights = sampling.upsample_weights(depths, sdf, radius, sampling.FIRST_INV_S * 2**index)
-            new = sampling.invert_cdf(depths, weights, count)
+            inv_s = sampling.FIRST_INV_S * 2**index
+            new, depths, order = sampling.upsample(origins, directions, depths, sdf, inv_s, count)
             added.append(new)
-            depths, order = sampling.merge_depths(depths, new)
             if index + 1 < len(counts):
                 sdf = jt.concat([sdf, self._sdf_along(origins, directions, new)], dim=1).gather(1, order)
         return [*added, depths]

@@ -9,7 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from models.backend import jt
-from models.rendering.volrend import alpha_from_cdfs, section_cdfs, weights_from_alpha
+from models.ops import native
+from models.ops.elementwise import length
+from models.rendering.volrend import (
+    ALPHA_EPS,
+    TRANSMITTANCE_EPS,
+    alpha_from_cdfs,
+    section_cdfs,
+    weights_from_alpha,
+)
 from models.structs import Var
 
 FIRST_INV_S = 64.0  # sharpness assumed by the first up-sampling round; each further round doubles it
@@ -17,6 +25,14 @@ COS_MIN = -1e3  # steepest descent of the sdf believed between two depths
 DEPTH_EPS = 1e-5  # keeps the slope finite between equal depths
 WEIGHT_EPS = 1e-5  # gives every section a little probability, so that a ray without surface is sampled evenly
 NEAREST_OUTSIDE = 1e-3  # inverse-distance fraction at which the farthest background depth lies: 1000 far
+# What csrc/upsample.h takes over from here, in the order of its UpsampleConstants.
+UPSAMPLE_CONSTANTS = {
+    "cos_min": COS_MIN,
+    "depth_eps": DEPTH_EPS,
+    "weight_eps": WEIGHT_EPS,
+    "alpha_eps": ALPHA_EPS,
+    "transmittance_eps": TRANSMITTANCE_EPS,
+}
 REGION_DIAMETER = 2.0  # the region of interest is the unit sphere
 
 
@@ -60,6 +76,38 @@ def round_counts(total: int, rounds: int) -> list[int]:
         return []
     base, remainder = divmod(total, rounds)
     return [base + (1 if index >= rounds - remainder else 0) for index in range(rounds)]
+
+
+def upsample(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> tuple[Var, Var, Var]:
+    """One up-sampling round: `count` new depths per ray where a density of sharpness inv_s has its weight.
+
+    Args:
+        origins, directions: [R, 3].
+        depths, sdf: [R, N], N >= 2.
+    Returns:
+        New depths [R, count]; all depths ascending [R, N + count]; where each of these came from in the concatenation
+        of old and new ones [R, N + count].
+    """
+    if native.is_available():
+        return _upsample_natively(origins, directions, depths, sdf, inv_s, count)
+    radius = length(points_along(origins, directions, depths))
+    new = invert_cdf(depths, upsample_weights(depths, sdf, radius, inv_s), count)
+    return new, *merge_depths(depths, new)
+
+
+def _upsample_natively(
+    origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int
+) -> tuple[Var, Var, Var]:
+    """`upsample` in one operation."""
+    rows, before = depths.shape
+    constants = ", ".join(f'(float)data["{name}"]' for name in UPSAMPLE_CONSTANTS)
+    source = (
+        "neus::upsample(in0_p, in1_p, in2_p, in3_p, in2->shape[0], in2->shape[1], out0->shape[1], "
+        f'data["inv_s"], {{{constants}}}, out0_p, out1_p, out2_p);'
+    )
+    outputs = [((rows, count), "float32"), ((rows, before + count), "float32"), ((rows, before + count), "int32")]
+    data = UPSAMPLE_CONSTANTS | {"inv_s": inv_s}
+    return tuple(native.call("upsample.h", source, outputs, [origins, directions, depths, sdf], data))
 
 
 def upsample_weights(depths: Var, sdf: Var, radius: Var, inv_s: float) -> Var:

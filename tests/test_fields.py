@@ -15,7 +15,7 @@ from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
-from models.ops import mlp
+from models.ops import native as native_ops
 
 COUNT = 70  # more than one block of the native operations, the last one not full
 RNG = np.random.default_rng(0)
@@ -48,7 +48,7 @@ FIELD_ATOL = 1e-5  # measured: at most 3e-6, for the released encoding
 def path(request, monkeypatch):
     """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
     if request.param == "reference":
-        monkeypatch.setattr(mlp, "is_available", lambda: False)
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)
 
 
 both_paths = pytest.mark.usefixtures("path")
@@ -126,7 +126,7 @@ def weight_gradients(network):
 )
 def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, native, monkeypatch):
     if not native:  # plain Jittor compiles dozens of kernels for each conf: two will do
-        monkeypatch.setattr(mlp, "is_available", lambda: False)
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)
     network, conf = sdf_network(name), sdf_conf(name)
     params = params64(network)
     for parameter, actual in weight_gradients(network).items():

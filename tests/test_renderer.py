@@ -12,7 +12,7 @@ from tiny_networks import oracle_model, oracle_params, random_rays, tiny_rendere
 from data.rays import Rays
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
-from models.ops import mlp
+from models.ops import native as native_ops
 from models.structs import SampleNoise
 from models.training import losses
 
@@ -138,7 +138,7 @@ def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
 )
 def test_weight_gradients_of_the_training_loss_agree_with_finite_differences(name, native, monkeypatch):
     if not native:
-        monkeypatch.setattr(mlp, "is_available", lambda: False)  # plain Jittor, as on CUDA
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)  # plain Jittor, as on CUDA
     n_outside, ratio, behind = SETTINGS[name]
     renderer = renderer_with_soft_surface(n_outside)
     output = renderer.render(RAYS, None, ratio, behind)

@@ -36,7 +36,7 @@ class RenderingNetwork(jt.nn.Module):
         super().__init__()
         self.conf = conf
         widths = color_layer_widths(conf)
-        self._spec = mlp.color_spec(conf, widths, "normals" in MODE_INPUTS[conf.mode])
+        self._spec = mlp.color_spec(widths, conf.d_feature, conf.squeeze_out, "normals" in MODE_INPUTS[conf.mode])
         for index, (inputs, outputs) in enumerate(widths):
             weight, bias = uniform_init(rng, inputs, outputs)
             setattr(self, f"lin{index}", Linear(weight, bias, conf.weight_norm))

@@ -44,7 +44,7 @@ class SDFNetwork(jt.nn.Module):
             arrays = geometric_init(rng, widths, encoding_width(conf.d_in, conf.multires), conf)
         else:
             arrays = [uniform_init(rng, inputs, outputs) for inputs, outputs in widths]
-        self._spec = mlp.sdf_spec(conf, widths)
+        self._spec = mlp.sdf_spec(widths, conf.embedded_width, conf.multires, conf.skip_in)
         for index, (weight, bias) in enumerate(arrays):
             setattr(self, f"lin{index}", Linear(weight, bias, conf.weight_norm))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from models.backend import jt
-from models.config import ColorConfig, SdfConfig
 from models.ops import native
 from models.structs import FieldOutput, Var
 
@@ -24,17 +23,29 @@ def pack(matrices: list[Var], biases: list[Var]) -> Var:
     return jt.concat(parts, dim=0)
 
 
-def sdf_spec(conf: SdfConfig, widths: list[tuple[int, int]]) -> np.ndarray:
-    """The network's shape as csrc/sdf_mlp.h reads it."""
-    skips = sum(1 << layer for layer in conf.skip_in)
-    return np.array([len(widths), conf.embedded_width, conf.multires, skips, *np.ravel(widths)], np.int32)
+def sdf_spec(widths: list[tuple[int, int]], encoded: int, octaves: int, skips: tuple[int, ...]) -> np.ndarray:
+    """The shape of an SDF network as csrc/sdf_mlp.h reads it.
+
+    Args:
+        widths: (inputs, outputs) of each layer.
+        encoded: channels of the encoded point.
+        octaves: of the encoding.
+        skips: layers whose input ends with the encoded point.
+    """
+    return np.array([len(widths), encoded, octaves, sum(1 << layer for layer in skips), *np.ravel(widths)], np.int32)
 
 
-def color_spec(conf: ColorConfig, widths: list[tuple[int, int]], has_normals: bool) -> np.ndarray:
-    """The network's shape as csrc/color_mlp.h reads it."""
-    fixed = widths[0][0] - conf.d_feature - 3 * has_normals
-    head = [len(widths), int(conf.squeeze_out), fixed, int(has_normals), conf.d_feature]
-    return np.array([*head, *np.ravel(widths)], np.int32)
+def color_spec(widths: list[tuple[int, int]], features: int, squeezes: bool, has_normals: bool) -> np.ndarray:
+    """The shape of a colour network as csrc/color_mlp.h reads it.
+
+    Args:
+        widths: (inputs, outputs) of each layer.
+        features: channels of the feature, which the first input ends with.
+        squeezes: whether a sigmoid ends the network.
+        has_normals: whether the normal stands before the feature.
+    """
+    fixed = widths[0][0] - features - 3 * has_normals
+    return np.array([len(widths), int(squeezes), fixed, int(has_normals), features, *np.ravel(widths)], np.int32)
 
 
 def sdf_distance(points: Var, packed: Var, spec: np.ndarray, scale: float) -> Var:

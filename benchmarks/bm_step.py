@@ -20,7 +20,7 @@ if __name__ == "__main__":  # run as a file: the packages lie beside benchmarks/
 
 from benchmarks import report, startup
 from benchmarks.flops import step_flops
-from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEER, START_SECONDS, Row
+from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEER, PLAIN, START_SECONDS, Row
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, parse_shape, shape_conf, write_job
 from benchmarks.workers import Answer, Worker, alternate
 from data.errors import UserError
@@ -51,6 +51,7 @@ class Options:
     with_start: bool
     with_cold_start: bool
     with_profile: bool
+    with_plain: bool
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -78,6 +79,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         with_start=given.start,
         with_cold_start=given.cold_start,
         with_profile=given.profile,
+        with_plain=given.plain,
     )
 
 
@@ -100,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--start", action="store_true", help="also the start, from command to first step")
     parser.add_argument("--cold-start", action="store_true", help="also the first start ever; minutes")
     parser.add_argument("--profile", action="store_true", help="also where the time of our step goes")
+    parser.add_argument("--plain", action="store_true", help="also our step without native operations, in turn")
     return parser
 
 
@@ -134,12 +137,15 @@ def _measure_shape(
     _say(f"{shape}: {options.warm_up} + {options.steps} steps")
     with contextlib.ExitStack() as stack:
         model, workers = _start(stack, shape, options, folder)
+        if options.with_plain:
+            job = str(_job_path(folder, shape))
+            workers[PLAIN] = stack.enter_context(_ours(options, PLAIN, folder, job, PLAIN))
         workers[MATMUL] = stack.enter_context(_ours(options, MATMUL, folder))
         about = {who: workers[who].ask("about")["about"] for who in (OURS, PEER) if who in workers}
         answers = alternate(workers, "step", options.warm_up, options.steps)
         if options.with_profile:
-            wall = median(answer["seconds"] for answer in answers[OURS][options.warm_up :])
-            print(report.profile_table(shape, wall, workers[OURS].ask("profile")["kinds"]), end="\n\n")
+            profile = workers[OURS].ask("profile")
+            print(report.profile_table(shape, profile["seconds"], profile["phases"]), end="\n\n")
     return model, answers, about
 
 
@@ -148,13 +154,18 @@ def _start(
 ) -> tuple[ModelConfig, dict[str, Worker]]:
     """Ours, and the peer with our weights where there is one, each in a fresh process on the same job."""
     conf = shape_conf(shape, options.overrides)
-    job, weights = folder / f"{shape}.npz", folder / f"{shape}_weights.npz"
+    job, weights = _job_path(folder, shape), folder / f"{shape}_weights.npz"
     write_job(job, make_job(conf))
     workers = {OURS: stack.enter_context(_ours(options, OURS, folder, str(job)))}
     if options.peer is not None:
         workers[OURS].ask("export", str(weights))
         workers[PEER] = stack.enter_context(_peer(options, job, weights))
     return conf.model, workers
+
+
+def _job_path(folder: Path, shape: Shape) -> Path:
+    """Where the job of a shape is written."""
+    return folder / f"{shape}.npz"
 
 
 def _ours(options: Options, label: str, folder: Path, *arguments: str) -> Worker:

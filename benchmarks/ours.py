@@ -1,4 +1,4 @@
-"""Our side of a measurement, in a process of its own: `python -m benchmarks.ours JOB.npz`, asked by bm_step.py."""
+"""Our side of a measurement, in a process of its own: `python -m benchmarks.ours JOB.npz [plain]`; see bm_step.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.flops import matmul_flops
 from benchmarks.profile_step import profile
+from benchmarks.report import PLAIN
 from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
@@ -18,6 +19,7 @@ from models import backend
 from models.backend import jt
 from models.config import parse_config
 from models.fields.state import export_state
+from models.ops import native
 from models.rendering.renderer import NeuSRenderer
 from models.runner import build_fields
 from models.training.trainer import Trainer
@@ -80,7 +82,8 @@ class Ours:
 
     def profile(self) -> dict[str, Any]:
         """Seconds of a step by phase and kind of operation."""
-        return {"kinds": profile(self._trainer)}
+        seconds, phases = profile(self._trainer)
+        return {"seconds": seconds, "phases": phases}
 
 
 class Matmul:
@@ -107,12 +110,14 @@ def about() -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve a job, or, without one, the matrix product."""
+    """Serve a job, with PLAIN after it on the references of the native operations; without one the matrix product."""
     backend.select("cpu")
     if not arguments:
         product = Matmul()
         serve({"about": about, "step": product.matmul})
         return
+    if PLAIN in arguments[1:]:
+        native.is_available = lambda: False
     ours = Ours(Path(arguments[0]))
     serve(
         {"about": about, "export": ours.export, "step": ours.step, "image": ours.image, "profile": ours.profile},

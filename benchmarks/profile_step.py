@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,12 +51,20 @@ class _DepthsGiven(NeuSRenderer):
         return self._depths
 
 
-def profile(trainer: Trainer) -> dict[str, dict[str, float]]:
-    """Seconds of a step's operations by phase and kind, mean of REPEATS: what Python takes is not in them."""
+def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
+    """Seconds of a whole step, not profiled, and of its operations by phase and kind; means of REPEATS, in turn.
+
+    What the whole takes longer than its operations is Python's, and the building and dispatch of the graph.
+    """
+    whole = 0.0
     phases: dict[str, Counter[str]] = {SAMPLING: Counter(), FIELDS: Counter(), OPTIMISER: Counter()}
     for _ in range(REPEATS):
+        begin = time.perf_counter()
+        trainer.step()
+        jt.sync_all(True)
+        whole += (time.perf_counter() - begin) / REPEATS
         _profile_step(trainer, phases)
-    return {phase: {kind: s / REPEATS for kind, s in kinds.most_common()} for phase, kinds in phases.items()}
+    return whole, {phase: {kind: s / REPEATS for kind, s in kinds.most_common()} for phase, kinds in phases.items()}
 
 
 def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
@@ -84,7 +93,7 @@ def _timed(kinds: Counter[str]) -> Iterator[None]:
     with jt.profile_scope(0, 0) as report:
         yield
     header, *rows = report
-    name, file, time = (header.index(column) for column in ("Name", "FileName", "TotalTime"))
+    name, file, duration = (header.index(column) for column in ("Name", "FileName", "TotalTime"))
     for row in rows:
         source = Path(row[file]).read_text(errors="replace") if row[name].startswith("code") else ""
-        kinds[kind_of(row[name], source)] += float(row[time]) * NANOSECONDS
+        kinds[kind_of(row[name], source)] += float(row[duration]) * NANOSECONDS

@@ -15,7 +15,7 @@ from benchmarks.shapes import FULL, ROOT, SMALL, Shape
 from benchmarks.workers import Answer
 
 MIB, GIGA = 2**20, 1e9
-OURS, PEER, MATMUL = "ours", "peer", "matmul"
+OURS, PLAIN, PEER, MATMUL = "ours", "plain", "peer", "matmul"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Row:
 
 
 def step_rows(shape: Shape, flops: int, answers: Mapping[str, Sequence[Answer]], warm_up: int) -> list[Row]:
-    """Figures of one shape from the answers of `ours`, of `matmul`, and of `peer` where there is one.
+    """Figures of one shape from the answers of `ours`, of `matmul`, and of `plain` and `peer` where they are.
 
     The first `warm_up` answers of each count for peak memory only; the very first losses, from the same weights and
     the same jitter, show that both sides do the same.
@@ -86,6 +86,9 @@ def step_rows(shape: Shape, flops: int, answers: Mapping[str, Sequence[Answer]],
         Row(f"matmul rate beside {shape}, GFLOP/s", rate / GIGA),
         Row(f"share of matmul rate {shape}", share[OURS], share.get(PEER), MATMUL_SHARE.get(shape)),
     ]
+    if PLAIN in answers:
+        rows.append(Row(f"step {shape} in plain Jittor, s", seconds[PLAIN]))
+        rows.append(Row(f"peak memory {shape} in plain Jittor, MiB", peak[PLAIN]))
     if PEER in answers:
         ours, peer = (answers[name][0]["loss"] for name in (OURS, PEER))
         rows.append(Row(f"first loss {shape}, relative difference", abs(ours - peer) / abs(peer), bound=FIRST_LOSS))

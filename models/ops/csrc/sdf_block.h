@@ -10,7 +10,7 @@
 
 namespace neus {
 
-constexpr int BLOCK = 64;  // points: a block of 256 channels and its neighbours fit the second-level cache
+constexpr int BLOCK = 64;  // points: what one layer of 256 channels reads and writes fits the second-level cache
 constexpr float BETA = 100.f;
 constexpr float SKIP_SCALE = 0.70710678118654752f;
 

@@ -17,12 +17,14 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
+from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
 MAX_PIXELS = 2**28
+MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_SIGNATURE = b"\xff\xd8\xff"
@@ -61,6 +63,8 @@ def read_image(path: Path | str) -> np.ndarray:
     for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
     """
     try:
+        if Path(path).stat().st_size > MAX_FILE_BYTES:
+            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
         encoded = Path(path).read_bytes()
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
@@ -68,7 +72,8 @@ def read_image(path: Path | str) -> np.ndarray:
     if width * height > MAX_PIXELS:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
     try:
-        pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+        with native_stderr_silenced():
+            pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     except (cv2.error, MemoryError) as error:
         raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
     if pixels is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ import trimesh
 from data.errors import UserError
 
 SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
+
+# Plain lists of triangles. trimesh also opens archives, scenes that name further files, and addresses.
+FILE_TYPES = ("ply", "obj", "stl")
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,12 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     source = Path(path)
     if not source.is_file():
         raise UserError(f"{source}: no such mesh file; check the path")
+    file_type = source.suffix.lower().removeprefix(".")
+    if file_type not in FILE_TYPES:
+        raise UserError(f"{source}: is no .ply, .obj or .stl file; export the mesh as one of them")
     try:
-        mesh = trimesh.load(source, force="mesh", process=False)
+        # Without its name: trimesh would follow the file's references to materials and textures.
+        mesh = trimesh.load(io.BytesIO(source.read_bytes()), file_type=file_type, force="mesh", process=False)
     except (ValueError, LookupError, TypeError, AttributeError, RuntimeError, OSError, ArithmeticError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(

@@ -26,6 +26,9 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 MAX_PIXELS = 2**28
 MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
+# Deflate makes at most 1032 bytes out of one (https://zlib.net/zlib_tech.html) and a PNG pixel takes a bit or more; a
+# JPEG takes more than that. A header that claims more would have gigabytes allocated for a file of a hundred bytes.
+PIXELS_PER_BYTE = 8 * 1032
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
@@ -71,6 +74,10 @@ def read_image(path: Path | str) -> np.ndarray:
     width, height = _stored_size(encoded, path)
     if width * height > MAX_PIXELS:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
+    if width * height > PIXELS_PER_BYTE * len(encoded):
+        raise ImageError(
+            f"{path}: its header claims {width}x{height} pixels and its {len(encoded)} bytes cannot hold them"
+        )
     try:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)

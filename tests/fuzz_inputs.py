@@ -63,13 +63,20 @@ def _scene_files() -> dict[str, bytes]:
 
 SCENE = _scene_files()
 CAMERAS = "cameras_sphere.npz"
+
+
+def similarity_of(scale: float, centre: tuple[float, ...]) -> np.ndarray:
+    """A scale matrix."""
+    matrix = np.diag([scale] * 3 + [1.0])
+    matrix[:3, 3] = centre
+    return matrix
+
+
 KINDS = st.sampled_from(["f8", "f4", "f2", ">f8", "i4", "u1", "c16", "?", "U3", "S2", "M8[s]", "i8"])
 SCALARS = st.sampled_from([0.0, 1.0, -1.0, 1e-320, 1e-30, 1e30, 1e155, 1e308, np.inf, np.nan, 2.5])
 ANY_ARRAY = KINDS.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, max_side=4)))
 MATRICES = hnp.arrays("f8", (4, 4), elements=SCALARS | st.floats(-4, 4))
-SIMILARITIES = st.tuples(SCALARS, *[SCALARS] * 3).map(
-    lambda v: np.diag([v[0]] * 3 + [1.0]) + np.outer([*v[1:], 0], [0, 0, 0, 1])
-)
+SIMILARITIES = st.tuples(SCALARS, *[SCALARS] * 3).map(lambda v: similarity_of(v[0], v[1:]))
 MEMBERS = (ANY_ARRAY | MATRICES | SIMILARITIES).map(npy) | st.text(max_size=60).map(header) | damaged(npy(np.eye(4)))
 HEADER_WORDS = ["{", "}", "'descr'", "'shape'", "'fortran_order'", ":", ",", "(", ")", "'<f8'", "'O'", "True"]
 HEADER_WORDS += ["10**9", "99999999999", "4", "\n", "[", "L", "-1"]

@@ -45,6 +45,8 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=25).map("".join) | st.text(max
 VALUES = TEXTS | st.integers().map(str) | st.floats().map(str)
 ASSIGNMENTS = st.tuples(st.sampled_from(sorted(leaf_types(ExperimentConfig))) | TEXTS, VALUES).map("=".join)
 CONFS = TEXTS | TEXTS.map(lambda text: CONF + "\n" + text) | ASSIGNMENTS.map(lambda text: CONF + "\n" + text)
+OVERRIDES = st.just([]) | st.lists(ASSIGNMENTS | TEXTS, max_size=2)
+CASES = st.sampled_from(["", "", "", "a", "${a}", "..", "\x00"]) | st.text(max_size=4)
 CONFS |= damaged(CONF.encode()).map(lambda data: data.decode("utf-8", "replace"))
 
 
@@ -96,7 +98,16 @@ def camera_file(changes: dict[str, bytes], method: int) -> bytes:
     return buffer.getvalue()
 
 
-CAMERA_FILES = damaged(SCENE[CAMERAS]) | st.builds(camera_file, st.dictionaries(KEYS, MEMBERS, max_size=2), METHODS)
+def moved_world(factor: float, scale_mat: np.ndarray) -> dict[str, bytes]:
+    """The good cameras times a factor, in a sphere of their own."""
+    with np.load(io.BytesIO(SCENE[CAMERAS])) as good, np.errstate(all="ignore"):
+        worlds = {f"world_mat_{view}.npy": npy(good[f"world_mat_{view}"] * factor) for view in (0, 1)}
+    return worlds | {f"scale_mat_{view}.npy": npy(scale_mat) for view in (0, 1)}
+
+
+MEMBER_SETS = st.dictionaries(KEYS, MEMBERS, max_size=2) | st.builds(moved_world, SCALARS, SIMILARITIES)
+CAMERA_FILES = damaged(SCENE[CAMERAS]) | st.builds(camera_file, MEMBER_SETS, METHODS)
+CAMERA_FILES |= st.builds(camera_file, MEMBER_SETS, st.just(zipfile.ZIP_STORED))
 
 
 # pictures, meshes

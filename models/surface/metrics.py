@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import struct
 import warnings
 from dataclasses import dataclass
@@ -76,9 +75,8 @@ def _load(content: bytes, file_type: str) -> object:
 
     Without the file's name: trimesh would follow its references to materials and textures.
     """
-    log = logging.getLogger("trimesh")
-    was_disabled = log.disabled
-    log.disabled = True
+    log = trimesh.util.log
+    was_disabled, log.disabled = log.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

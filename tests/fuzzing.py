@@ -25,6 +25,7 @@ from fuzz_inputs import (
     CASES,
     CONFS,
     GOLDEN,
+    GOOD_FLAGS,
     OVERRIDES,
     PICTURES,
     RAW,
@@ -146,12 +147,13 @@ def read_published(value: bytes | dict[str, Any], folder: Path) -> None:
     to_checkpoint(value)
 
 
+OURS = _encode(make_checkpoint())
 TARGETS = {
     "conf": Target(st.tuples(CONFS, OVERRIDES, CASES), read_conf),
-    "flags": Target(st.lists(ARGUMENTS, max_size=6), lambda argv, _: parse_arguments(argv)),
+    "flags": Target(st.lists(ARGUMENTS, max_size=6) | GOOD_FLAGS, lambda argv, _: parse_arguments(argv)),
     "scene": Target(CAMERA_FILES, read_scene),
     "picture": Target(damaged(*(picture.tobytes() for picture in PICTURES)) | st.binary(max_size=40), read_picture),
     "mesh": Target(st.tuples(damaged(*meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
-    "checkpoint": Target(damaged(_encode(make_checkpoint())) | SIGNED, read_ours),
-    "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW, read_published),
+    "checkpoint": Target(damaged(OURS) | SIGNED | st.just(OURS), read_ours),
+    "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW | st.just(GOLDEN), read_published),
 }

@@ -5,13 +5,14 @@ Everything that can be checked from the arguments and the conf is checked before
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.errors import UserError
+from data.errors import UserError, one_line
 
 if TYPE_CHECKING:
     from data.config import DatasetConfig
@@ -65,7 +66,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
     """The dataset with each path that is missing here looked for in the program's folder."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
-    moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not Path(path).exists()}
+    moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not os.path.exists(path)}
     return replace(dataset, **moved)
 
 
@@ -89,7 +90,7 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:
     """The experiment with its scene and checkpoint; raises UserError for whatever does not fit the mode."""
     from data.scene import require_view
-    from models.experiment import open_results, open_training
+    from models.experiment import open_results, open_training, require_references
     from models.training.logger import complain
 
     if arguments.mode.name == "train":
@@ -98,6 +99,8 @@ def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:
     views = (arguments.image,) if arguments.mode.name == "validate_image" else arguments.mode.views
     for view in views:
         require_view(experiment.scene, view)
+    if arguments.mode.name == "evaluate":
+        require_references(experiment)
     return experiment
 
 
@@ -122,7 +125,7 @@ def _dispatch(arguments: Arguments, experiment: Experiment, log: RunLogger) -> N
 
 def _complain(sentence: str, status: int) -> int:
     """Say what is wrong on stderr; returns the exit status."""
-    print(f"error: {sentence}", file=sys.stderr)
+    print(f"error: {one_line(sentence)}", file=sys.stderr)
     return status
 
 

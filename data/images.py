@@ -17,14 +17,20 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
+from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
 MAX_PIXELS = 2**28
+MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
+# Deflate makes at most 1032 bytes out of one (https://zlib.net/zlib_tech.html) and a PNG pixel takes a bit or more; a
+# JPEG takes more than that. A header that claims more would have gigabytes allocated for a file of a hundred bytes.
+PIXELS_PER_BYTE = 8 * 1032
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
@@ -61,14 +67,21 @@ def read_image(path: Path | str) -> np.ndarray:
     for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
     """
     try:
+        if Path(path).stat().st_size > MAX_FILE_BYTES:
+            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
         encoded = Path(path).read_bytes()
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     width, height = _stored_size(encoded, path)
     if width * height > MAX_PIXELS:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
+    if width * height > PIXELS_PER_BYTE * len(encoded):
+        raise ImageError(
+            f"{path}: its header claims {width}x{height} pixels and its {len(encoded)} bytes cannot hold them"
+        )
     try:
-        pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
+        with native_stderr_silenced():
+            pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     except (cv2.error, MemoryError) as error:
         raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
     if pixels is None:
@@ -93,12 +106,29 @@ def _stored_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
     """(width, height) that the header claims, read without decoding; raises ImageError where there is none."""
     try:
         if encoded.startswith(PNG_SIGNATURE):
+            _require_whole_png(encoded, path)
             return struct.unpack_from(">II", encoded, 16)
         if encoded.startswith(JPEG_SIGNATURE):
             return _jpeg_size(encoded)
     except (struct.error, IndexError):
         raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again") from None
     raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
+
+
+def _require_whole_png(encoded: bytes, path: Path | str) -> None:
+    """Walk the chunks to the last; struct.error where one reaches beyond the end, ImageError for an animation.
+
+    OpenCV allocates what a chunk claims to hold, up to 4 GB, before it looks for it; and has frames beside the picture.
+    """
+    position, kinds = len(PNG_SIGNATURE), []
+    while not kinds or kinds[-1] != b"IEND":
+        length, kind = struct.unpack_from(">I4s", encoded, position)
+        position += length + PNG_CHUNK_FRAME
+        kinds.append(kind)
+    if position > len(encoded) or kinds[0] != b"IHDR" or kinds.count(b"IHDR") > 1:
+        raise struct.error
+    if b"acTL" in kinds:
+        raise ImageError(f"{path}: is an animation; save one frame of it as a plain PNG")
 
 
 def _jpeg_size(encoded: bytes) -> tuple[int, int]:

@@ -18,6 +18,10 @@ from data.rays import Rays
 # A mask means "object" where it exceeds one half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
 MASK_HALF = 127
 
+# In working-frame units. Rays are float32, whose step at this distance is 0.008 of the unit sphere's radius: a camera
+# farther off sees nothing of it, and was put there by a wrong matrix.
+FARTHEST_CAMERA = 1e5
+
 
 class SceneError(UserError):
     """A scene that cannot be trained on: says which file, key or view is wrong and how to mend it."""
@@ -99,9 +103,15 @@ class Scene:
 def check_scene(scene: Scene) -> Scene:
     """`scene` itself, if it can be trained on.
 
-    Raises SceneError for a camera inside the unit sphere, and for masks that are empty in every view (one empty mask is
-    a view that does not see the object).
+    Raises SceneError for numbers that overflowed, for a camera inside the unit sphere or farther than FARTHEST_CAMERA
+    from it, and for masks that are empty in every view (one empty mask is a view that does not see the object).
     """
+    for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
+        if not np.isfinite(getattr(scene, name)).all():
+            raise SceneError(
+                f"{scene.name}: the matrices of its camera file hold numbers so large or small that {name} is not "
+                "finite; correct them"
+            )
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     nearest = int(np.argmin(distances))
     if distances[nearest] < 1:
@@ -109,6 +119,12 @@ def check_scene(scene: Scene) -> Scene:
             f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
             f"{distances[nearest]:.3g} from its centre; choose scale_mat so that the sphere holds the object "
             "and leaves every camera outside"
+        )
+    farthest = int(np.argmax(distances))
+    if distances[farthest] > FARTHEST_CAMERA:
+        raise SceneError(
+            f"{scene.name}: the camera of view {farthest} ({scene.image_names[farthest]}) is {distances[farthest]:.3g} "
+            f"radii from the unit sphere, beyond {FARTHEST_CAMERA:g}; correct world_mat or scale_mat"
         )
     if scene.masks is not None and scene.masks.max() <= MASK_HALF:
         raise SceneError(

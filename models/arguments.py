@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     values, unknown = parser.parse_known_args(argv)
     if unknown:
         raise UserError(f"{unknown[0]}: unknown argument{_flag_hint(unknown[0], parser)}")
-    if values.checkpoint is not None and not values.checkpoint.is_file():
+    if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         raise UserError(f"--checkpoint {values.checkpoint}: no such file")
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")

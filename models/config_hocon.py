@@ -23,6 +23,11 @@ CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
 LISTED_CONFS = 12  # names in the message about a missing file
 # The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+# A conf takes a few kB in five files. Includes and substitutions can each double what comes out, again and again: these
+# bounds keep the most that a hostile conf can grow to at about a thousand times MAX_CHARACTERS.
+MAX_FILES = 64
+MAX_CHARACTERS = 1 << 16
+MAX_SUBSTITUTIONS = 20
 # What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
@@ -38,14 +43,14 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
     with _files_only() as files:
         tree = _require_block(files.parse_file(str(path)), str(path))
         for text in overrides:
-            tree = _require_block(_parse(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+            tree = _require_block(files.parse_text(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
     return _resolved(tree, case, str(path))
 
 
 def parse_tree(text: str, source: str) -> dict[str, Any]:
     """HOCON text as nested dicts; raises ConfigError, naming source, where it is none."""
-    with _files_only():
-        tree = _require_block(_parse(text, None, source), source)
+    with _files_only() as files:
+        tree = _require_block(files.parse_text(text, None, source), source)
     return _resolved(tree, "", source)
 
 
@@ -94,17 +99,36 @@ class _LocalFiles:
 
     def __init__(self) -> None:
         self._being_read: list[Path] = []
+        self._files = self._characters = self._substitutions = 0
 
     def parse_file(self, filename: str, **_options: Any) -> ConfigTree:
         """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
-        path = Path(filename)
-        if path.resolve() in self._being_read:
+        path, resolved = Path(filename), _real_path(filename)
+        if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
+        self._files += 1
         text = _read_text(path)
-        self._being_read.append(path.resolve())
-        tree = _parse(text, str(path.parent), str(path))
+        self._being_read.append(resolved)
+        tree = self.parse_text(text, str(path.parent), str(path))
         self._being_read.pop()
         return tree
+
+    def parse_text(self, text: str, folder: str | None, source: str) -> Any:
+        """Unresolved tree (or list) of a text; raises ConfigError where it is not HOCON, or too much in all."""
+        self._characters += len(text)
+        self._substitutions += text.count("${")
+        for count, most, what in (
+            (self._files, MAX_FILES, "files"),
+            (self._characters, MAX_CHARACTERS, "characters"),
+            (self._substitutions, MAX_SUBSTITUTIONS, "substitutions ${...}"),
+        ):
+            if count > most:
+                raise ConfigError(f"{source}: with its includes the conf has more than {most} {what}; simplify it")
+        return _parse(text, folder, source)
+
+    def expand(self, path: str, **_options: Any) -> list[str]:
+        """Stands in for glob: the path itself; a wildcard would have the whole disk searched."""
+        return [path]
 
     def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
         """Raises ConfigException: a conf never makes this program fetch something."""
@@ -114,13 +138,13 @@ class _LocalFiles:
 @contextmanager
 def _files_only() -> Iterator[_LocalFiles]:
     """For its duration pyhocon's includes go through _LocalFiles: by its own means it would open any URL."""
-    original = config_parser.ConfigFactory
+    originals = config_parser.ConfigFactory, config_parser.glob
     files = _LocalFiles()
-    config_parser.ConfigFactory = files
+    config_parser.ConfigFactory, config_parser.glob = files, files.expand
     try:
         yield files
     finally:
-        config_parser.ConfigFactory = original
+        config_parser.ConfigFactory, config_parser.glob = originals
 
 
 def _parse(text: str, folder: str | None, source: str) -> Any:
@@ -173,10 +197,19 @@ def _require_block(tree: Any, source: str) -> ConfigTree:
     return tree
 
 
+def _real_path(filename: str) -> Path:
+    """The file a name leads to; raises ConfigError for a name no file can have."""
+    try:
+        return Path(filename).resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
+        raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({_one_line(error)})") from None
+
+
 def _read_text(path: Path) -> str:
     """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read(MAX_CHARACTERS + 1)
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such conf file{_beside(path)}") from None
     except UnicodeDecodeError as error:

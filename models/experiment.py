@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from data.errors import UserError
 from data.readers import load_scene
@@ -60,7 +62,7 @@ def open_training(
     Raises:
         UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three.
     """
-    folder = Path(conf.general.base_exp_dir)
+    folder = _results_folder(conf)
     scene = load_scene(conf.dataset)
     if scene.masks is None and conf.train.mask_weight > 0:
         raise SceneError(
@@ -79,13 +81,13 @@ def open_training(
                 f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
                 "--overwrite to start afresh, or another general.base_exp_dir"
             )
-        shutil.rmtree(experiment.checkpoints)
+        _remove(experiment.checkpoints)
     return Experiment(conf, folder, scene, found)
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
-    folder = Path(conf.general.base_exp_dir)
+    folder = _results_folder(conf)
     found = latest_checkpoint(folder / "checkpoints", warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted((folder / "checkpoints").glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
@@ -95,16 +97,62 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     return Experiment(conf, folder, load_scene(conf.dataset), found)
 
 
+def held_out_scene(experiment: Experiment) -> Scene | None:
+    """The scene of `dataset.test_dir`; None without one. Raises UserError where its frame is not the training's."""
+    dataset = experiment.conf.dataset
+    if not dataset.test_dir:
+        return None
+    held_out = load_scene(replace(dataset, data_dir=dataset.test_dir))
+    if not np.allclose(held_out.scene_to_world, experiment.scene.scene_to_world, rtol=1e-5, atol=1e-6):
+        raise UserError(f"dataset.test_dir = {dataset.test_dir}: its scale_mat_0 differs from the training scene's")
+    return held_out
+
+
+def require_references(experiment: Experiment) -> None:
+    """Raises UserError where what `evaluate` compares with cannot be read: better now than after the rendering."""
+    from models.surface.metrics import read_mesh
+
+    held_out_scene(experiment)
+    if experiment.conf.dataset.reference_mesh:
+        read_mesh(experiment.conf.dataset.reference_mesh)
+
+
 def record(experiment: Experiment) -> None:
     """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published."""
-    experiment.path("recording", "config.conf").write_text(to_hocon(experiment.conf), encoding="utf-8")
-    for name in experiment.conf.general.recording:
-        source = Path(name)
-        files = sorted(source.glob("*.py"))
-        target = (experiment.folder / "recording" / source.name) if files else None
-        for file in files:
-            target.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target / file.name)
+    try:
+        experiment.path("recording", "config.conf").write_text(to_hocon(experiment.conf), encoding="utf-8")
+        for name in experiment.conf.general.recording:
+            source = Path(name)
+            files = sorted(file for file in source.glob("*.py") if file.is_file())
+            target = (experiment.folder / "recording" / source.name) if files else None
+            for file in files:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target / file.name)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"the recording in {experiment.folder} cannot be written ({error}); correct general.recording"
+        ) from error
+
+
+def _results_folder(conf: ExperimentConfig) -> Path:
+    """`general.base_exp_dir`; raises UserError for a name that cannot be a folder, or that a file has already."""
+    folder = Path(conf.general.base_exp_dir)
+    try:
+        taken = [path for path in (folder, *folder.parents) if path.is_symlink() or path.exists()]
+        taken = [path for path in taken if not path.is_dir()]
+    except OSError as error:
+        raise UserError(f"general.base_exp_dir = {folder}: cannot be used ({error.strerror}); choose another") from None
+    if taken:
+        raise UserError(f"general.base_exp_dir = {folder}: {taken[0]} is no folder; choose another one")
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    """Delete the checkpoints of an earlier run; raises UserError where that fails. Links are not followed."""
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself") from error
 
 
 def _read(path: Path) -> Checkpoint:

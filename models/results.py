@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import cv2
@@ -14,10 +14,9 @@ from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
 from data.images import to_uint8, write_image
 from data.rays import Rays
-from data.readers import load_scene
 from data.scene import Scene
 from models.backend import jt
-from models.experiment import Experiment
+from models.experiment import Experiment, held_out_scene
 from models.rendering.renderer import NeuSRenderer
 from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
@@ -163,17 +162,6 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
     experiment.path("report", "report.json").write_text(json.dumps(asdict(evaluation), indent=1) + "\n")
     _log_evaluation(snapshot.log, evaluation, path)
     return evaluation
-
-
-def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The scene of `dataset.test_dir`; None without one. Raises UserError where its frame is not the training's."""
-    dataset = experiment.conf.dataset
-    if not dataset.test_dir:
-        return None
-    held_out = load_scene(replace(dataset, data_dir=dataset.test_dir))
-    if not np.allclose(held_out.scene_to_world, experiment.scene.scene_to_world, rtol=1e-5, atol=1e-6):
-        raise UserError(f"dataset.test_dir = {dataset.test_dir}: its scale_mat_0 differs from the training scene's")
-    return held_out
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh) -> np.ndarray:

@@ -54,6 +54,7 @@ def runner(monkeypatch, tmp_path):
     monkeypatch.setattr("models.results", sys.modules["models.results"], raising=False)
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
+    monkeypatch.setattr("models.experiment.require_references", lambda experiment: None)
     monkeypatch.setattr(FakeRunner, "calls", [])
     monkeypatch.chdir(tmp_path)
     return FakeRunner

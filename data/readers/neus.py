@@ -8,9 +8,6 @@ https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 from __future__ import annotations
 
 import itertools
-import struct
-import zipfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +16,7 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.config import DatasetConfig
 from data.images import list_images, read_masks, read_photographs
+from data.readers.npz import NpzError, read_members
 from data.scene import Scene, SceneError
 
 # Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
@@ -27,22 +25,6 @@ MATRIX_TOLERANCE = 1e-4
 # The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
 # so that a surface touching the sphere is closed.
 REGION_HALF_WIDTH = 1.01
-
-
-# What numpy and zipfile are known to raise for files that are no npz, are damaged, encrypted or hold pickled objects.
-UNREADABLE = (
-    OSError,
-    ValueError,
-    EOFError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    MemoryError,
-    RuntimeError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def read_neus(conf: DatasetConfig) -> Scene:
@@ -144,9 +126,8 @@ def _read_matrices(path: Path, conf_key: str, count: int) -> dict[str, np.ndarra
     if not path.is_file():
         raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {key: np.asarray(archive[key]) for key in archive.files if key in wanted}
-    except UNREADABLE as error:
+        return read_members(path, wanted)
+    except (NpzError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
 
 

@@ -24,6 +24,7 @@ from data.errors import UserError
 
 FORMAT = "neus-jittor"
 SCHEMA = 1  # raise it when a reader of the older files would misread the newer ones
+MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
 _FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
@@ -77,6 +78,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises CheckpointError for a file that is missing, unreadable, truncated, altered, foreign or of a newer schema.
     """
     try:
+        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer for ever
+            raise CheckpointError(f"The checkpoint {path} cannot be read (it is not a file).")
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             _check_format(path, metadata)
@@ -164,8 +167,12 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
             tensors.setdefault(network, {})[name] = array
         else:
             moments[group][name] = array
-    state = json.loads(metadata["state"])
-    return Checkpoint(int(metadata["step"]), tensors, moments, int(metadata["adam_steps"]), state)
+    state, steps = json.loads(metadata["state"]), [int(metadata[key]) for key in ("step", "adam_steps")]
+    if type(state) is not dict or type(state.get("conf", "")) is not str:
+        raise ValueError("its state is none that was written")
+    if not all(0 <= step <= MOST_STEPS for step in steps):
+        raise ValueError("it counts no possible number of steps")
+    return Checkpoint(steps[0], tensors, moments, steps[1], state)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:

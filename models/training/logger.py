@@ -20,6 +20,8 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
+from data.errors import one_line
+
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
 
 
@@ -29,8 +31,8 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print `text` on stderr, above any progress bar; a closed terminal is no error."""
-    _print(text, sys.stderr)
+    """Print `text` as one line on stderr, above any progress bar; a closed terminal is no error."""
+    _print(one_line(text), sys.stderr)
 
 
 def _print(text: str, stream: TextIO) -> None:

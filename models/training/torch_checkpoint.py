@@ -79,10 +79,14 @@ def _published_name(key: str) -> str:
 
 
 def _float32(array: object, what: str) -> np.ndarray:
-    """`array` as float32."""
+    """`array` as float32; training that broke down left NaN behind, which nothing can be made of."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise _UnfitError(f"its '{what}' is no tensor of real numbers")
-    return array.astype(np.float32)
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise _UnfitError(f"its '{what}' holds NaN or infinite numbers")
+    return values
 
 
 def _count(value: object, what: str) -> int:

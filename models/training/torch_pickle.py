@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import pickletools
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,10 +59,12 @@ def read_pickle(
     stream.seek(start)
     machine = _Machine(names, persistent)
     try:
-        for opcode, argument, position in pickletools.genops(stream):
-            if (position or 0) - start > MAX_PICKLE_BYTES:
-                raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
-            machine.execute(opcode.name, argument)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python warns of odd escapes in damaged text
+            for opcode, argument, position in pickletools.genops(stream):
+                if (position or 0) - start > MAX_PICKLE_BYTES:
+                    raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
+                machine.execute(opcode.name, argument)
         return machine.pop(), stream.tell()
     except RefusedError:
         raise

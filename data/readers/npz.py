@@ -1,0 +1,94 @@
+"""Small matrices out of an npz file that nobody vouches for: nothing is unpickled, nothing grows without a bound.
+
+An npz file is a zip archive of .npy members (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
+`numpy.load` allocates what a member's header claims and unpacks as far as it goes; here the archive's directory and
+the header are held to what a matrix can need first.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import struct
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+import numpy as np
+
+# A 4 x 4 matrix of float64 takes 256 bytes with its header; the bound leaves room for odd headers and wider types.
+MAX_MEMBER_BYTES = 1 << 16
+# A thousand views with their inverses and bounds take 2 MB; the directory is read as a whole.
+MAX_FILE_BYTES = 1 << 30
+# What numpy and savez_compressed write. zipfile unpacks the other methods without a bound on what comes out.
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+SUFFIX = ".npy"
+LONGEST_REASON = 200  # characters of numpy's own words, which may quote a whole header
+
+# What zipfile, zlib and numpy are known to raise for files that are no npz, are damaged, encrypted or hold objects.
+_DAMAGE = (
+    ValueError,
+    EOFError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    struct.error,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+class NpzError(Exception):
+    """The file or a member cannot be used; the text says why, as part of a sentence."""
+
+
+def read_members(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
+    """The arrays of `wanted` that the npz file at `path` has, by name without .npy; others are not looked at.
+
+    Raises NpzError for a file that is no npz, a damaged, compressed beyond MAX_MEMBER_BYTES, object or oversized
+    member, and OSError for a file that cannot be read.
+    """
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
+    try:
+        with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
+            entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
+            return {key: _member(archive, entry) for key, entry in entries.items() if key in wanted}
+    except _DAMAGE as error:
+        raise NpzError("it is no npz archive, or a damaged one") from error
+
+
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """One array; raises NpzError, naming the member, for whatever is wrong with it."""
+    try:
+        return _array(archive, entry)
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
+        raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason}") from error
+
+
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+    """One array, held to the bounds before it is unpacked."""
+    name = entry.filename[:LONGEST_REASON]
+    if entry.file_size > MAX_MEMBER_BYTES:
+        raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than a matrix needs")
+    if entry.compress_type not in METHODS:
+        raise NpzError(f"{name} is compressed in a way numpy never uses")
+    stream = io.BytesIO(archive.read(entry))
+    version = np.lib.format.read_magic(stream)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(stream)
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > MAX_MEMBER_BYTES:
+        raise NpzError(f"{name} claims {math.prod(shape)} values, far more than a matrix needs")
+    stream.seek(0)
+    return np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,0 +1,263 @@
+"""Bad inputs for the command line, each with words of the sentence it is refused with.
+
+The command is `--conf x.conf` and the flags a change returns; tests/test_bad_inputs.py runs them.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import struct
+import zipfile
+
+import cv2
+import numpy as np
+from bad_input_builders import (
+    CONF,
+    GOOD_JPEG,
+    GOOD_PNG,
+    MASK,
+    NOISE,
+    NPZ,
+    PICTURE,
+    SAME,
+    Change,
+    beside,
+    cameras,
+    checkpoint,
+    claiming,
+    comparing,
+    conf,
+    content,
+    flags,
+    folder_named,
+    good_checkpoint,
+    header,
+    jpeg_size,
+    link,
+    masks,
+    members,
+    npy,
+    other_frame,
+    picture,
+    png_header,
+    removed,
+    renamed,
+    setting,
+    sparse,
+    stateful,
+    then,
+    understated,
+)
+from synthetic_scene import SCALE_MAT
+from torch_files import SMALL, Call, Name, legacy_file, tensor, zip_file
+
+OURS, PUBLISHED = "ckpt_000003.safetensors", "ckpt_000040.pth"
+LONG = "x" * 300
+UNBOUND = stateful(state={})  # a checkpoint that names no conf, as the published ones
+HUGE_PLY = b"""ply
+format binary_little_endian 1.0
+element vertex 1000000000000
+property float x
+property float y
+property float z
+element face 1000000000000
+property list uchar int vertex_indices
+end_header
+"""
+EVIL = Call(Name("os", "system"), ("touch sprung",))
+
+BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
+    # flags
+    "unknown flag": (flags("--resoluton", "64"), ["did you mean --resolution?"]),
+    "unknown mode": (flags("--mode", "trian"), ["--mode trian", "did you mean train?"]),
+    "no number": (flags("--gpu", "one"), ["--gpu", "'one' is not a whole number"]),
+    "number out of range": (flags("--resolution", "1"), ["--resolution", "2..2048"]),
+    "a checkpoint that is not there": (flags("--checkpoint", "none.pth"), ["none.pth", "no such file"]),
+    "a checkpoint with a name too long": (flags("--checkpoint", LONG), ["--checkpoint", "no such file"]),
+    "a folder for a checkpoint": (flags("--checkpoint", "teapot"), ["--checkpoint teapot", "no such file"]),
+    "a conf that is not there": (flags("--conf", "y.conf"), ["y.conf", "no such conf file", "x.conf"]),
+    "a conf with a name too long": (flags("--conf", LONG), ["cannot be read as a conf file"]),
+    "a conf with a zero in its name": (flags("--conf", "x\0.conf"), ["x\\x00.conf", "cannot be read"]),
+    "a folder for a conf": (flags("--conf", "teapot"), ["teapot", "cannot be read as a conf file"]),
+    "a device file for a conf": (flags("--conf", "/dev/zero"), ["/dev/zero", "more than 65536 characters"]),
+    "a case that climbs": (flags("--case", "../other"), ["--case '../other'", "one folder"]),
+    "an absolute case": (flags("--case", "/etc"), ["--case '/etc'"]),
+    "a case of two lines": (flags("--case", "a\nb"), ["--case 'a\\nb'"]),
+    "a case with an escape sequence": (flags("--case", "\x1b[2J"), ["--case '\\x1b[2J'"]),
+    "two contrary flags": (flags("--overwrite", "--is_continue"), ["only one of them"]),
+    # conf
+    "unknown key": (setting("train.lerning_rate=1"), ["did you mean train.learning_rate?"]),
+    "text for a number": (setting("train.end_iter=soon"), ["train.end_iter = 'soon'", "whole number"]),
+    "a fraction for a count": (setting("train.batch_size=1.5"), ["train.batch_size = 1.5", "whole number"]),
+    "NaN": (setting("train.learning_rate=nan"), ["train.learning_rate", "must be a number"]),
+    "a number beyond every float": (setting("train.igr_weight=1e999"), ["train.igr_weight", "must be a number"]),
+    "a negative weight": (setting("train.mask_weight=-1"), ["train.mask_weight = -1", "at least 0"]),
+    "no samples": (setting("model.neus_renderer.n_samples=0"), ["n_samples = 0", "at least 1"]),
+    "networks that do not fit": (setting("model.sdf_network.d_out=9"), ["rendering_network.d_feature"]),
+    "a control character": (setting("dataset.data_dir=a\x07b"), ["dataset.data_dir", "control characters"]),
+    "a folder for results that is a file": (setting("general.base_exp_dir=x.conf"), ["x.conf is no folder"]),
+    "results below a file": (setting("general.base_exp_dir=x.conf/a/b"), ["base_exp_dir", "x.conf is no folder"]),
+    "a results name too long": (setting(f"general.base_exp_dir={LONG}"), ["base_exp_dir", "too long"]),
+    "a link for results that leads nowhere": (
+        then(link("gone", "nowhere"), setting("general.base_exp_dir=gone")),
+        ["gone is no folder"],
+    ),
+    "not HOCON": (conf("train { end_iter = 3"), ["x.conf", "not HOCON"]),
+    "a list": (content("x.conf", b"[1, 2]"), ["x.conf", "not a list"]),
+    "an empty conf": (content("x.conf", b"# nothing"), ["general: this block is missing"]),
+    "not UTF-8": (content("x.conf", b"# \xff"), ["x.conf: byte 2 is not UTF-8"]),
+    "a photograph for a conf": (content("x.conf", GOOD_PNG), ["x.conf", "is not UTF-8"]),
+    "a conf without end": (conf("# " + 70000 * "x"), ["x.conf", "more than 65536 characters"]),
+    "brackets without end": (conf("general.recording = " + 3000 * "["), ["x.conf", "cannot be read as HOCON"]),
+    "an address included": (conf('include url("http://127.0.0.1:9/x.conf")'), ["nothing is fetched"]),
+    "an address in a block": (conf('train { include "https://127.0.0.1:9/x" }'), ["nothing is fetched"]),
+    "an address of a file": (conf('include required(url("file:///etc/passwd"))'), ["nothing is fetched"]),
+    "an address by --set": (setting('model={nerf={include url("ftp://127.0.0.1/x")}}'), ["nothing is fetched"]),
+    "a package included": (conf('include package("os:x.conf")'), ["only files can be included"]),
+    "a package by --set": (setting('train={include package("os:x")}'), ["only files can be included"]),
+    "a wildcard included": (conf('include "/**/*.conf"'), ["/**/*.conf", "no such conf file"]),
+    "a conf that includes itself": (conf('include "x.conf"'), ["x.conf: includes itself"]),
+    "a link in a circle": (then(link("l.conf", "l.conf"), conf('include "l.conf"')), ["l.conf", "cannot be read"]),
+    "an include too many": (
+        then(
+            content("10.conf", b"# the end"),
+            *(content(f"{i}.conf", f'include "{i + 1}.conf"\n'.encode() * 2) for i in range(10)),
+            conf('include "0.conf"'),
+        ),
+        ["more than 64 files"],
+    ),
+    "substitutions that double": (
+        conf("".join(f"t{i} = ${{t{i + 1}}}${{t{i + 1}}}\n" for i in range(40)) + "t40 = x"),
+        ["more than 20 substitutions"],
+    ),
+    "a substitution of nothing": (setting("dataset.data_dir=${none}"), ["${...}", "cannot be filled in"]),
+    # scene
+    "no scene": (setting("dataset.data_dir=kettle"), ["kettle: no such folder", "dataset.data_dir"]),
+    "a scene name too long": (setting(f"dataset.data_dir={LONG}"), ["cannot be read", "too long"]),
+    "a file for a scene": (setting("dataset.data_dir=x.conf"), ["x.conf: no such folder"]),
+    "no such camera file": (setting("dataset.render_cameras_name=../c.npz"), ["teapot/../c.npz", "no such camera"]),
+    "no masks where they are weighed": (
+        then(*(removed(f"teapot/mask/00{i}.png") for i in range(4)), lambda folder: (folder / "teapot/mask").rmdir()),
+        ["has no masks", "train.mask_weight = 0"],
+    ),
+    "a mask too few": (removed("teapot/mask/003.png"), ["3 masks for 4 photographs"]),
+    "masks all black": (masks(0), ["all masks are empty"]),
+    "masks of 0 and 1": (masks(1), ["all masks are empty", "1 of 255"]),
+    "a smaller mask": (picture(MASK, SAME[:12]), ["mask/001.png", "32x12"]),
+    "a text for a mask": (content(MASK, b"hello"), ["mask/001.png", "neither PNG nor JPEG"]),
+    "a truncated mask": (content(MASK, GOOD_PNG[:300]), ["mask/001.png", "cut short or damaged"]),
+    "a 0x0 mask": (content(MASK, png_header(0, 0)), ["mask/001.png", "cannot be decoded"]),
+    "a text named .png": (content(PICTURE, b"hello"), ["001.png", "neither PNG nor JPEG"]),
+    "an empty picture": (content(PICTURE, b""), ["001.png", "neither PNG nor JPEG"]),
+    "a BMP named .png": (content(PICTURE, cv2.imencode(".bmp", NOISE)[1].tobytes()), ["neither PNG nor JPEG"]),
+    "a truncated PNG": (content(PICTURE, GOOD_PNG[:-200]), ["001.png", "cut short or damaged"]),
+    "a PNG with a wrong checksum": (content(PICTURE, GOOD_PNG[:60] + b"\0\0\0" + GOOD_PNG[63:]), ["damaged"]),
+    "a PNG of a header": (content(PICTURE, GOOD_PNG[:20]), ["001.png", "cut short or damaged"]),
+    "a gigantic PNG header": (content(PICTURE, png_header(60000, 60000)), ["60000x60000 pixels", "limit"]),
+    "a 0x0 PNG": (content(PICTURE, png_header(0, 0)), ["001.png", "cannot be decoded"]),
+    "a truncated JPEG": (content(PICTURE, GOOD_JPEG[:400]), ["001.png", "cut short or damaged"]),
+    "a JPEG of a header": (content(PICTURE, GOOD_JPEG[:30]), ["001.png", "cut short or damaged"]),
+    "a gigantic JPEG header": (content(PICTURE, jpeg_size(65500, 65500)), ["65500x65500 pixels", "limit"]),
+    "a 0x0 JPEG": (content(PICTURE, jpeg_size(0, 0)), ["001.png", "cannot be decoded"]),
+    "a picture file of 4 GiB": (sparse(PICTURE, 1 << 32), ["001.png", "larger than 2048 MiB"]),
+    "a smaller picture": (picture(PICTURE, SAME[:12]), ["001.png", "32x12", "000.png 32x24"]),
+    "a deeper picture": (picture(PICTURE, SAME.astype(np.uint16)), ["001.png", "16 bits"]),
+    "a bad picture with an evil name": (
+        then(content(PICTURE, b"hello"), renamed(PICTURE, "teapot/image/001 $(touch sprung);\n\x1b[2J.png")),
+        ["001 $(touch sprung);\\n\\x1b[2J.png", "neither PNG nor JPEG"],
+    ),
+    # cameras
+    "no camera file": (removed(NPZ), ["no such camera file", "render_cameras_name"]),
+    "a text for a camera file": (content(NPZ, b"hello"), ["no npz archive"]),
+    "a pickle for a camera file": (content(NPZ, pickle.dumps({})), ["no npz archive"]),
+    "a truncated camera file": (lambda folder: os.truncate(folder / NPZ, 900), ["no npz archive"]),
+    "a missing key": (cameras(world_mat_2=None), ["has no world_mat_2", "4 photographs"]),
+    "NaN in a matrix": (cameras(world_mat_1=np.full((4, 4), np.nan)), ["world_mat_1", "NaN"]),
+    "a wrong shape": (cameras(world_mat_1=np.eye(3)), ["world_mat_1", "[3, 3]"]),
+    "complex numbers": (cameras(world_mat_1=np.eye(4) * 1j), ["world_mat_1", "complex128"]),
+    "text for numbers": (cameras(world_mat_1=np.full((4, 4), "1")), ["world_mat_1", "not real numbers"]),
+    "objects": (cameras(world_mat_1=np.array([None, {}])), ["world_mat_1", "Object arrays"]),
+    "a singular matrix": (cameras(world_mat_1=np.ones((4, 4))), ["world_mat_1", "singular"]),
+    "a matrix that overflows": (cameras(world_mat_1=np.diag([1e308, 1e308, 1, 1]) * 1.5), ["world_mat_1"]),
+    "a squashed sphere": (cameras(scale_mat_0=np.diag([1.0, 1, 2, 1])), ["scale_mat_0", "not a similarity"]),
+    "a sphere beyond float64": (cameras(scale_mat_0=np.diag([1e200, 1e200, 1e200, 1])), ["scale_mat_0"]),
+    "an array cut short": (members(world_mat_0=npy(np.eye(4))[:-8]), ["world_mat_0"]),
+    "an array of 320 GB": (members(world_mat_0=claiming((10**10, 4))), ["claims 40000000000 values"]),
+    "an array header that is no dictionary": (members(world_mat_0=header("(" * 300 + "\n")), ["world_mat_0"]),
+    "an array header of two lines": (members(world_mat_0=header("{'a':\n'''")), ["world_mat_0"]),
+    "a zip bomb": (members(zipfile.ZIP_DEFLATED, world_mat_0=bytes(1 << 26)), ["would unpack to 67108864 bytes"]),
+    "a zip bomb that says it is small": (understated, ["world_mat_0"]),
+    "a bzip2 bomb": (members(zipfile.ZIP_BZIP2, world_mat_0=bytes(1 << 15)), ["compressed in a way"]),
+    "an lzma bomb": (members(zipfile.ZIP_LZMA, scale_mat_0=npy(SCALE_MAT)), ["compressed in a way"]),
+    # checkpoints
+    "no checkpoint": (flags("--mode", "validate_mesh"), ["no checkpoint", "train first"]),
+    "an empty checkpoint": (checkpoint(OURS, b""), [OURS, "damaged"]),
+    "a text for a checkpoint": (checkpoint(OURS, b"some text that is none"), [OURS, "damaged"]),
+    "a truncated checkpoint": (checkpoint(OURS, good_checkpoint()[:-9]), [OURS, "damaged"]),
+    "a flipped bit": (checkpoint(OURS, good_checkpoint()[:-1] + b"\x01"), [OURS, "is not what was written"]),
+    "a published one named as ours": (checkpoint(OURS, zip_file(SMALL)), [OURS, "damaged"]),
+    "ours named as a published one": (checkpoint(PUBLISHED, good_checkpoint()), [PUBLISHED, "no file of torch.save"]),
+    "a header of 2^63 bytes": (checkpoint(OURS, struct.pack("<Q", 1 << 63) + b"{}"), [OURS, "damaged"]),
+    "a state that is a list": (checkpoint(OURS, stateful(state=[1])), [OURS, "state"]),
+    "a conf in it that is a number": (checkpoint(OURS, stateful(state={"conf": 3})), [OURS, "state"]),
+    "a conf in it that is none": (checkpoint(OURS, stateful(state={"conf": "a = ["})), ["the checkpoint's conf"]),
+    "a conf in it that fetches": (
+        checkpoint(OURS, stateful(state={"conf": 'include url("http://127.0.0.1:9/")'})),
+        ["nothing is fetched"],
+    ),
+    "other networks": (
+        checkpoint(OURS, stateful(state={"conf": CONF.replace("n_layers = 8", "n_layers = 5")})),
+        ["contradicts the checkpoint's networks", "n_layers"],
+    ),
+    "a negative step": (checkpoint(OURS, stateful(adam_steps=-1)), [OURS, "number of steps"]),
+    "a published one that runs a command": (checkpoint(PUBLISHED, zip_file(EVIL)), ["'os.system'", "nothing was run"]),
+    "an old published one that runs it": (checkpoint(PUBLISHED, legacy_file(EVIL)), ["'os.system'", "nothing was run"]),
+    "a bare pickle": (checkpoint(PUBLISHED, pickle.dumps({"a": 1})), [PUBLISHED, "no file of torch.save"]),
+    "a published one cut short": (checkpoint(PUBLISHED, zip_file(SMALL)[:-30]), [PUBLISHED, "damaged"]),
+    "a compressed one": (
+        checkpoint(PUBLISHED, zip_file({"x": tensor(np.zeros(99999))}, compression=zipfile.ZIP_DEFLATED)),
+        ["compressed entries"],
+    ),
+    "a published one of something else": (checkpoint(PUBLISHED, zip_file(SMALL)), ["it has no 'nerf'"]),
+    "a name of two lines in it": (
+        checkpoint(PUBLISHED, zip_file({"nerf": {"a\nb\x1b[2J": 1}})),
+        ["'nerf.a\\nb\\x1b[2J' is no tensor"],
+    ),
+    "checkpoints that would be lost": (folder_named("exp/checkpoints/ckpt_000003.safetensors"), ["pass --is_continue"]),
+    "checkpoints behind a link": (
+        then(folder_named("elsewhere/ckpt_000003"), link("exp/checkpoints", "../elsewhere"), flags("--overwrite")),
+        ["exp/checkpoints", "cannot be removed", "symbolic link"],
+    ),
+    # what is asked of a run
+    "a photograph there is not": (
+        beside(UNBOUND, flags("--mode", "validate_image", "--image", "9")),
+        ["there is no photograph 9", "0 to 3"],
+    ),
+    "a video to a photograph there is not": (
+        beside(UNBOUND, flags("--mode", "interpolate_0_4")),
+        ["there is no photograph 4", "0 to 3"],
+    ),
+    "a test folder that is not there": (beside(UNBOUND, comparing("test_dir=kettle")), ["kettle: no such folder"]),
+    "a test scene of another frame": (
+        beside(UNBOUND, other_frame, comparing("test_dir=other")),
+        ["dataset.test_dir = other", "scale_mat_0 differs"],
+    ),
+    "a mesh that is not there": (beside(UNBOUND, comparing("reference_mesh=m.ply")), ["m.ply: no such mesh file"]),
+    "a mesh of a format that can fetch": (
+        beside(UNBOUND, content("m.gltf", b"{}"), comparing("reference_mesh=m.gltf")),
+        ["m.gltf: is no .ply, .obj or .stl file"],
+    ),
+    "a mesh in an archive": (
+        beside(UNBOUND, content("m.zip", b"PK"), comparing("reference_mesh=m.zip")),
+        ["m.zip: is no .ply, .obj or .stl file"],
+    ),
+    "a text for a mesh": (
+        beside(UNBOUND, content("m.ply", b"hello"), comparing("reference_mesh=m.ply")),
+        ["m.ply: cannot be read as a mesh"],
+    ),
+    "a mesh of a trillion vertices": (
+        beside(UNBOUND, content("m.ply", HUGE_PLY), comparing("reference_mesh=m.ply")),
+        ["m.ply"],
+    ),
+}

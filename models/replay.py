@@ -13,7 +13,7 @@ from models.fields.state import import_state
 from models.rendering.renderer import NeuSRenderer
 from models.runner import build_fields
 from models.training.anomaly import Anomaly, load_anomaly
-from models.training.guard import find_in_inputs, find_in_readings, find_in_weights, listed, readings
+from models.training.guard import fetched, find_in_inputs, find_in_readings, find_in_weights, listed, readings
 from models.training.trainer import Trainer
 
 
@@ -25,7 +25,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     anomaly = load_anomaly(path)
     trainer = _trainer(anomaly, path)
     output, gradients = trainer.differentiate(anomaly.inputs.batch, anomaly.inputs.noise)
-    seen = readings(output.terms.total, gradients).numpy()
+    seen = fetched(readings(output.terms.total, gradients))
     say(f"step {anomaly.inputs.step + 1}, photograph {anomaly.inputs.batch.view[0]}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(anomaly.inputs) + find_in_weights(anomaly.weights)

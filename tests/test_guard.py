@@ -82,7 +82,7 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     assert not guard.accepted(values).numpy()[0]
     names = ["a", "b"]
     expected = ["the loss", "the gradient of a", "the gradient of b"][place]
-    assert guard.find_in_readings(values.numpy(), names) == [expected]
+    assert guard.find_in_readings(guard.fetched(values), names) == [expected]
 
 
 def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_without_a_verdict():
@@ -103,7 +103,8 @@ def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_wit
 def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
     watcher, counts = Guard(), []
     for value in (1.0, np.nan, np.nan, 1.0, np.inf):
-        watcher.watch(INPUTS, jt.array(np.float32([value])))
+        values = [jt.array(np.float32([value]))]
+        watcher.watch(INPUTS, values, guard.accepted(values))
         watcher.settle({})
         counts.append((watcher.bad_steps, watcher.bad_in_a_row))
     assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1)]

@@ -18,17 +18,22 @@ from models.structs import SampleNoise, Var
 MAX_NAMED = 3  # things a sentence names before it only counts
 
 
-def readings(loss: Var, gradients: Sequence[Var]) -> Var:
-    """The loss and each gradient's sum of squares, [1 + G]: what is not finite in a step is not finite in here.
+def readings(loss: Var, gradients: Sequence[Var]) -> list[Var]:
+    """The loss and each gradient's sum of squares, 1 + G of [1]: what is not finite in a step is not finite in here.
 
     A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
     """
-    return jt.concat([loss.detach().reshape((1,)), *(gradient.detach().sqr().sum() for gradient in gradients)], dim=0)
+    return [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients)]
 
 
-def accepted(values: Var) -> Var:
+def accepted(values: Sequence[Var]) -> Var:
     """Whether every reading is finite, bool [1]. `isfinite` sees through the fast maths the kernels are built with."""
-    return jt.isfinite(values.sum())
+    return jt.isfinite(sum(values[1:], start=values[0]))
+
+
+def fetched(values: Sequence[Var]) -> np.ndarray:
+    """The readings on the host, [1 + G]; waits for them."""
+    return np.concatenate([value.numpy().reshape(1) for value in values])
 
 
 @dataclass(frozen=True)
@@ -60,22 +65,22 @@ class Guard:
     def __init__(self) -> None:
         self.bad_steps = 0  # in all
         self.bad_in_a_row = 0
-        self._pending: tuple[StepInputs, Var] | None = None
+        self._pending: tuple[StepInputs, list[Var], Var] | None = None
         self._unreported: list[BadStep] = []
 
-    def watch(self, inputs: StepInputs, values: Var) -> None:
-        """Remember a step that was just launched, with its readings."""
-        self._pending = (inputs, values)
+    def watch(self, inputs: StepInputs, values: list[Var], verdict: Var) -> None:
+        """Remember a step that was just launched, with its readings and whether they are `accepted`."""
+        self._pending = (inputs, values, verdict)
 
     def settle(self, parameters: Mapping[str, Var]) -> bool:
         """Read the verdict of the last step, if it was not read yet; returns False where the step was refused."""
         if self._pending is None:
             return True
-        (inputs, values), self._pending = self._pending, None
-        seen = values.numpy()
-        if np.isfinite(seen).all():  # NumPy is not built with fast maths
+        (inputs, values, verdict), self._pending = self._pending, None
+        if verdict.item():
             self.bad_in_a_row = 0
             return True
+        seen = fetched(values)
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}

@@ -109,9 +109,10 @@ class Trainer:
         inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
         output, gradients = self.differentiate(batch, inputs.noise)
         readings = guard.readings(output.terms.total, gradients)
+        verdict = guard.accepted(readings)
         self.settle()
-        self.optimizer.step(gradients, self.learning_rate, guard.accepted(readings))
-        self.guard.watch(inputs, readings)
+        self.optimizer.step(gradients, self.learning_rate, verdict)
+        self.guard.watch(inputs, readings, verdict)
         self.finished_steps += 1
         return output
 

@@ -46,8 +46,7 @@ Paths in a conf are relative to the folder the program is started in. Where that
 default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
-exit status: 0 done; 1 the surface is empty, or numbers that are not finite; 2 a mistake in a flag, conf, scene or
-checkpoint; 130 or 143 stopped by SIGINT or SIGTERM, a training with a checkpoint of its last step
+exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint; 130, 143 interrupted
 """
 
 

@@ -17,7 +17,13 @@ from data.readers import load_scene
 from data.scene import Scene, SceneError
 from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.lock import FolderLock
-from models.training.checkpoint import Checkpoint, CheckpointError, latest_checkpoint, load_checkpoint
+from models.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    discard_unfinished,
+    latest_checkpoint,
+    load_checkpoint,
+)
 from models.training.torch_archive import read_torch_checkpoint
 from models.training.torch_checkpoint import to_checkpoint
 
@@ -90,6 +96,7 @@ def open_training(
     lock = FolderLock(folder)
     if found is None and not is_continue and overwrite:
         _remove(experiment.checkpoints)
+    discard_unfinished(experiment.checkpoints)
     return replace(experiment, checkpoint=found, lock=lock)
 
 

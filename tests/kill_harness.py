@@ -101,13 +101,13 @@ def kill_once(folder: Path, generator: random.Random) -> None:
 
 def torture(folder: Path, kills: int, seed: int) -> Outcome:
     """Kill a run in `folder` that many times, then compare it with an undisturbed one beside it."""
-    generator, faults, unfinished = random.Random(seed), [], 0
+    generator, faults, unfinished = random.Random(seed), [], set()
     killed, whole = folder / "killed", folder / "whole"
     newest: Path | None = None
     checked: set[Path] = set()
     for number in range(1, kills + 1):
         kill_once(killed, generator)
-        unfinished += bool(list((killed / "checkpoints").glob(".*.tmp")))
+        unfinished |= {path.name for path in (killed / "checkpoints").glob(".*.tmp")}
         present = checkpoints(killed)
         for path in present[-3:] if newest else present:
             faults += _fault(path, number)
@@ -121,7 +121,7 @@ def torture(folder: Path, kills: int, seed: int) -> Outcome:
         if status:
             faults.append(f"{place.name}: the last life ended with status {os.waitstatus_to_exitcode(status)}")
     compared, differences = compare(killed, whole)
-    return Outcome(kills, unfinished, end, compared, (*faults, *differences))
+    return Outcome(kills, len(unfinished), end, compared, (*faults, *differences))
 
 
 def _fault(path: Path, number: int) -> list[str]:

@@ -130,6 +130,13 @@ def not_finite(checkpoint: Checkpoint) -> str | None:
     return next((name for name, array in _flatten(checkpoint) if not np.isfinite(array).all()), None)
 
 
+def discard_unfinished(folder: Path) -> None:
+    """Remove what killed writers left half-written in `folder`; only where no other writer can be alive."""
+    for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
 def prune_checkpoints(folder: Path, keep: int) -> None:
     """Remove all but the `keep` newest checkpoints of `folder`; 0 removes none. One that cannot be removed stays."""
     for path in _checkpoints_newest_first(folder)[keep:] if keep else []:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PROGRAM_FOLDER = Path(__file__).resolve().parent
 DEFAULT_CONF = Path("confs/demo.conf")
 EXIT_EMPTY_SURFACE = 1
+EXIT_DIVERGED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
@@ -73,10 +74,13 @@ def _rebased(dataset: DatasetConfig) -> DatasetConfig:
 def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
     from models import backend
+    from models.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
     from models.training.logger import RunLogger
 
     backend.select(arguments.device, arguments.gpu)
+    if arguments.mode.name == "replay":
+        return _replay(arguments)
     experiment = _open(arguments, conf)
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:
@@ -84,7 +88,21 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
             _dispatch(arguments, experiment, log)
     except EmptySurfaceError as error:
         return _complain(str(error), EXIT_EMPTY_SURFACE)
+    except Interrupted as stop:
+        return _complain(f"{stop}; go on with --is_continue", stop.status)
+    except DivergedError as error:
+        return _complain(str(error), EXIT_DIVERGED)
+    finally:
+        experiment.close()
     return 0
+
+
+def _replay(arguments: Arguments) -> int:
+    """Compute a skipped step again; the exit status says whether it is still not finite."""
+    from models.replay import replay
+    from models.training.logger import say
+
+    return EXIT_DIVERGED if replay(arguments.replay, say) else 0
 
 
 def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:

@@ -25,6 +25,7 @@ FLAG_MEANINGS = {
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
     ),
+    "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
     "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
     "validate_mesh: the level of minus the signed distance that is meshed (default: 0)": (
         "validate_mesh：提取“负的符号距离”的哪一个等值面（默认：0）"
@@ -83,6 +84,10 @@ TRAIN_MEANINGS = {
     "steps over which the section angle is annealed; 0: the final angle at once": (
         "区段夹角退火所用的步数；0：一开始就用最终的夹角"
     ),
+    "skipped steps in a row (loss or gradients not finite) before the run goes back": (
+        "连续跳过多少步（损失或梯度不是有限值）后退回上一个完好的检查点"
+    ),
+    "how many of the newest checkpoints stay; 0: all": "保留最新的几个检查点；0：全部保留",
     "of every random draw; 0..2147483647 (not a published key)": "所有随机数的种子（官方配置没有这个键）",
     "rays at a time when an image is rendered; changes memory, never a result (likewise)": (
         "渲染图像时一次处理的光线数；只影响内存，不影响结果（官方没有）"

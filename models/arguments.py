@@ -13,7 +13,7 @@ from typing import NoReturn
 from data.errors import UserError
 from models.config_strict import nearest
 
-PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate")
+PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "replay")
 MODE_NAMES = (*PLAIN_MODES, "interpolate_I_J")
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
@@ -28,8 +28,9 @@ modes:
   validate_image    render the view of one photograph: picture, ground truth, normals, distance
   interpolate_I_J   write a video from photograph I to photograph J and back, such as interpolate_0_5
   evaluate          PSNR on held-out photographs and Chamfer distance to a reference mesh, where the conf names them
+  replay            compute a step again that a training skipped because its numbers were not finite (--replay FILE)
 
-All modes but train need a checkpoint: the newest one in the experiment folder, or the one of --checkpoint.
+All modes but train and replay need a checkpoint: the newest one in the experiment folder, or the one of --checkpoint.
 """
 
 EPILOG = """\
@@ -46,7 +47,7 @@ Paths in a conf are relative to the folder the program is started in. Where that
 default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
-exit status: 0 done; 1 the surface is empty; 2 a mistake in a flag, conf, scene or checkpoint; 130 interrupted
+exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint; 130, 143 interrupted
 """
 
 
@@ -69,6 +70,7 @@ class Arguments:
     is_continue: bool
     overwrite: bool
     checkpoint: Path | None
+    replay: Path | None
     threshold: float
     resolution: int
     image: int
@@ -96,12 +98,15 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     """
     parser = _make_parser()
     values, unknown = parser.parse_known_args(argv)
+    if values.mode == "replay" and values.replay is None and len(unknown) == 1 and not unknown[0].startswith("-"):
+        values.replay, unknown = Path(unknown[0]), []  # `--mode replay FILE` reads best
     if unknown:
         raise UserError(f"{unknown[0]}: unknown argument{_flag_hint(unknown[0], parser)}")
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
         raise UserError(f"--checkpoint {values.checkpoint}: no such file")
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
+    _check_replay(values.mode, values.replay)
     seed = () if values.seed is None else (f"train.seed={values.seed}",)
     return Arguments(
         mode=parse_mode(values.mode),
@@ -111,6 +116,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         is_continue=values.is_continue,
         overwrite=values.overwrite,
         checkpoint=values.checkpoint,
+        replay=values.replay,
         threshold=values.mcube_threshold,
         resolution=values.resolution,
         image=values.image,
@@ -118,6 +124,14 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         device=values.device,
         gpu=values.gpu,
     )
+
+
+def _check_replay(mode: str, replay: Path | None) -> None:
+    """Raises UserError where the mode replay has no file, the file no mode replay, or the disk no file."""
+    if (mode == "replay") != (replay is not None):
+        raise UserError("--mode replay, --replay FILE: one needs the other; FILE is one from the folder anomalies/")
+    if replay is not None and not replay.is_file():
+        raise UserError(f"--replay {replay}: no such file")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -170,6 +184,7 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
         metavar="FILE",
         help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
     )
+    add("--replay", type=Path, metavar="FILE", help="replay: a file from the folder anomalies/ of a training")
 
 
 def _add_output_flags(group: argparse._ArgumentGroup) -> None:

@@ -50,6 +50,8 @@ class TrainConfig:
     mask_weight: float = limits(at_least=0)
     warm_up_end: float = limits(0.0, at_least=0)
     anneal_end: float = limits(0.0, at_least=0)
+    max_bad_steps: int = limits(10, at_least=1)  # in a row, before the run goes back to its last good checkpoint
+    keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
     seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
     render_chunk: int = limits(1024, at_least=1)  # rays at a time when an image is rendered
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training

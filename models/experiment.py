@@ -14,10 +14,18 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError
+from data.files import write_result
 from data.readers import load_scene
 from data.scene import Scene, SceneError
 from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.training.checkpoint import Checkpoint, CheckpointError, latest_checkpoint, load_checkpoint
+from models.lock import FolderLock
+from models.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    discard_unfinished,
+    latest_checkpoint,
+    load_checkpoint,
+)
 from models.training.torch_archive import read_torch_checkpoint
 from models.training.torch_checkpoint import to_checkpoint
 
@@ -32,6 +40,12 @@ class Experiment:
     folder: Path
     scene: Scene
     checkpoint: Checkpoint | None
+    lock: FolderLock | None = None  # a training holds its folder
+
+    def close(self) -> None:
+        """Let another training have the folder."""
+        if self.lock is not None:
+            self.lock.release()
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is made."""
@@ -60,7 +74,8 @@ def open_training(
         checkpoint: go on from this file instead.
         overwrite: start afresh in a folder that holds checkpoints, which are then removed.
     Raises:
-        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three.
+        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three; a
+            folder in which another training runs.
     """
     folder = _results_folder(conf)
     scene = load_scene(conf.dataset)
@@ -75,14 +90,16 @@ def open_training(
         found = _read(checkpoint)
     if found is not None:
         _require_same_networks(found, conf)
-    elif not is_continue and _has_checkpoints(experiment.checkpoints):
-        if not overwrite:
-            raise UserError(
-                f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
-                "--overwrite to start afresh, or another general.base_exp_dir"
-            )
+    elif not is_continue and not overwrite and _has_checkpoints(experiment.checkpoints):
+        raise UserError(
+            f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
+            "--overwrite to start afresh, or another general.base_exp_dir"
+        )
+    lock = FolderLock(folder)
+    if found is None and not is_continue and overwrite:
         _remove(experiment.checkpoints)
-    return Experiment(conf, folder, scene, found)
+    discard_unfinished(experiment.checkpoints)
+    return replace(experiment, checkpoint=found, lock=lock)
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
@@ -119,8 +136,8 @@ def require_references(experiment: Experiment) -> None:
 
 def record(experiment: Experiment) -> None:
     """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published."""
+    write_result(experiment.folder / "recording" / "config.conf", to_hocon(experiment.conf).encode())
     try:
-        experiment.path("recording", "config.conf").write_text(to_hocon(experiment.conf), encoding="utf-8")
         for name in experiment.conf.general.recording:
             source = Path(name)
             files = sorted(file for file in source.glob("*.py") if file.is_file())
@@ -147,14 +164,6 @@ def _results_folder(conf: ExperimentConfig) -> Path:
     return folder
 
 
-def _remove(folder: Path) -> None:
-    """Delete the checkpoints of an earlier run; raises UserError where that fails. Links are not followed."""
-    try:
-        shutil.rmtree(folder)
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself") from error
-
-
 def _read(path: Path) -> Checkpoint:
     """A checkpoint file of ours or of the published code, by its suffix."""
     if path.suffix == PUBLISHED_SUFFIX:
@@ -165,6 +174,14 @@ def _read(path: Path) -> Checkpoint:
 def _has_checkpoints(folder: Path) -> bool:
     """Whether a run would lose something by starting afresh there."""
     return folder.is_dir() and any(folder.glob("ckpt_*"))
+
+
+def _remove(folder: Path) -> None:
+    """Raises UserError where a part of the folder stays."""
+    try:
+        shutil.rmtree(folder, ignore_errors=not folder.exists())
+    except OSError as error:
+        raise UserError(f"--overwrite: {folder} cannot be removed ({error.strerror or error}): remove it by hand") from error
 
 
 def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:

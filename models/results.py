@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import trimesh
 
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
+from data.files import write_result
 from data.images import to_uint8, write_image
 from data.rays import Rays
 from data.scene import Scene
@@ -73,7 +76,9 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path
     write_image(path, np.concatenate([to_uint8(rendered.rgb), to_uint8(photograph), normals]))
     write_image(experiment.path("normals", f"{name}.png"), normals)
     write_image(experiment.path("distances", f"{name}.png"), distance_picture(rendered.distance, rendered.opacity))
-    np.save(experiment.path("distances", f"{name}.npy"), rendered.distance)
+    distances = io.BytesIO()
+    np.save(distances, rendered.distance)
+    write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     snapshot.log.info(f"view {view}: PSNR {psnr(rendered.rgb, photograph):.2f} dB, {path}")
     return path
 
@@ -128,14 +133,16 @@ def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:
-    """RGB uint8 frames [h, w, 3] as MP4; raises UserError where the file cannot be written."""
+    """RGB uint8 frames [h, w, 3] as MP4, renamed when complete; raises UserError where the file cannot be written."""
     height, width = frames[0].shape[:2]
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), VIDEO_FRAMES_PER_SECOND, (width, height))
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    writer = cv2.VideoWriter(str(temporary), cv2.VideoWriter_fourcc(*"mp4v"), VIDEO_FRAMES_PER_SECOND, (width, height))
     if not writer.isOpened():
         raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
     for frame in frames:
         writer.write(frame[..., ::-1])
     writer.release()
+    os.replace(temporary, path)
 
 
 def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
@@ -159,7 +166,8 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
     )
     path = experiment.path("report", "report.png")
     write_image(path, _report_picture(scene, views[0], mesh))
-    experiment.path("report", "report.json").write_text(json.dumps(asdict(evaluation), indent=1) + "\n")
+    figures = json.dumps(asdict(evaluation), indent=1) + "\n"
+    write_result(experiment.path("report", "report.json"), figures.encode())
     _log_evaluation(snapshot.log, evaluation, path)
     return evaluation
 

@@ -9,16 +9,18 @@ import numpy as np
 from data.sampler import PixelSampler
 from data.scene import summary
 from models import backend
+from models.caretaker import Caretaker
 from models.config import ModelConfig, to_hocon
 from models.experiment import Experiment, record
 from models.fields.color import RenderingNetwork
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
+from models.interrupts import Interrupted, Interrupts
 from models.rendering.renderer import Fields, NeuSRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.checkpoint import save_checkpoint
+from models.training.checkpoint import not_finite, prune_checkpoints, save_checkpoint
 from models.training.logger import RunLogger
 from models.training.trainer import StepOutput, Trainer
 
@@ -51,6 +53,7 @@ class Runner:
         renderer = NeuSRenderer(build_fields(model, initial), model.neus_renderer)
         sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
         self.trainer = Trainer(renderer, sampler, self.conf, jitter)
+        self.caretaker = Caretaker(experiment, self.trainer, log)
         self._seconds_before = 0.0
         self._started: float | None = None
         if experiment.checkpoint is not None:
@@ -76,7 +79,11 @@ class Runner:
         )
 
     def train(self) -> None:
-        """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies."""
+        """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
+
+        Raises Interrupted, with everything saved, after the first SIGINT or SIGTERM; DivergedError where the numbers
+        do not stay finite.
+        """
         record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
@@ -84,10 +91,12 @@ class Runner:
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = reported_at = time.perf_counter()
         reported_step = self.step
-        with self.log.progress(self.conf.end_iter, initial=self.step, unit="step") as bar:
-            while self.step < self.conf.end_iter:
+        progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
+        with Interrupts() as interrupts, progress as bar:
+            while self.step < self.conf.end_iter and interrupts.received is None:
                 output = self.trainer.step()
-                bar.update()
+                self.caretaker.after_step()
+                bar.update(self.step - bar.n)
                 if self._due(self.conf.report_freq):
                     scalars = output.scalars()  # waits for the device: the only place in the loop that does
                     now = time.perf_counter()
@@ -95,7 +104,11 @@ class Runner:
                     reported_at, reported_step = now, self.step
                     bar.set_postfix_str(self._report(scalars, output, rays_per_second))
                 self._write_due_results()
-        self._save()
+            self.trainer.settle()
+            self.caretaker.after_step()
+            self._save()
+        if interrupts.received is not None and self.step < self.conf.end_iter:
+            raise Interrupted(interrupts.received, self.step)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
     def _due(self, frequency: int) -> bool:
@@ -105,6 +118,7 @@ class Runner:
     def _report(self, scalars: dict[str, float], output: StepOutput, rays_per_second: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
         rate = self.trainer.learning_rate
+        self.caretaker.note_psnr(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
@@ -116,8 +130,9 @@ class Runner:
     def _write_due_results(self) -> None:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
-            self._save()
+            self._save_progress()
         if self._due(self.conf.val_freq):
+            self.caretaker.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             validate_image(self.snapshot(), view, self.conf.validate_resolution_level)
         if self._due(self.conf.val_mesh_freq):
@@ -131,7 +146,18 @@ class Runner:
         now = 0.0 if self._started is None else time.perf_counter() - self._started
         return self._seconds_before + now
 
+    def _save_progress(self) -> None:
+        """A checkpoint, unless the last step was refused: going back to it would bring nothing new."""
+        self.trainer.settle()
+        if self.trainer.guard.bad_in_a_row == 0:
+            self._save()
+
     def _save(self) -> None:
-        """A checkpoint of this step."""
+        """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
-        save_checkpoint(self.experiment.checkpoints, self.trainer.checkpoint(state))
+        checkpoint = self.trainer.checkpoint(state)
+        if name := not_finite(checkpoint):
+            self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")
+            return
+        save_checkpoint(self.experiment.checkpoints, checkpoint)
+        prune_checkpoints(self.experiment.checkpoints, self.conf.keep_checkpoints)

@@ -31,6 +31,10 @@ FLOORS = {
     "models.arguments": 6,
     "models.experiment": 6,
     "models.results": 6,
+    "models.caretaker": 6,
+    "models.interrupts": 6,
+    "models.lock": 6,
+    "models.replay": 6,
     "models.runner": 6,
     "exp_runner": 7,
 }
@@ -40,7 +44,11 @@ HOUSEMATES = {
     "models.ops.gemm": "models.backend",
     "models.config_hocon": "models.config",
     "models.config_strict": "models.config",
+    "models.caretaker": "models.runner",
     "models.experiment": "models.runner",
+    "models.interrupts": "models.runner",
+    "models.lock": "models.runner",
+    "models.replay": "models.runner",
     "models.results": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")

@@ -3,7 +3,7 @@
 import pytest
 from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 
-from models.training.checkpoint import CheckpointError, latest_checkpoint, save_checkpoint
+from models.training.checkpoint import CheckpointError, discard_unfinished, latest_checkpoint, save_checkpoint
 
 
 def unexpected(text):
@@ -54,3 +54,12 @@ def test_a_file_in_place_of_the_folder_is_one_clear_sentence(tmp_path):
     with pytest.raises(CheckpointError) as caught:
         latest_checkpoint(path, unexpected)
     assert_one_sentence(caught.value, path)
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
+    kept = ["ckpt_000003.safetensors", ".notes.tmp", "ckpt_000004.safetensors.tmp"]
+    for name in (*kept, ".ckpt_000006.safetensors.77.tmp"):
+        (tmp_path / name).write_bytes(b"x")
+    discard_unfinished(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+    discard_unfinished(tmp_path / "none")

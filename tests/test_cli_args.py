@@ -37,7 +37,7 @@ def fake_opening(name):
     def opened(conf, *args):
         FakeRunner.calls.append((name, args[:-1]))
         scene = SimpleNamespace(n_views=10, name="fake")
-        return SimpleNamespace(conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
+        return SimpleNamespace(close=lambda: None, conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
 
     return opened
 

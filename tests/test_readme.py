@@ -237,7 +237,7 @@ def read_module(name):
 def test_every_result_folder_named_is_one_that_is_written(language):
     (layout,) = [lines for _, lines in blocks(TEXTS[language]) if lines[0] == "exp/demo/"]
     folders = {line.strip().partition("/")[0] for line in layout[1:]}
-    sources = "".join(read_module(name) for name in ("experiment", "results", "training/logger"))
+    sources = "".join(read_module(name) for name in ("caretaker", "experiment", "results", "training/logger"))
     written = set(re.findall(r'(?:path\(|folder / )"(\w+)"', sources))
     assert folders == written
 

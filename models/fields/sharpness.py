@@ -11,6 +11,7 @@ from models.structs import Var
 
 # The exponent's factor makes one scalar learn at a useful pace under the networks' learning rate.
 EXPONENT_SCALE = 10.0
+MAX_EXPONENT = 80.0  # far beyond both ends; exp of anything above 88 is infinite, and its gradient then NaN
 INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # beyond them the sigmoid of sdf * inv_s is a constant or a step in float32
 
 
@@ -23,4 +24,5 @@ class SingleVarianceNetwork(jt.nn.Module):
 
     def execute(self) -> Var:
         """inv_s, shape [1]; a hard clip, with no gradient beyond its ends."""
-        return hard_clip((self.variance * EXPONENT_SCALE).exp(), INV_S_MIN, INV_S_MAX)
+        exponent = hard_clip(self.variance * EXPONENT_SCALE, -MAX_EXPONENT, MAX_EXPONENT)
+        return hard_clip(exponent.exp(), INV_S_MIN, INV_S_MAX)

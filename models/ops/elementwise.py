@@ -5,6 +5,8 @@ from __future__ import annotations
 from models.backend import jt
 from models.structs import Var
 
+_LARGE = 1e15  # components beyond it are squared in another unit, lest the square be infinite
+_UNIT = 2.0**80  # a power of two: changing to it and back rounds nothing
 _SMALLEST_SQUARE = 1e-30  # a length of 1e-15: far below any that is measured, far above float32's smallest
 
 
@@ -47,4 +49,7 @@ def magnitude(x: Var) -> Var:
 
 def length(x: Var, keepdims: bool = False) -> Var:
     """Euclidean length along the last axis, with gradient 0 at the zero vector; differentiable twice elsewhere."""
-    return jt.maximum(x.sqr().sum(dim=-1, keepdims=keepdims), _SMALLEST_SQUARE).sqrt()
+    is_large = (x.detach().abs().max(dim=-1, keepdims=True) > _LARGE).float32()
+    unit = (is_large * (_UNIT - 1.0) + 1.0).stop_grad()
+    scaled = (x / unit).sqr().sum(dim=-1, keepdims=keepdims)
+    return jt.maximum(scaled, _SMALLEST_SQUARE).sqrt() * (unit if keepdims else unit.squeeze(-1))

@@ -7,7 +7,7 @@ of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
 from __future__ import annotations
 
 from models.backend import jt
-from models.ops.elementwise import length, softplus
+from models.ops.elementwise import hard_clip, length, softplus
 from models.ops.scan import exclusive_cumprod
 from models.structs import Var
 
@@ -16,6 +16,9 @@ from models.structs import Var
 ALPHA_EPS = 1e-5
 # Added to each factor of the transmittance, so that an opaque section (alpha = 1) leaves a gradient behind it.
 TRANSMITTANCE_EPS = 1e-7
+# Half the change of the sdf along a section counts up to this: by then either CDF is 0 or 1, and an infinite product
+# would make the gradient of inv_s infinity times zero.
+LARGEST_CHANGE = 1e30
 
 
 def annealed_cos(cos: Var, ratio: float) -> Var:
@@ -35,7 +38,7 @@ def section_cdfs(sdf: Var, slope: Var, lengths: Var, inv_s: Var | float) -> tupl
 
     All [R, N]; inv_s a number or a Var of shape [1]. Returns (entry, exit), with entry >= exit for slope <= 0.
     """
-    half = slope * lengths * 0.5
+    half = hard_clip(slope * lengths * 0.5, -LARGEST_CHANGE, LARGEST_CHANGE)
     return ((sdf - half) * inv_s).sigmoid(), ((sdf + half) * inv_s).sigmoid()
 
 

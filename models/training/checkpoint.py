@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from data.errors import UserError
+from data.files import write_atomically
 
 FORMAT = "neus-jittor"
 SCHEMA = 1  # raise it when a reader of the older files would misread the newer ones
@@ -63,7 +63,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     content = _encode(checkpoint)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_atomically(path, content)
+        write_atomically(path, content)
     except OSError as error:
         reason = error.strerror or str(error)
         raise CheckpointError(
@@ -113,6 +113,38 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
         f"None of the {len(paths)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
         "a copy of one."
     )
+
+
+def last_finite_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
+    """The newest readable checkpoint of `folder` in which every number is finite; None where there is none."""
+    for path in _checkpoints_newest_first(folder):
+        try:
+            checkpoint = load_checkpoint(path)
+        except CheckpointError as error:
+            warn(f"{error} Trying the checkpoint before it.")
+            continue
+        if not_finite(checkpoint) is None:
+            return checkpoint
+    return None
+
+
+def not_finite(checkpoint: Checkpoint) -> str | None:
+    """The name of the first array of `checkpoint` that holds NaN or an infinity; None where all are finite."""
+    return next((name for name, array in _flatten(checkpoint) if not np.isfinite(array).all()), None)
+
+
+def discard_unfinished(folder: Path) -> None:
+    """Remove what killed writers left half-written in `folder`; only where no other writer can be alive."""
+    for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def prune_checkpoints(folder: Path, keep: int) -> None:
+    """Remove all but the `keep` newest checkpoints of `folder`; 0 removes none. One that cannot be removed stays."""
+    for path in _checkpoints_newest_first(folder)[keep:] if keep else []:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def _checkpoints_newest_first(folder: Path) -> list[Path]:
@@ -197,30 +229,6 @@ def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
         digest.update(json.dumps([key, array.dtype.name, list(array.shape)]).encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-        _sync_folder(path.parent)
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _one_line(error: Exception) -> str:

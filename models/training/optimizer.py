@@ -25,8 +25,11 @@ class Adam:
         self.exp_avg = [jt.zeros_like(p).stop_grad() for p in self.parameters]
         self.exp_avg_sq = [jt.zeros_like(p).stop_grad() for p in self.parameters]
 
-    def step(self, gradients: Sequence[Var], learning_rate: float) -> None:
-        """Update all parameters in place and start the computation; does not wait for it."""
+    def step(self, gradients: Sequence[Var], learning_rate: float, accepted: Var | None = None) -> None:
+        """Update all parameters in place and start the computation; does not wait for it.
+
+        Where `accepted`, bool [1], turns out False, nothing changes but `steps`: take that back with `refuse`.
+        """
         self.steps += 1
         rate = learning_rate / (1.0 - BETA_1**self.steps)
         root = 1.0 / math.sqrt(1.0 - BETA_2**self.steps)
@@ -35,10 +38,19 @@ class Adam:
             first = (self.exp_avg[index] * BETA_1 + gradient * (1.0 - BETA_1)).stop_grad()
             second = (self.exp_avg_sq[index] * BETA_2 + gradient.sqr() * (1.0 - BETA_2)).stop_grad()
             update = first * rate / (second.sqrt() * root + EPSILON)
+            if accepted is not None:
+                keep = accepted.broadcast(parameter.shape)
+                first = jt.ternary(keep, first, self.exp_avg[index]).stop_grad()
+                second = jt.ternary(keep, second, self.exp_avg_sq[index]).stop_grad()
+                update = jt.ternary(keep, update, jt.zeros_like(update))
             self.exp_avg[index], self.exp_avg_sq[index] = first, second
             # Outside no_grad: within it Jittor would freeze the parameter for ever.
             parameter.update((parameter - update).detach())
         jt.sync(self.parameters + self.exp_avg + self.exp_avg_sq)
+
+    def refuse(self) -> None:
+        """The last step was not accepted: the bias correction does not count it."""
+        self.steps -= 1
 
     def restore(self, steps: int, exp_avg: Sequence[np.ndarray], exp_avg_sq: Sequence[np.ndarray]) -> None:
         """Go on from saved moments, in the order of the parameters."""

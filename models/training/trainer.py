@@ -14,7 +14,7 @@ from models.config import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.rendering.renderer import Fields, NeuSRenderer
 from models.structs import LossTerms, RenderOutput, SampleNoise, Var
-from models.training import losses, schedules
+from models.training import guard, losses, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.optimizer import Adam
 
@@ -58,12 +58,15 @@ def published_networks(fields: Fields) -> dict[str, jt.nn.Module]:
 
 
 class Trainer:
-    """Takes steps; owns the optimiser, the step count and the random numbers of the jitter."""
+    """Takes steps; owns the optimiser, the step count and the random numbers of the jitter.
+
+    Without a sampler it can differentiate given batches and nothing else.
+    """
 
     def __init__(
         self,
         renderer: NeuSRenderer,
-        sampler: PixelSampler,
+        sampler: PixelSampler | None,
         conf: TrainConfig,
         generator: np.random.Generator,
     ) -> None:
@@ -79,6 +82,7 @@ class Trainer:
             for name, value in named_parameters(module).items()
         }
         self.optimizer = Adam(list(self._parameters.values()))
+        self.guard = guard.Guard()
 
     @property
     def learning_rate(self) -> float:
@@ -96,16 +100,50 @@ class Trainer:
         return WHITE if self.conf.use_white_bkgd else None
 
     def step(self) -> StepOutput:
-        """One batch, one update; starts the computation and does not wait for it."""
+        """One batch, one update; starts the computation and does not wait for it.
+
+        Where loss or gradients are not finite the update changes nothing; `guard` knows after the next step, or after
+        `settle`.
+        """
         batch = self.sampler.next()
+        inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
+        output, gradients = self.differentiate(batch, inputs.noise)
+        readings = guard.readings(output.terms.total, gradients)
+        verdict = guard.accepted(readings)
+        self.settle()
+        self.optimizer.step(gradients, self.learning_rate, verdict)
+        self.guard.watch(inputs, readings, verdict)
+        self.finished_steps += 1
+        return output
+
+    def settle(self) -> None:
+        """Wait for the last step and hear its verdict."""
+        if not self.guard.settle(self._parameters):
+            self.optimizer.refuse()
+
+    def differentiate(self, batch: PixelBatch, noise: SampleNoise | None) -> tuple[StepOutput, list[Var]]:
+        """Loss of a batch and its gradients, in the order of `parameter_names`."""
         target = jt.array(batch.rgb)
         mask = losses.binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch.rays), self.conf)
-        render = self.renderer.render(batch.rays, self._draw_noise(batch), self.cos_anneal_ratio, self.background_rgb)
+        render = self.renderer.render(batch.rays, noise, self.cos_anneal_ratio, self.background_rgb)
         terms = losses.training_loss(render, target, mask, self.conf)
         gradients = jt.grad(terms.total, self.optimizer.parameters)
-        self.optimizer.step(gradients, self.learning_rate)
-        self.finished_steps += 1
-        return StepOutput(terms, render, target, mask)
+        return StepOutput(terms, render, target, mask), gradients
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """`<network>.<name>` of every trained parameter, in the optimiser's order."""
+        return list(self._parameters)
+
+    def random_states(self) -> dict[str, Any]:
+        """What decides the batches and the jitter to come, as JSON values."""
+        return {"sampler": self.sampler.state(), "jitter": self.generator.bit_generator.state}
+
+    def reseed(self, *entropy: int) -> None:
+        """Other batches and other jitter from here on, decided by `entropy`."""
+        pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
+        self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
+        self.generator.bit_generator.state = jitter.bit_generator.state
 
     def _draw_noise(self, batch: PixelBatch) -> SampleNoise | None:
         """Jitter of one batch; None where the conf asks for none."""
@@ -119,6 +157,7 @@ class Trainer:
 
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
+        self.settle()
         moments = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
         return Checkpoint(
             step=self.finished_steps,
@@ -128,7 +167,7 @@ class Trainer:
                 for moment, values in moments
             },
             adam_steps=self.optimizer.steps,
-            state=state | {"sampler": self.sampler.state(), "jitter": self.generator.bit_generator.state},
+            state=state | self.random_states(),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -137,6 +176,7 @@ class Trainer:
         A checkpoint of the published code has no random states: its steps go on with those of the seed.
         Raises CheckpointError, naming the entry, where it does not fit the conf's networks.
         """
+        self.guard.forget()
         restore_networks(self.networks, checkpoint)
         exp_avg, exp_avg_sq = (
             [self._moment(checkpoint, moment, name) for name in self._parameters] for moment in MOMENTS

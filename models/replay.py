@@ -1,0 +1,55 @@
+"""Compute a refused step again, from the file that was written when it was refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from data.errors import UserError
+from models.config import parse_config
+from models.fields.state import import_state
+from models.rendering.renderer import NeuSRenderer
+from models.runner import build_fields
+from models.training.anomaly import Anomaly, load_anomaly
+from models.training.guard import fetched, find_in_inputs, find_in_readings, find_in_weights, listed, readings
+from models.training.trainer import Trainer
+
+
+def replay(path: Path, say: Callable[[str], None]) -> bool:
+    """Compute the step in an anomaly file again and say what is not finite; returns whether anything is.
+
+    Raises UserError for a file that cannot be used.
+    """
+    anomaly = load_anomaly(path)
+    trainer = _trainer(anomaly, path)
+    output, gradients = trainer.differentiate(anomaly.inputs.batch, anomaly.inputs.noise)
+    seen = fetched(readings(output.terms.total, gradients))
+    say(f"step {anomaly.inputs.step + 1}, photograph {anomaly.inputs.batch.view[0]}; when it was skipped, not finite: ")
+    say(f"  {', '.join(anomaly.findings)}")
+    causes = find_in_inputs(anomaly.inputs) + find_in_weights(anomaly.weights)
+    terms = [f"the {name} loss" for name, term in vars(output.terms).items() if not np.isfinite(term.numpy()).all()]
+    effects = terms + find_in_readings(seen, trainer.parameter_names)
+    for words, found in (("going in", causes), ("coming out", effects)):
+        say(f"computed again, not finite {words}: {listed(found) or 'nothing'}")
+    if not causes and not effects:
+        say("the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data")
+    return bool(causes or effects)
+
+
+def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
+    """A trainer as it was before the step; it has no sampler and can take no further one."""
+    conf = parse_config(anomaly.conf, f"the conf in {path}")
+    random = np.random.default_rng(0)  # every weight is replaced
+    renderer = NeuSRenderer(build_fields(conf.model, random), conf.model.neus_renderer)
+    trainer = Trainer(renderer, None, conf.train, random)
+    trainer.finished_steps = anomaly.inputs.step
+    for name, network in trainer.networks.items():
+        prefix = name + "."
+        weights = {key.removeprefix(prefix): value for key, value in anomaly.weights.items() if key.startswith(prefix)}
+        try:
+            import_state(network, weights)
+        except ValueError as error:
+            raise UserError(f"{path}: its weights do not fit its conf ({name}: {error})") from error
+    return trainer

@@ -1,0 +1,87 @@
+"""Refused steps on disk: an .npz each, plain arrays and one JSON text, from which the step can be computed again."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.errors import UserError
+from data.files import write_result
+from data.rays import PixelBatch, Rays
+from models.structs import SampleNoise
+from models.training.guard import BadStep, StepInputs
+
+FORMAT = "neus-jittor anomaly 1"
+MAX_BYTES = 2**31  # far above any batch with its networks; a file that claims more is no anomaly
+# What NumPy and zipfile were seen to raise on damaged bytes.
+_DAMAGE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError)
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """A refused step as it was saved."""
+
+    inputs: StepInputs
+    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values
+    conf: str  # HOCON, every key spelt out
+    findings: tuple[str, ...]  # what was not finite
+    states: dict[str, Any]  # of the random generators when the step was refused
+
+
+def anomaly_name(step: int) -> str:
+    """The file name for the step after `step` finished ones."""
+    return f"step_{step + 1:08d}.npz"
+
+
+def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) -> Path:
+    """Write a refused step into `folder` (made if need be); raises UserError where the disk does not take it."""
+    batch, noise = bad.inputs.batch, bad.inputs.noise
+    arrays = {f"rays/{name}": array for name, array in vars(batch.rays).items()}
+    arrays |= {"rgb": batch.rgb, "view": batch.view, "readings": bad.readings}
+    arrays |= {} if batch.mask is None else {"mask": batch.mask}
+    arrays |= {} if noise is None else {f"noise/{name}": array for name, array in vars(noise).items()}
+    arrays |= {f"weights/{name}": values for name, values in bad.weights.items()}
+    meta = {"format": FORMAT, "step": bad.inputs.step, "conf": conf, "findings": bad.findings, "states": states}
+    buffer = io.BytesIO()
+    np.savez(buffer, meta_json=np.array(json.dumps(meta)), **arrays)
+    path = folder / anomaly_name(bad.inputs.step)
+    write_result(path, buffer.getvalue())
+    return path
+
+
+def load_anomaly(path: Path) -> Anomaly:
+    """Read what `save_anomaly` wrote; raises UserError for a file that is missing, damaged or something else."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
+                raise ValueError("it is too large")
+        with np.load(path, allow_pickle=False) as archive:
+            return _decode({name: archive[name] for name in archive.files})
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
+    except _DAMAGE as error:
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{path}: is damaged, or no step this program refused ({reason}); give a file from anomalies/"
+        ) from error
+
+
+def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
+    """The inverse of `save_anomaly`; raises ValueError, KeyError or TypeError for what it cannot have written."""
+    meta = json.loads(str(arrays["meta_json"]))
+    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+        raise ValueError("it says so itself")
+
+    def below(prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+    noise = below("noise/")
+    batch = PixelBatch(Rays(**below("rays/")), arrays["rgb"], arrays.get("mask"), arrays["view"])
+    inputs = StepInputs(int(meta["step"]), batch, SampleNoise(**noise) if noise else None)
+    return Anomaly(inputs, below("weights/"), str(meta["conf"]), tuple(map(str, meta["findings"])), meta["states"])

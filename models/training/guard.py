@@ -1,0 +1,129 @@
+"""The watch over each step's numbers: a step whose loss or gradients are not finite changes no weight.
+
+The verdict is computed on the device and gates the update there; the host reads it one step later, when the device is
+done with it, so that looking costs no waiting. The weights are still those of the refused step then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import PixelBatch
+from models.backend import jt
+from models.structs import SampleNoise, Var
+
+MAX_NAMED = 3  # things a sentence names before it only counts
+
+
+def readings(loss: Var, gradients: Sequence[Var]) -> list[Var]:
+    """The loss and each gradient's sum of squares, 1 + G of [1]: what is not finite in a step is not finite in here.
+
+    A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
+    """
+    return [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients)]
+
+
+def accepted(values: Sequence[Var]) -> Var:
+    """Whether every reading is finite, bool [1]. `isfinite` sees through the fast maths the kernels are built with."""
+    return jt.isfinite(sum(values[1:], start=values[0]))
+
+
+def fetched(values: Sequence[Var]) -> np.ndarray:
+    """The readings on the host, [1 + G]; waits for them."""
+    return np.concatenate([value.numpy().reshape(1) for value in values])
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """All that decides a step besides the weights."""
+
+    step: int  # finished steps before it
+    batch: PixelBatch
+    noise: SampleNoise | None
+
+
+@dataclass(frozen=True)
+class BadStep:
+    """A step that was refused."""
+
+    inputs: StepInputs
+    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are those after it too
+    readings: np.ndarray  # [1 + G], see `readings`
+    findings: tuple[str, ...]  # what was not finite, causes first
+
+    def sentence(self) -> str:
+        """What was seen."""
+        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings)}"
+
+
+class Guard:
+    """Reads the verdict of each step when the next one asks; counts the refused ones."""
+
+    def __init__(self) -> None:
+        self.bad_steps = 0  # in all
+        self.bad_in_a_row = 0
+        self._pending: tuple[StepInputs, list[Var], Var] | None = None
+        self._unreported: list[BadStep] = []
+
+    def watch(self, inputs: StepInputs, values: list[Var], verdict: Var) -> None:
+        """Remember a step that was just launched, with its readings and whether they are `accepted`."""
+        self._pending = (inputs, values, verdict)
+
+    def settle(self, parameters: Mapping[str, Var]) -> bool:
+        """Read the verdict of the last step, if it was not read yet; returns False where the step was refused."""
+        if self._pending is None:
+            return True
+        (inputs, values, verdict), self._pending = self._pending, None
+        if verdict.item():
+            self.bad_in_a_row = 0
+            return True
+        seen = fetched(values)
+        self.bad_steps += 1
+        self.bad_in_a_row += 1
+        weights = {name: value.numpy() for name, value in parameters.items()}
+        findings = (*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, list(parameters)))
+        self._unreported.append(BadStep(inputs, weights, seen, findings))
+        return False
+
+    def take(self) -> list[BadStep]:
+        """The refused steps since the last call."""
+        taken, self._unreported = self._unreported, []
+        return taken
+
+    def forget(self) -> None:
+        """Start afresh after the weights were replaced."""
+        self.bad_in_a_row = 0
+        self._pending = None
+
+
+def find_in_inputs(inputs: StepInputs) -> list[str]:
+    """Which inputs of a step are not finite, in words."""
+    batch, photograph = inputs.batch, f"of photograph {inputs.batch.view[0]}"
+    arrays = {
+        f"the rays {photograph} (its camera)": np.hstack(list(vars(batch.rays).values())),
+        f"the colours {photograph}": batch.rgb,
+        f"the mask {photograph}": batch.mask,
+        "the jitter inside the sphere": None if inputs.noise is None else inputs.noise.inside,
+        "the jitter outside the sphere": None if inputs.noise is None else inputs.noise.outside,
+    }
+    return [name for name, array in arrays.items() if array is not None and not np.isfinite(array).all()]
+
+
+def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
+    """Which weights are not finite, in words."""
+    return [f"the weights {name}" for name, values in weights.items() if not np.isfinite(values).all()]
+
+
+def find_in_readings(values: np.ndarray, names: Sequence[str]) -> list[str]:
+    """What `readings` of the parameters `names` say is not finite, in words."""
+    words = ["the loss", *(f"the gradient of {name}" for name in names)]
+    return [word for word, value in zip(words, values, strict=True) if not np.isfinite(value)]
+
+
+def listed(findings: Sequence[str]) -> str:
+    """The first few findings, and how many more there are."""
+    more = len(findings) - MAX_NAMED
+    return ", ".join(findings[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

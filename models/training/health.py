@@ -1,0 +1,98 @@
+"""Does a training still work? Pure functions on a few numbers per validation, and what they usually mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+PROBE_POINTS = 24  # per side: 7,000 of them lie in the sphere, some milliseconds with the published networks
+FULL_SHARE = 0.98  # of the sphere inside the surface: it has nowhere left to be seen from
+FLAT_VALIDATIONS = 8
+FLAT_DB = 0.3  # validations of one working run differ by more while it still learns
+LOW_PSNR = 18.0  # dB; a run that is flat above it has converged rather than stuck
+FALLING_VALIDATIONS = 4
+FALLING_SHARE = 0.8  # inv_s dips by less while the first shape forms and recovers
+HISTORY = max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1)  # validations that `findings` looks at
+SOFT_INV_S = 20.0  # where training starts by default: below it the surface is a fog
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """The numbers of one validation."""
+
+    step: int
+    inv_s: float
+    sdf_min: float  # over the unit sphere
+    inside_share: float  # of the unit sphere's volume where the sdf is negative
+    psnr: float | None = None  # dB, mean over the training batches reported since the validation before
+
+
+def probe_points() -> np.ndarray:
+    """Points on a grid through the unit sphere, float32 [P, 3]."""
+    line = np.linspace(-1.0, 1.0, PROBE_POINTS, dtype=np.float32)
+    grid = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1).reshape(-1, 3)
+    return grid[(grid**2).sum(axis=1) < 1.0]
+
+
+def vitals(step: int, inv_s: float, sdf: np.ndarray, psnrs: Sequence[float]) -> Vitals:
+    """The numbers of a validation from the sdf at `probe_points` and the PSNRs reported since the one before."""
+    finite = [value for value in psnrs if np.isfinite(value)]
+    return Vitals(step, inv_s, float(sdf.min()), float((sdf < 0.0).mean()), float(np.mean(finite)) if finite else None)
+
+
+def findings(history: Sequence[Vitals]) -> dict[str, str]:
+    """What is wrong after the last of the validations: kind -> a sentence with the usual cause. {} where nothing is."""
+    checks = {"empty": _empty, "full": _full, "flat": _flat, "fog": _fog}
+    return {kind: text for kind, check in checks.items() if history and (text := check(history))}
+
+
+def _empty(history: Sequence[Vitals]) -> str:
+    """No surface inside the region of interest."""
+    last = history[-1]
+    if last.sdf_min <= 0.0:
+        return ""
+    return (
+        f"step {last.step}: no surface inside the region of interest (the signed distance is above {last.sdf_min:.3f} "
+        "everywhere in it): usually the sphere of scale_mat_0 misses the object, or the masks are empty or inverted"
+    )
+
+
+def _full(history: Sequence[Vitals]) -> str:
+    """The surface encloses the whole sphere."""
+    last = history[-1]
+    if last.inside_share < FULL_SHARE:
+        return ""
+    return (
+        f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
+        "usually the sphere of scale_mat_0 is too small for the object, or a background without masks or without "
+        "model.neus_renderer.n_outside is painted onto the sphere"
+    )
+
+
+def _flat(history: Sequence[Vitals]) -> str:
+    """PSNR low and unchanged over many validations."""
+    values = [entry.psnr for entry in history[-FLAT_VALIDATIONS:] if entry.psnr is not None]
+    if len(values) < FLAT_VALIDATIONS or max(values) - min(values) >= FLAT_DB or max(values) >= LOW_PSNR:
+        return ""
+    return (
+        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
+        "usually cameras and photographs do not belong together (order, cropping, scale), or the background needs "
+        "masks or model.neus_renderer.n_outside"
+    )
+
+
+def _fog(history: Sequence[Vitals]) -> str:
+    """inv_s falling again and again."""
+    values = [entry.inv_s for entry in history[-FALLING_VALIDATIONS - 1 :]]
+    falls = all(after < before for before, after in zip(values, values[1:], strict=False))
+    if len(values) <= FALLING_VALIDATIONS or not falls:
+        return ""
+    if values[-1] > FALLING_SHARE * values[0] or values[-1] > SOFT_INV_S:
+        return ""
+    return (
+        f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
+        f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the sphere "
+        "of scale_mat_0 is far too large, or the background needs masks or model.neus_renderer.n_outside"
+    )

@@ -1,0 +1,212 @@
+"""Sampling and volume rendering stay finite, in value and gradient, wherever their mathematics is.
+
+Magnitudes run from 1e-30 to 1e30. Expected: finite where float64 says that the true result fits float32.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tiny_networks import tiny_renderer
+
+from data.rays import Rays
+from models.backend import jt
+from models.config import VarianceConfig
+from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
+from models.fields.state import export_state, import_state
+from models.ops import native
+from models.ops.elementwise import length
+from models.rendering import sampling, volrend
+from models.structs import SampleNoise
+from models.training import losses
+
+EXAMPLES = 60
+N = 6
+FEW = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+MAGNITUDES = st.one_of(st.just(0.0), st.integers(-30, 30).map(lambda exponent: 10.0**exponent))
+SIGNED = st.builds(lambda value, sign: value * sign, MAGNITUDES, st.sampled_from([-1.0, 1.0]))
+INV_S = st.sampled_from([INV_S_MIN, 1e-3, 1.0, 64.0, 512.0, INV_S_MAX])
+
+
+def row(values):
+    return st.lists(values, min_size=N, max_size=N).map(lambda entries: np.float32([entries]))
+
+
+def ascending(values):
+    return row(values).map(lambda entries: np.sort(entries, axis=1))
+
+
+def finite(function, *arrays):
+    """Assert that the outputs and the gradients of their sum by every array are finite; returns the outputs."""
+    inputs = [jt.array(array) for array in arrays]
+    outputs = function(*inputs)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    gradients = jt.grad(sum(output.float32().sum() for output in outputs), inputs)
+    values = [output.numpy() for output in outputs]
+    for value in (*values, *(gradient.numpy() for gradient in gradients)):
+        assert np.isfinite(value).all(), (value, arrays)
+    return values
+
+
+# volume rendering
+
+
+@FEW
+@given(row(SIGNED), row(MAGNITUDES), row(MAGNITUDES), INV_S)
+@example(np.full((1, N), 1e3, np.float32), np.ones((1, N), np.float32), np.zeros((1, N), np.float32), INV_S_MAX)
+@example(np.full((1, N), -1e3, np.float32), np.ones((1, N), np.float32), np.ones((1, N), np.float32), INV_S_MAX)
+@example(np.full((1, N), 1e30, np.float32), *np.full((2, 1, N), 1e30, np.float32), INV_S_MAX)
+def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
+    # The cotangents are exact zeros or below 1e5 * inv_s * length: beyond float32 only where a section of more than
+    # 1e26 straddles the surface, which no ray of the unit sphere's frame has.
+    steep = (np.abs(sdf) / inv_s < 1.0) & (lengths > 1e26)
+    sharp = (np.abs(sdf) * inv_s < 100.0) & ((descent > 1e24) | (lengths > 1e24))
+    lengths = np.where(steep | sharp, np.float32(1.0), lengths)
+    descent = np.where(steep | sharp, np.float32(1.0), descent)
+
+    def rendered(sdf, slope, lengths, inv_s):
+        entry, exit_ = volrend.section_cdfs(sdf, slope, lengths, inv_s)
+        alpha = volrend.alpha_from_cdfs(entry, exit_).clamp(0.0, 1.0)
+        return entry, exit_, volrend.weights_from_alpha(alpha)
+
+    *_, weights = finite(rendered, sdf, -descent, lengths, np.float32([inv_s]))
+    assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
+
+
+@FEW
+@given(row(st.one_of(st.sampled_from([0.0, 1.0]), st.integers(-30, 0).map(lambda exponent: 10.0**exponent))))
+@example(np.float32([[1.0, 0.5, 0.5, 0.5, 0.5, 0.5]]))
+@example(np.zeros((1, N), np.float32))
+@example(np.ones((1, N), np.float32))
+def test_weights_of_any_opacities_an_opaque_first_section_included(alpha):
+    (weights,) = finite(volrend.weights_from_alpha, alpha)
+    assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
+
+
+@FEW
+@given(row(SIGNED), row(MAGNITUDES))
+def test_opacities_of_a_radiance_field(density, lengths):
+    (alpha,) = finite(volrend.alpha_from_density, density, lengths)
+    assert ((alpha >= 0.0) & (alpha <= 1.0)).all()
+
+
+@FEW
+@given(row(SIGNED), st.sampled_from([0.0, 0.3, 1.0]))
+def test_the_annealed_slope(cos, ratio):
+    (slope,) = finite(lambda x: volrend.annealed_cos(x, ratio), cos)
+    assert (slope <= 0.0).all()
+
+
+@FEW
+@given(row(st.sampled_from([0.0, 1e-30, 0.5, 1.0])), st.lists(SIGNED, min_size=3 * N, max_size=3 * N))
+def test_sums_along_a_ray_zero_weights_included(weights, values):
+    finite(volrend.composite, weights, np.float32(values).reshape(1, N, 3))
+
+
+@FEW
+@given(st.lists(SIGNED, min_size=3 * N, max_size=3 * N))
+@example([1e30] * 3 * N)
+@example([0.0] * 3 * N)
+def test_lengths_and_inverted_coordinates_of_points_near_and_far(values):
+    points = np.float32(values).reshape(N, 3)
+    (lengths,) = finite(length, points)
+    exact = np.linalg.norm(points.astype(np.float64), axis=1)
+    np.testing.assert_allclose(lengths, exact, rtol=1e-5, atol=1.1e-15)
+    (inverted,) = finite(volrend.inverted_sphere, points)
+    assert (np.abs(inverted) <= 1.0 + 1e-6).all()
+
+
+@pytest.mark.parametrize("variance", [-1e30, -10.0, -1.0, 0.0, 1e-30, 1.3815, 1.5, 8.9, 100.0, 1e30])
+def test_the_sharpness_at_and_beyond_its_limits(variance):
+    network = SingleVarianceNetwork(VarianceConfig(init_val=0.3))
+    import_state(network, {"variance": np.float32(variance)})
+    inv_s = network()
+    gradient = jt.grad(inv_s, network.variance).numpy()
+    assert INV_S_MIN * 0.999 <= inv_s.item() <= INV_S_MAX * 1.001 and np.isfinite(gradient).all()
+
+
+# sampling
+
+
+@FEW
+@given(MAGNITUDES, MAGNITUDES, st.integers(1, 5), st.sampled_from([None, 0.0, 0.5, 0.999999]))
+def test_even_depths_and_those_beyond_the_sphere(near, span, count, draw):
+    near, far = np.float32([[near]]), np.float32([[near + span]])
+    noise = None if draw is None else jt.array(np.float32([[draw]]))
+    noises = None if draw is None else jt.array(np.full((1, count), draw, np.float32))
+    finite(lambda a, b: sampling.inside_depths(a, b, count, noise), near, far)
+    finite(lambda b: sampling.outside_depths(b, count, 16, noises), far)
+
+
+@FEW
+@given(ascending(SIGNED), st.lists(MAGNITUDES, min_size=N - 1, max_size=N - 1), st.integers(1, 5))
+@example(np.zeros((1, N), np.float32), [0.0] * (N - 1), 3)
+def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
+    depths = sampling.invert_cdf(jt.array(edges), jt.array(np.float32([weights])), count).numpy()
+    slack = 1e-5 * np.abs(edges).max()
+    assert np.isfinite(depths).all() and (depths >= edges.min() - slack).all() and (depths <= edges.max() + slack).all()
+
+
+@pytest.mark.parametrize("path", ["native", "reference"])
+@FEW
+@given(
+    depths=ascending(MAGNITUDES),
+    sdf=row(SIGNED),
+    origin=st.lists(SIGNED, min_size=3, max_size=3),
+    inv_s=st.sampled_from([64.0, 512.0, INV_S_MAX]),
+)
+@example(depths=np.ones((1, N), np.float32), sdf=np.zeros((1, N), np.float32), origin=[0.0, 0.0, 0.0], inv_s=64.0)
+@example(
+    depths=np.float32([[1, 2, 3, 4, 5, 6]]),
+    sdf=np.float32([[1e3, -1e3, 1e3, -1e3, 1e3, -1e3]]),
+    origin=[0.0, 0.0, -3.0],
+    inv_s=INV_S_MAX,
+)
+def test_an_up_sampling_round(path, depths, sdf, origin, inv_s):
+    with pytest.MonkeyPatch.context() as patch:
+        if path == "reference":
+            patch.setattr(native, "is_available", lambda: False)
+        vars_ = (jt.array(array) for array in (np.float32([origin]), np.float32([[0, 0, 1]]), depths, sdf))
+        new, merged, order = (var.numpy() for var in sampling.upsample(*vars_, inv_s, 4))
+    slack = 1e-5 * depths.max()
+    assert np.isfinite(new).all() and (new >= depths.min() - slack).all() and (new <= depths.max() + slack).all()
+    assert (np.diff(merged, axis=1) >= 0.0).all() and sorted(order[0]) == list(range(N + 4))
+
+
+# whole rays
+
+
+def rays_of(kind):
+    """Three rays each."""
+    origins = {"missing": [0.0, 5.0, -3.0], "far away": [0.0, 0.2, -1e3], "tangent": [0.0, 1.0, -3.0]}.get(
+        kind, [0.0, 0.1, -3.0]
+    )
+    origins = np.tile(np.float32(origins), (3, 1))
+    directions = np.tile(np.float32([0.0, 0.0, 1.0]), (3, 1))
+    middle = -(origins * directions).sum(axis=1, keepdims=True)
+    span = np.float32(0.0 if kind == "no length" else 1.0)
+    return Rays(origins, directions, middle - span, middle + span)
+
+
+@pytest.mark.parametrize("path", ["native", "reference"])
+@pytest.mark.parametrize("n_outside", [0, 3])
+@pytest.mark.parametrize("kind", ["through", "missing", "tangent", "no length", "far away"])
+@pytest.mark.parametrize(("variance", "bias"), [(0.3, 0.0), (-2.0, 0.0), (2.0, 0.0), (2.0, 1e3), (2.0, -1e3)])
+def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance, bias, monkeypatch):
+    if path == "reference":
+        monkeypatch.setattr(native, "is_available", lambda: False)
+    renderer = tiny_renderer(n_outside=n_outside)
+    state = export_state(renderer.fields.sdf)
+    state["lin2.bias"][0] += bias
+    import_state(renderer.fields.sdf, state)
+    import_state(renderer.fields.sharpness, {"variance": np.float32(variance)})
+    noise = SampleNoise(np.float32([[0.0], [0.5], [0.99]]), np.full((3, n_outside), 0.5, np.float32))
+    output = renderer.render(rays_of(kind), noise, 0.5)
+    total = losses.color_loss(output.rgb, jt.zeros((3, 3)), jt.ones((3, 1)))
+    total = total + losses.eikonal_loss(output.sdf_gradient, output.near_sphere)
+    total = total + losses.mask_loss(output.opacity, jt.array(np.float32([[0], [1], [1]])))
+    fields = [field for field in vars(renderer.fields).values() if field is not None]
+    gradients = jt.grad(total, [value for field in fields for value in field.parameters()])
+    shown = (output.rgb, output.opacity, output.weights, output.depths, output.sdf_gradient, total)
+    for value in (*shown, *gradients):
+        assert np.isfinite(value.numpy()).all()

@@ -1,0 +1,242 @@
+"""Steps whose numbers are not finite: refused, named, kept, replayed; and what a run does about many of them."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from runs import SHORT, contents, run, saved
+
+import exp_runner
+from data.rays import PixelBatch, Rays
+from data.sampler import PixelSampler
+from models.backend import jt
+from models.training import guard
+from models.training.anomaly import load_anomaly, save_anomaly
+from models.training.checkpoint import checkpoint_name, load_checkpoint, save_checkpoint
+from models.training.guard import BadStep, Guard, StepInputs
+from models.training.optimizer import Adam
+from models.training.trainer import Trainer
+
+INPUTS = StepInputs(
+    step=6,
+    batch=PixelBatch(
+        Rays(np.zeros((2, 3), np.float32), np.ones((2, 3), np.float32), *np.zeros((2, 2, 1), np.float32)),
+        np.full((2, 3), 0.5, np.float32),
+        None,
+        np.int32([3, 3]),
+    ),
+    noise=None,
+)
+
+
+def with_nan(array):
+    spoilt = array.copy()
+    spoilt.flat[0] = np.nan
+    return spoilt
+
+
+def spoil_batches(monkeypatch, steps, change):
+    """Apply `change` to the batches drawn at these calls (counted from 0) of every sampler."""
+    calls, original = [], PixelSampler.next
+
+    def spoilt(self):
+        batch = original(self)
+        calls.append(batch)
+        return change(batch) if len(calls) - 1 in steps else batch
+
+    monkeypatch.setattr(PixelSampler, "next", spoilt)
+
+
+def spoil_gradients(monkeypatch, steps, index):
+    """Put a NaN into one gradient of these steps."""
+    original = Trainer.differentiate
+
+    def spoilt(self, batch, noise):
+        output, gradients = original(self, batch, noise)
+        if self.finished_steps in steps:
+            gradients[index] = gradients[index] * float("nan")
+        return output, gradients
+
+    monkeypatch.setattr(Trainer, "differentiate", spoilt)
+
+
+def spoil_image(batch):
+    return dataclasses.replace(batch, rgb=with_nan(batch.rgb))
+
+
+def spoil_camera(batch):
+    return dataclasses.replace(batch, rays=dataclasses.replace(batch.rays, origins=with_nan(batch.rays.origins)))
+
+
+# the pieces
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
+    numbers = [1.0, 2.0, 3.0]
+    numbers[place] = bad if place or abs(bad) > 1e38 or np.isnan(bad) else np.inf
+    loss, first, second = (jt.array(np.float32([value])) for value in numbers)
+    values = guard.readings(loss, [first, second])
+    assert not guard.accepted(values).numpy()[0]
+    names = ["a", "b"]
+    expected = ["the loss", "the gradient of a", "the gradient of b"][place]
+    assert guard.find_in_readings(guard.fetched(values), names) == [expected]
+
+
+def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_without_a_verdict():
+    rng = np.random.default_rng(0)
+    starts, gradients = rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)
+    plain, gated = (Adam([jt.array(start) for start in starts]) for _ in range(2))
+    for optimizer, verdict in ((plain, None), (gated, jt.array([True]))):
+        optimizer.step([jt.array(gradient) for gradient in gradients], 0.1, verdict)
+    before = [value.numpy() for value in (*gated.parameters, *gated.exp_avg, *gated.exp_avg_sq)]
+    gated.step([jt.array(gradient * np.nan) for gradient in gradients], 0.1, jt.array([False]))
+    gated.refuse()
+    after = [value.numpy() for value in (*gated.parameters, *gated.exp_avg, *gated.exp_avg_sq)]
+    same = [value.numpy() for value in (*plain.parameters, *plain.exp_avg, *plain.exp_avg_sq)]
+    assert gated.steps == plain.steps == 1
+    assert all(np.array_equal(a, b) and np.array_equal(a, c) for a, b, c in zip(before, after, same, strict=True))
+
+
+def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
+    watcher, counts = Guard(), []
+    for value in (1.0, np.nan, np.nan, 1.0, np.inf):
+        values = [jt.array(np.float32([value]))]
+        watcher.watch(INPUTS, values, guard.accepted(values))
+        watcher.settle({})
+        counts.append((watcher.bad_steps, watcher.bad_in_a_row))
+    assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1)]
+    assert len(watcher.take()) == 3 and watcher.take() == [] and watcher.settle({})
+
+
+def test_a_sentence_names_the_first_findings_and_counts_the_rest():
+    assert guard.listed(["a", "b"]) == "a, b"
+    assert guard.listed(list("abcde")) == "a, b, c and 2 more"
+
+
+def test_an_anomaly_survives_its_file_and_overwrites_nothing_else(tmp_path):
+    bad = BadStep(INPUTS, {"net.w": with_nan(np.ones(3, np.float32))}, np.float32([np.nan]), ("the loss",))
+    loaded = load_anomaly(save_anomaly(tmp_path / "anomalies", bad, "a {}", {"jitter": {"big": 2**127}}))
+    assert loaded.inputs.step == 6 and loaded.findings == ("the loss",) and loaded.states["jitter"]["big"] == 2**127
+    np.testing.assert_array_equal(loaded.weights["net.w"], bad.weights["net.w"])
+    np.testing.assert_array_equal(loaded.inputs.batch.rays.directions, INPUTS.batch.rays.directions)
+    assert [path.name for path in tmp_path.rglob("*.npz")] == ["step_00000007.npz"]
+
+
+# whole runs
+
+
+CAUSES = {
+    "image": (spoil_image, "the colours of photograph"),
+    "camera": (spoil_camera, "(its camera)"),
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_bad_batch_is_skipped_named_kept_and_replayed(cause, tmp_path, monkeypatch, capsys):
+    change, words = CAUSES[cause]
+    spoil_batches(monkeypatch, {2}, change)
+    assert run(tmp_path) == 0
+    told = capsys.readouterr().err
+    assert "step 3 was skipped" in told and words in told and "the loss" in told
+    (file,) = (tmp_path / "anomalies").iterdir()
+    assert file.name == "step_00000003.npz"
+    last = saved(tmp_path, 6)
+    assert last.step == 6 and last.adam_steps == 5
+    assert all(np.isfinite(array).all() for named in last.tensors.values() for array in named.values())
+    monkeypatch.undo()
+    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
+    told = capsys.readouterr().out
+    assert words in told.partition("going in")[2] and "the total loss" in told.partition("coming out")[2]
+
+
+def test_a_bad_gradient_is_named_and_the_steps_around_it_are_those_of_a_run_that_never_took_it(
+    tmp_path, monkeypatch, capsys
+):
+    spoil_gradients(monkeypatch, {5}, 1)
+    assert run(tmp_path / "a", settings=("train.end_iter=6", *SHORT[1:])) == 0
+    assert "step 6 was skipped: not finite: the gradient of sdf_network_fine." in capsys.readouterr().err
+    monkeypatch.undo()
+    assert run(tmp_path / "b", settings=("train.end_iter=6", "train.save_freq=5", SHORT[1], *SHORT[3:])) == 0
+    ours, theirs = saved(tmp_path / "a", 6), saved(tmp_path / "b", 5)
+    assert ours.adam_steps == 5
+    arrays = [key for key in contents(ours) if key.startswith(("exp_avg", "sdf_", "color_", "variance_"))]
+    assert len(arrays) > 10 and all(contents(ours)[key] == contents(theirs)[key] for key in arrays)
+    (file,) = (tmp_path / "a" / "anomalies").iterdir()
+    assert exp_runner.main(["--mode", "replay", "--replay", str(file)]) == 0  # nothing in it explains the gradient
+    assert "a fault of the machine" in capsys.readouterr().out
+
+
+def test_a_bad_weight_is_named_and_a_checkpoint_with_it_is_never_gone_back_to(tmp_path, capsys):
+    assert run(tmp_path) == 0
+    whole = saved(tmp_path, 6)
+    spoilt = dict(whole.tensors["sdf_network_fine"])
+    spoilt["lin1.bias"] = with_nan(spoilt["lin1.bias"])
+    folder = tmp_path / "checkpoints"
+    save_checkpoint(folder, dataclasses.replace(whole, tensors=whole.tensors | {"sdf_network_fine": spoilt}))
+    settings = ("train.end_iter=12", "train.warm_up_end=2", "train.max_bad_steps=2", "train.val_freq=0")
+    assert run(tmp_path, "--is_continue", settings=(*settings, "train.val_mesh_freq=0")) == 0
+    told = capsys.readouterr().err
+    assert "the weights sdf_network_fine.lin1.bias" in told
+    assert "2 steps in a row were not finite" in told and "going back to the checkpoint of step 3" in told
+    last = saved(tmp_path, 12)
+    assert all(np.isfinite(array).all() for named in last.tensors.values() for array in named.values())
+    assert last.state["jitter"] != whole.state["jitter"]
+
+
+def test_a_run_that_stays_bad_goes_back_once_and_then_stops_with_one_sentence(tmp_path, monkeypatch, capsys):
+    settings = ("train.end_iter=40", "train.warm_up_end=2", "train.save_freq=2", "train.max_bad_steps=3", *SHORT[3:])
+    spoil_batches(monkeypatch, set(range(5, 100)), spoil_image)
+    assert run(tmp_path, settings=settings) == 1
+    told = capsys.readouterr().err
+    last = told.strip().splitlines()[-1]
+    assert told.count("): going back to the checkpoint of step ") == 1 and "Traceback" not in told
+    assert last.startswith("error: 3 steps in a row were not finite") and "once more after going back" in last
+
+
+def test_a_run_without_a_checkpoint_to_go_back_to_stops_with_one_sentence(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, set(range(100)), spoil_image)
+    assert run(tmp_path, settings=("train.end_iter=40", "train.max_bad_steps=3", *SHORT[1:2], *SHORT[3:])) == 1
+    assert "there is no checkpoint to go back to" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert len(list((tmp_path / "anomalies").iterdir())) == 3 and not (tmp_path / "checkpoints").exists()
+
+
+def test_anomalies_of_one_run_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr("models.caretaker.MAX_ANOMALIES", 2)
+    spoil_batches(monkeypatch, {0, 2, 4, 5}, spoil_image)
+    assert run(tmp_path) == 0
+    assert len(list((tmp_path / "anomalies").iterdir())) == 2
+
+
+# replay's own complaints
+
+
+def test_replay_refuses_what_is_no_anomaly(tmp_path, capsys):
+    np.savez(tmp_path / "other.npz", a=np.ones(3))
+    np.savez(tmp_path / "evil.npz", meta_json=np.array([{}], dtype=object))
+    np.savez(tmp_path / "foreign.npz", meta_json=np.array(json.dumps({"format": "x"})))
+    (tmp_path / "text.npz").write_text("hello")
+    for name in ("other", "evil", "foreign", "text"):
+        assert exp_runner.main(["--mode", "replay", str(tmp_path / f"{name}.npz")]) == 2
+        error = capsys.readouterr().err
+        assert f"{name}.npz" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("flags", [["--mode", "replay"], ["--replay", "x.npz"], ["--mode", "replay", "none.npz"]])
+def test_replay_needs_mode_and_file(flags, capsys):
+    assert exp_runner.main(flags) == 2
+    assert "--replay" in capsys.readouterr().err
+
+
+# how many checkpoints stay
+
+
+@pytest.mark.parametrize(("keep", "left"), [(0, [2, 4, 6]), (1, [6]), (2, [4, 6])])
+def test_keep_checkpoints_bounds_how_many_stay(keep, left, tmp_path):
+    settings = (*SHORT[:2], "train.save_freq=2", *SHORT[3:], f"train.keep_checkpoints={keep}")
+    assert run(tmp_path, settings=settings) == 0
+    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
+    assert names == [checkpoint_name(step) for step in left]
+    load_checkpoint(tmp_path / "checkpoints" / names[-1])

@@ -1,0 +1,90 @@
+"""Trouble is recognised from a few numbers, said once with its usual cause, and nothing is said of a working run."""
+
+import numpy as np
+import pytest
+from runs import SHORT, run
+
+from models.training import health
+from models.training.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
+
+
+def course(psnr=(), inv_s=(), **last):
+    """Validations every 100 steps with these numbers."""
+    count = max(len(psnr), len(inv_s), 1)
+    values = [{"inv_s": 50.0, "sdf_min": -0.2, "inside_share": 0.1, "psnr": 25.0} for _ in range(count)]
+    for index, value in enumerate(psnr):
+        values[index]["psnr"] = value
+    for index, value in enumerate(inv_s):
+        values[index]["inv_s"] = value
+    values[-1] |= last
+    return [Vitals(step=100 * (index + 1), **value) for index, value in enumerate(values)]
+
+
+HEALTHY = {
+    "nothing yet": [],
+    "one validation": course(),
+    "learning": course(psnr=np.linspace(10.0, 30.0, 12)),
+    "converged": course(psnr=[28.0] * 20),
+    "low, but moving": course(psnr=[12.0, 12.1, 12.0, 12.2, 12.3, 12.4, 12.5, 12.6]),
+    "low, but too early to say": course(psnr=[12.0] * (FLAT_VALIDATIONS - 1)),
+    "no reports": course(psnr=[None] * 20),
+    "sharpening": course(inv_s=np.linspace(20.0, 300.0, 12)),
+    "a dip at the start": course(inv_s=[20.0, 14.0, 11.6, 11.5, 11.6, 13.0]),
+    "a small fall": course(inv_s=[20.0, 19.9, 19.8, 19.7, 19.6]),
+    "sharp and falling a little": course(inv_s=[900.0, 800.0, 700.0, 600.0, 500.0]),
+    "nearly full": course(inside_share=health.FULL_SHARE - 0.01),
+    "surface touched": course(sdf_min=0.0),
+}
+ILL = {
+    "empty": (course(sdf_min=0.1, inside_share=0.0), "no surface inside the region of interest"),
+    "full": (course(inside_share=1.0), "fills the whole region of interest"),
+    "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "PSNR has stayed at 12.0 dB"),
+    "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
+}
+CAUSES = ("scale_mat_0", "masks", "cameras and photographs")
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_said_of_a_working_run(name):
+    assert findings(HEALTHY[name]) == {}
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_each_trouble_is_said_in_one_sentence_with_step_and_cause(name):
+    history, words = ILL[name]
+    found = findings(history)
+    assert list(found) == [name]
+    assert words in found[name] and f"step {history[-1].step}: " in found[name] and "usually" in found[name]
+    assert any(cause in found[name] for cause in CAUSES) and "\n" not in found[name]
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_a_longer_history_with_the_same_end_says_the_same(name):
+    history, _ = ILL[name]
+    assert findings(course(psnr=[20.0, 25.0]) + history) == findings(history)
+    assert max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1) <= health.HISTORY
+
+
+@pytest.mark.parametrize(("radius", "share"), [(0.5, 0.125), (0.9, 0.729), (2.0, 1.0)])
+def test_vitals_of_a_sphere_are_its_own(radius, share):
+    points = health.probe_points()
+    assert len(points) > 5000 and (np.linalg.norm(points, axis=1) < 1.0).all()
+    seen = health.vitals(7, 30.0, np.linalg.norm(points, axis=1) - radius, [10.0, np.inf, np.nan, 20.0])
+    assert seen.inside_share == pytest.approx(share, abs=0.02) and seen.psnr == 15.0
+    assert seen.sdf_min == pytest.approx(-radius, abs=0.1)
+    assert health.vitals(7, 30.0, points, []).psnr is None
+
+
+@pytest.mark.parametrize(
+    ("bias", "words"), [(3.0, "fills the whole region"), (-3.0, "no surface inside the region of interest")]
+)
+def test_a_run_says_it_once(bias, words, tmp_path, capsys):
+    settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
+    assert run(tmp_path, settings=(*settings, f"model.sdf_network.bias={bias}")) == 0
+    assert capsys.readouterr().err.count(words) == 1
+
+
+def test_a_short_healthy_run_says_nothing(tmp_path, capsys):
+    settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
+    assert run(tmp_path, settings=settings) == 0
+    assert "Warning: step" not in capsys.readouterr().err

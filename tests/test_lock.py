@@ -1,0 +1,87 @@
+"""One training at a time in a folder."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from runs import ROOT, run
+
+from data.errors import UserError
+from models.lock import LOCK_NAME, FolderLock
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from models.lock import FolderLock\n"
+    "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    """A process that holds the lock of tmp_path."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_second_training_is_refused_and_told_who_runs(holder, tmp_path, capsys):
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    assert run(tmp_path) == 2
+    error = capsys.readouterr().err
+    assert f"another training (process {holder.pid}) is running in {tmp_path}" in error and error.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_refused_overwrite_removes_nothing(holder, tmp_path, capsys):
+    (tmp_path / "checkpoints").mkdir()
+    kept = tmp_path / "checkpoints" / "ckpt_000003.safetensors"
+    kept.write_bytes(b"precious")
+    assert run(tmp_path, "--overwrite") == 2
+    assert "another training" in capsys.readouterr().err and kept.read_bytes() == b"precious"
+
+
+def test_a_dead_process_holds_nothing(holder, tmp_path):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / LOCK_NAME).read_text() == f"{holder.pid}\n"
+    FolderLock(tmp_path).release()
+
+
+def test_a_lock_that_was_released_can_be_taken_again_in_one_process(tmp_path):
+    first = FolderLock(tmp_path)
+    with pytest.raises(UserError, match=f"process {os.getpid()}"):
+        FolderLock(tmp_path)
+    first.release()
+    first.release()
+    FolderLock(tmp_path).release()
+
+
+def test_other_folders_are_free(tmp_path):
+    first, second = FolderLock(tmp_path / "a"), FolderLock(tmp_path / "b")
+    first.release()
+    second.release()
+
+
+def test_a_foreign_text_in_the_file_is_not_quoted(tmp_path):
+    lock = FolderLock(tmp_path)
+    (tmp_path / LOCK_NAME).write_text("; rm -rf\n")
+    with pytest.raises(UserError, match="another training is running"):
+        FolderLock(tmp_path)
+    lock.release()
+
+
+def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
+    def unsupported(file, operation):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    FolderLock(tmp_path).release()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="general.base_exp_dir"):
+        FolderLock(tmp_path / "file" / "exp")

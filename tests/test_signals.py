@@ -1,0 +1,85 @@
+"""SIGINT and SIGTERM during a training, in processes of their own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from runs import ROOT, contents, run, saved
+
+from models.interrupts import Interrupts
+from models.training.checkpoint import latest_checkpoint
+
+LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
+LONG += ("train.val_mesh_freq=0", "train.report_freq=1")
+PATIENCE = 120  # s; a machine that compiles the kernels first needs most of it
+
+
+def start(folder):
+    """A training that would take very long."""
+    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
+    program += f"from runs import run; sys.exit(run(Path({str(folder)!r}), settings={LONG!r}))"
+    return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(folder, count):
+    """Until the text log reports that many steps."""
+    log, end = folder / "logs" / "train.log", time.monotonic() + PATIENCE
+    while not log.is_file() or log.read_text().count(" INFO step ") < count:
+        assert time.monotonic() < end, "the training does not begin"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum, status, tmp_path, capsys):
+    process = start(tmp_path / "a")
+    wait_for_steps(tmp_path / "a", 3)
+    process.send_signal(signum)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == status, told
+    (step,) = map(int, re.findall(rf"error: stopped by {signum.name} after step (\d+); go on with --is_continue", told))
+    assert "Traceback" not in told and "quick exit" not in told
+    found = latest_checkpoint(tmp_path / "a" / "checkpoints", pytest.fail)
+    assert found.step == step >= 3
+    assert run(tmp_path / "a", "--is_continue", settings=(f"train.end_iter={step + 2}", *LONG[1:])) == 0
+    assert f"checkpoint of step {step}" in capsys.readouterr().out
+
+
+def test_the_second_signal_ends_the_process_at_once():
+    program = (
+        "import os, signal, sys, time; sys.path.insert(0, sys.argv[1]); from models.interrupts import Interrupts\n"
+        "with Interrupts() as interrupts:\n"
+        "    os.kill(os.getpid(), signal.SIGINT); print(interrupts.received, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(ROOT)], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 143 and done.stdout == f"{int(signal.SIGINT)}\n"
+
+
+def test_handlers_are_put_back_as_they_were():
+    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert interrupts.received == signal.SIGTERM
+    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_a_signal_in_the_last_step_changes_nothing(tmp_path, monkeypatch):
+    from models.training.trainer import Trainer
+
+    original = Trainer.step
+
+    def step(self):
+        output = original(self)
+        if self.finished_steps == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return output
+
+    settings = ("train.end_iter=4", *LONG[1:])
+    assert run(tmp_path / "a", settings=settings) == 0
+    monkeypatch.setattr(Trainer, "step", step)
+    assert run(tmp_path / "b", settings=settings) == 0
+    assert contents(saved(tmp_path / "a", 4)) == contents(saved(tmp_path / "b", 4))

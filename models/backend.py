@@ -140,7 +140,7 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.setdefault(key, value)
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.ops.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
-    if use_cuda:
+    if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):
         os.environ["CUDA_VISIBLE_DEVICES"] = str(_choice.gpu)
 
 

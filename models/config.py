@@ -15,6 +15,7 @@ from models.config_hocon import parse_tree, quoted, read_tree, write_tree
 from models.config_strict import ConfigError, check_limits, from_tree, leaf_types, limits, nearest, shown
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
+MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
 LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
@@ -78,7 +79,7 @@ class SdfConfig:
     d_in: int = limits(at_least=3, at_most=3)
     d_out: int = limits(at_least=2)
     d_hidden: int = limits(at_least=1)
-    n_layers: int = limits(at_least=1)
+    n_layers: int = limits(at_least=1, at_most=MAX_SDF_LAYERS)
     skip_in: tuple[int, ...] = (4,)
     multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
     bias: float = 0.5

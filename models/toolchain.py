@@ -77,14 +77,12 @@ def cuda_obstacle() -> str:
 
 def cuda_free_bytes() -> int:
     """Free memory of the current card, bytes; 0 where it cannot be asked."""
-    shown = subprocess.run(
-        ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
-    index = int(os.environ.get("CUDA_VISIBLE_DEVICES", "0"))
-    return int(shown[index]) * 2**20 if index < len(shown) else 0
+    query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    try:
+        shown = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+        return int(shown[int(os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0])]) * 2**20
+    except (OSError, ValueError, IndexError):  # no such program, a card without the figure, a card named by its UUID
+        return 0
 
 
 def _cuda_device_count() -> int:

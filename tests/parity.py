@@ -224,7 +224,7 @@ def training_rows(golden: Golden) -> list[Row]:
         optimizer.step(gradients, rate)
         loss_errors.append(relative(terms.total.item(), expected))
     return [
-        Row("train/lr (relative)", max(rate_errors), LEARNING_RATE_BOUND),
+        Row("train/lr (relative)", float(np.max(rate_errors)), LEARNING_RATE_BOUND),
         Row("train/loss (relative)", float(np.max(loss_errors)), TRAINING_LOSS_BOUND),
     ]
 

@@ -86,7 +86,8 @@ def test_without_flags_the_three_shapes_are_measured_alone():
     options = bm_step.parse_options([])
     assert [str(shape) for shape in options.shapes] == ["64x32+32", "512x64+64", "512x64+64+32"]
     assert options.steps >= 5 and options.warm_up >= 1 and options.threads >= 1
-    assert options.peer is None and not (options.with_image or options.with_start or options.with_profile or options.with_plain)
+    extras = (options.with_image, options.with_start, options.with_cold_start, options.with_profile, options.with_plain)
+    assert options.peer is None and not any(extras)
 
 
 def test_a_peer_is_a_checkout_with_an_interpreter(tmp_path):

@@ -108,8 +108,8 @@ def test_the_gradient_of_the_mask_loss_is_that_of_finite_differences():
     assert_grad_close(slope(losses.mask_loss, OPACITY, MASK).ravel(), expected, rtol=1e-5)
 
 
-def test_opacities_beyond_the_margin_get_no_gradient():
-    opacity = np.float32([0.0, 5e-4, 0.5, 0.5, 0.9995, 1.0])[:, None]
+def test_opacities_beyond_the_margin_get_no_gradient_and_those_on_it_do():
+    opacity = np.float32([0.0, 5e-4, 0.001, 0.999, 0.9995, 1.0])[:, None]
     gradient = slope(losses.mask_loss, opacity, MASK)[:, 0]
     assert not gradient[[0, 1, 4, 5]].any() and gradient[[2, 3]].all()
 

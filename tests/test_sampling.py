@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.backend import jt
+from models.ops import native as native_ops
 from models.rendering import sampling
 
 ROWS = 4
@@ -188,6 +189,14 @@ def test_points_along_rays_are_origin_plus_depth_times_direction():
 # all rounds, through a network
 
 
+@pytest.fixture(params=["native", "reference"])
+def path(request, monkeypatch):
+    """Both ways through a round: the native operation of the CPU, and plain Jittor, which CUDA uses."""
+    if request.param == "reference":
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize(
     ("n_samples", "n_importance", "steps", "rounds"),
     [(8, 0, 4, 0), (1, 0, 0, 0), (8, 8, 2, 2), (8, 7, 3, 3), (8, 2, 4, 2), (8, 5, 1, 1), (2, 3, 2, 2)],
@@ -203,6 +212,7 @@ def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n
     np.testing.assert_array_equal(depths, np.sort(np.hstack([even, *added]), axis=1))
 
 
+@pytest.mark.usefixtures("path")
 def test_each_round_agrees_with_the_oracle_given_the_depths_before_it():
     renderer, rays = tiny_renderer(n_importance=9, up_sample_steps=3), random_rays(ROWS)
     params = oracle_params(renderer)["sdf"]

@@ -88,6 +88,12 @@ def test_an_opaque_wall_gets_all_the_weight(wall):
     np.testing.assert_allclose(value(volrend.weights_from_alpha, alpha), expected, atol=2e-6)
 
 
+def test_an_opaque_section_lets_one_part_in_ten_million_through():
+    weights = value(volrend.weights_from_alpha, float_rows([1.0, 0.5, 1.0]))
+    # Fast-math adds 1 and 1e-7 first, which gives 1 + 1.19e-7.
+    np.testing.assert_allclose(weights, [[1.0, 5e-8, 5e-8]], rtol=0.25)
+
+
 def test_the_gradient_of_weights_is_that_of_finite_differences_behind_an_opaque_section_too():
     alpha = np.vstack([ALPHA[0], ALPHA[1]])
     alpha[1, 3] = alpha[1, 6] = 1.0

@@ -29,13 +29,6 @@ struct ColorBlock {
     std::vector<float *> input;  // x_l, [COLOR_BLOCK, stride_of(inputs)]
     float *wide_a, *wide_b;
 
-    static long widest(const std::vector<Layer> &layers) {
-        long width = 0;
-        for (const Layer &layer : layers)
-            width = std::max<long>(width, std::max(stride_of(layer.inputs), stride_of(layer.outputs)));
-        return width;
-    }
-
     static size_t scratch(const std::vector<Layer> &layers) {
         size_t per_point = 2 * widest(layers);
         for (const Layer &layer : layers) per_point += stride_of(layer.inputs);

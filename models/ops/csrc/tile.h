@@ -135,6 +135,14 @@ inline std::vector<Layer> read_layers(const float *packed, const int *widths, in
     return layers;
 }
 
+// Row stride that every layer's inputs and outputs fit into.
+inline long widest(const std::vector<Layer> &layers) {
+    long width = 0;
+    for (const Layer &layer : layers)
+        width = std::max<long>(width, std::max(stride_of(layer.inputs), stride_of(layer.outputs)));
+    return width;
+}
+
 // Zeroed memory of one thread, handed out piece by piece.
 struct Arena {
     std::vector<float> memory;

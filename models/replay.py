@@ -25,7 +25,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     anomaly = load_anomaly(path)
     trainer = _trainer(anomaly, path)
     output, gradients = trainer.differentiate(anomaly.inputs.batch, anomaly.inputs.noise)
-    seen = fetched(readings(output.terms.total, gradients))
+    seen = fetched(readings(output.terms.total, gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.inputs.step + 1}, photograph {anomaly.inputs.batch.view[0]}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(anomaly.inputs) + find_in_weights(anomaly.weights)

@@ -86,6 +86,8 @@ OURS = {
     "dataset.reference_mesh": "",
     "train.seed": 0,
     "train.render_chunk": 1024,
+    "train.max_bad_steps": 10,
+    "train.keep_checkpoints": 0,
     "train.mesh_resolution": 64,
 }
 

@@ -6,11 +6,13 @@ import json
 import numpy as np
 import pytest
 from runs import SHORT, contents, run, saved
+from tiny_networks import random_rays, tiny_renderer
 
 import exp_runner
 from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from models.backend import jt
+from models.fields.state import export_state, import_state, named_parameters
 from models.training import guard
 from models.training.anomaly import load_anomaly, save_anomaly
 from models.training.checkpoint import checkpoint_name, load_checkpoint, save_checkpoint
@@ -78,7 +80,7 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     numbers = [1.0, 2.0, 3.0]
     numbers[place] = bad if place or abs(bad) > 1e38 or np.isnan(bad) else np.inf
     loss, first, second = (jt.array(np.float32([value])) for value in numbers)
-    values = guard.readings(loss, [first, second])
+    values = guard.readings(loss, [first, second], [jt.ones((2, 3))])
     assert not guard.accepted(values).numpy()[0]
     names = ["a", "b"]
     expected = ["the loss", "the gradient of a", "the gradient of b"][place]
@@ -123,6 +125,19 @@ def test_an_anomaly_survives_its_file_and_overwrites_nothing_else(tmp_path):
     np.testing.assert_array_equal(loaded.weights["net.w"], bad.weights["net.w"])
     np.testing.assert_array_equal(loaded.inputs.batch.rays.directions, INPUTS.batch.rays.directions)
     assert [path.name for path in tmp_path.rglob("*.npz")] == ["step_00000007.npz"]
+
+
+def test_a_nan_in_any_weight_is_seen_even_where_a_relu_or_a_clip_swallows_it():
+    renderer = tiny_renderer(n_outside=4)
+    fields = vars(renderer.fields).values()
+    parameters = [value for field in fields for value in named_parameters(field).values()]
+    for field in fields:
+        state = export_state(field)
+        for name in state:
+            import_state(field, state | {name: with_nan(state[name])})
+            loss = renderer.render(random_rays(3)).rgb.sum()
+            assert not guard.accepted(guard.readings(loss, jt.grad(loss, parameters), parameters)).item(), name
+        import_state(field, state)
 
 
 # whole runs

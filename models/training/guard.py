@@ -18,12 +18,16 @@ from models.structs import SampleNoise, Var
 MAX_NAMED = 3  # things a sentence names before it only counts
 
 
-def readings(loss: Var, gradients: Sequence[Var]) -> list[Var]:
-    """The loss and each gradient's sum of squares, 1 + G of [1]: what is not finite in a step is not finite in here.
+def readings(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
+    """The loss, each gradient's sum of squares and the sum of all parameters, G + 2 of [1].
+
+    What is not finite in a step is not finite in here. The parameters are looked at themselves because a ReLU, or a
+    clip, swallows their NaN.
 
     A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
     """
-    return [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients)]
+    weights = sum(parameter.detach().sum() for parameter in parameters)
+    return [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients), weights]
 
 
 def accepted(values: Sequence[Var]) -> Var:
@@ -32,7 +36,7 @@ def accepted(values: Sequence[Var]) -> Var:
 
 
 def fetched(values: Sequence[Var]) -> np.ndarray:
-    """The readings on the host, [1 + G]; waits for them."""
+    """The readings on the host, [G + 2]; waits for them."""
     return np.concatenate([value.numpy().reshape(1) for value in values])
 
 
@@ -51,7 +55,7 @@ class BadStep:
 
     inputs: StepInputs
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are those after it too
-    readings: np.ndarray  # [1 + G], see `readings`
+    readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
 
     def sentence(self) -> str:
@@ -118,9 +122,9 @@ def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def find_in_readings(values: np.ndarray, names: Sequence[str]) -> list[str]:
-    """What `readings` of the parameters `names` say is not finite, in words."""
+    """What `readings` of the parameters `names` say is not finite, in words; `find_in_weights` has the rest."""
     words = ["the loss", *(f"the gradient of {name}" for name in names)]
-    return [word for word, value in zip(words, values, strict=True) if not np.isfinite(value)]
+    return [word for word, value in zip(words, values[: len(words)], strict=True) if not np.isfinite(value)]
 
 
 def listed(findings: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ class Trainer:
         batch = self.sampler.next()
         inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
         output, gradients = self.differentiate(batch, inputs.noise)
-        readings = guard.readings(output.terms.total, gradients)
+        readings = guard.readings(output.terms.total, gradients, self.optimizer.parameters)
         verdict = guard.accepted(readings)
         self.settle()
         self.optimizer.step(gradients, self.learning_rate, verdict)

@@ -8,7 +8,8 @@ import numpy as np
 
 from data.sampler import PixelSampler
 from data.scene import summary
-from models import backend
+from models import backend, memory
+from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
 from models.config import ModelConfig, to_hocon
 from models.experiment import Experiment, record
 from models.fields.color import RenderingNetwork
@@ -49,8 +50,10 @@ class Runner:
         )
         model = experiment.conf.model
         renderer = NeuSRenderer(build_fields(model, initial), model.neus_renderer)
+        averaged = NeuSRenderer(build_fields(model, initial), model.neus_renderer) if self.conf.ema_decay > 0 else None
         sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
-        self.trainer = Trainer(renderer, sampler, self.conf, jitter)
+        self.trainer = Trainer(renderer, sampler, self.conf, jitter, averaged)
+        self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
         if experiment.checkpoint is not None:
@@ -67,12 +70,13 @@ class Runner:
         """The model as it is now, for results."""
         return Snapshot(
             experiment=self.experiment,
-            renderer=self.trainer.renderer,
+            renderer=self.trainer.result_renderer,
             step=self.step,
             seconds=self._seconds(),
             cos_anneal_ratio=self.trainer.cos_anneal_ratio,
             background_rgb=self.trainer.background_rgb,
             log=self.log,
+            chunks=self._chunks,
         )
 
     def train(self) -> None:
@@ -82,6 +86,7 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        self._choose_chunk()
         self._started = reported_at = time.perf_counter()
         reported_step = self.step
         with self.log.progress(self.conf.end_iter, initial=self.step, unit="step") as bar:
@@ -97,6 +102,22 @@ class Runner:
                 self._write_due_results()
         self._save()
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    def _choose_chunk(self) -> None:
+        """Settle how many rays are differentiated at a time."""
+        checkpoint = self.experiment.checkpoint
+        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {})
+        if chunk is None:
+            choice = training_chunk(self.trainer)
+            chunk = choice.chunk
+            if not choice.fits:
+                self.log.warn(
+                    f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it, or lower "
+                    "model.neus_renderer.n_samples and n_importance"
+                )
+        self.trainer.ray_chunk = chunk
+        if chunk < self.conf.batch_size:
+            self.log.info(f"steps of {self.conf.batch_size} rays, {chunk} at a time (train.ray_chunk)")
 
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
@@ -125,6 +146,8 @@ class Runner:
                 validate_mesh(self.snapshot(), self.conf.mesh_resolution, 0.0)
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
+        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+            memory.release()  # blocks of the sizes a picture needs are of no use to a step
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""
@@ -134,4 +157,5 @@ class Runner:
     def _save(self) -> None:
         """A checkpoint of this step."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
+        state |= chunk_state(self.conf, self.trainer.ray_chunk)
         save_checkpoint(self.experiment.checkpoints, self.trainer.checkpoint(state))

@@ -72,6 +72,9 @@ def _rebased(dataset: DatasetConfig) -> DatasetConfig:
 def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
     from models import backend
+
+    if arguments.mode.name == "plan":
+        return _plan(arguments, conf)
     from models.surface.extraction import EmptySurfaceError
     from models.training.logger import RunLogger
 
@@ -83,6 +86,20 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
             _dispatch(arguments, experiment, log)
     except EmptySurfaceError as error:
         return _complain(str(error), EXIT_EMPTY_SURFACE)
+    return 0
+
+
+def _plan(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Print the table of `--mode plan`; returns the exit status."""
+    from data.readers import load_scene
+    from models import backend
+
+    backend.select(arguments.device, arguments.gpu)
+    scene = load_scene(conf.dataset)
+    from models.plan import table
+
+    for text in table(conf, scene):
+        print(text, flush=True)
     return 0
 
 

@@ -100,7 +100,7 @@ def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], i
         left: bytes there are; asked after the first probe, which loads what any work needs.
     """
     sizes = halvings(most)
-    large = min(PROBE_HALVINGS, len(sizes) - 1)
+    large = max(0, min(PROBE_HALVINGS, len(sizes) - 2))  # such that there is a smaller one, to tell the slope
     measured = {sizes[large]: measure(sizes[large])}
     allowed = left()
     bound = measured[sizes[large]] * most // sizes[large]  # counts the fixed part several times

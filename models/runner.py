@@ -138,6 +138,8 @@ class Runner:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self._save()
+        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+            memory.release()  # blocks of the sizes that steps need are of no use to pictures, nor the other way round
         if self._due(self.conf.val_freq):
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             validate_image(self.snapshot(), view, self.conf.validate_resolution_level)
@@ -147,7 +149,7 @@ class Runner:
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
-            memory.release()  # blocks of the sizes a picture needs are of no use to a step
+            memory.release()
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""

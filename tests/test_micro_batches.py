@@ -172,3 +172,15 @@ def test_a_tight_limit_splits_the_step_and_is_chosen_the_same_each_time():
     first, second = (chunks.training_chunk(trainer_of(*settings)) for _ in range(2))
     assert first.chunk == second.chunk < limit[1] and first.fits
     assert chunks.training_chunk(trainer).chunk == limit[1]
+
+
+@pytest.mark.parametrize("chunk", [64, 20])
+def test_what_a_step_hands_on_keeps_none_of_its_graph(chunk):
+    from models.backend import jt
+
+    trainer = trainer_of()
+    trainer.ray_chunk = chunk
+    output = trainer.step()
+    jt.sync_all(True)
+    assert jt.liveness_info()["lived_ops"] == 0
+    assert np.isfinite(output.scalars()["Loss/loss"])

@@ -70,12 +70,12 @@ def differentiate(
         piece, target, mask = _piece(renderer, batch, noise, settings, conf, rows, depths[rows], counts)
         terms = losses.training_loss(piece, target, mask, conf, counts)
         found = [value.detach() for value in jt.grad(terms.total, list(parameters))]
-        sums = found if sums is None else [total + value for total, value in zip(sums, found, strict=True)]
-        sums = [total.stop_grad() for total in sums]
-        kept = [_cut(value) for value in (terms, piece)]
+        added = found if sums is None else [total + value for total, value in zip(sums, found, strict=True)]
+        sums = [total.stop_grad() for total in added]
+        terms, piece = _cut(terms), _cut(piece)
         # Here the chunk is computed; after it nothing refers to its activations any more.
-        jt.sync([*sums, *(value for part in kept for value in _values(part))])
-        pieces.append((*kept, target, mask))
+        jt.sync([*sums, *_values(terms), *_values(piece)])
+        pieces.append((terms, piece, target, mask))
     terms, renders, targets, masks = zip(*pieces, strict=True)
     return BatchGradient(_add(terms), _join(renders), jt.concat(targets, 0), jt.concat(masks, 0), sums)
 
@@ -110,7 +110,10 @@ def _in_one(
     render = renderer.render(batch.rays, noise, settings.cos_anneal_ratio, settings.background_rgb)
     terms = losses.training_loss(render, target, mask, conf)
     gradients = jt.grad(terms.total, list(parameters))
-    jt.sync(gradients)  # a failed allocation is met here, before any weight has changed
+    # What is handed on must not keep the graph: its activations would stay beside those of the next step. A failed
+    # allocation is met here, before any weight has changed.
+    terms, render = _cut(terms), _cut(render)
+    jt.sync([*gradients, *_values(terms), *_values(render)])
     return BatchGradient(terms, render, target, mask, gradients)
 
 

@@ -79,6 +79,8 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.training.logger import RunLogger
 
     backend.select(arguments.device, arguments.gpu)
+    if arguments.mode.name == "plan":
+        return _plan(conf)
     if arguments.mode.name == "replay":
         return _replay(arguments)
     experiment = _open(arguments, conf)
@@ -103,6 +105,18 @@ def _replay(arguments: Arguments) -> int:
     from models.training.logger import say
 
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
+
+
+def _plan(conf: ExperimentConfig) -> int:
+    """Print the table of `--mode plan`; returns the exit status."""
+    from data.readers import load_scene
+
+    scene = load_scene(conf.dataset)  # before Jittor, which the next import loads
+    from models.plan import table
+
+    for text in table(conf, scene):
+        print(text, flush=True)
+    return 0
 
 
 def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:

@@ -25,6 +25,7 @@ from models.runner import build_fields
 from models.training.trainer import Trainer
 from models.views.render import render_view
 
+IMAGE_CHUNK = 1024  # rays of a picture at a time, on both sides
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
 
 
@@ -72,7 +73,7 @@ class Ours:
             self._trainer.renderer,
             self._image,
             (self._side, self._side),
-            self._conf.train.render_chunk,
+            IMAGE_CHUNK,
             self._trainer.cos_anneal_ratio,
             self._trainer.background_rgb,
         )

@@ -19,6 +19,7 @@ from typing import Any, get_args, get_type_hints
 from docs.meanings_zh import MEANINGS_ZH
 from models import arguments
 from models.config import ExperimentConfig
+from models.config_strict import AUTO, Auto
 
 ROOT = Path(__file__).resolve().parents[1]
 READMES = {"en": ROOT / "README.md", "zh": ROOT / "README.zh-CN.md"}
@@ -79,8 +80,15 @@ def _kinds(block: type, prefix: str) -> Iterator[tuple[str, str]]:
         if dataclasses.is_dataclass(kind):
             yield from _kinds(kind, key + ".")
         else:
-            name = KIND_NAMES[kind] if kind in KIND_NAMES else f"[{KIND_NAMES[get_args(kind)[0]]}]"
-            yield key, f"{name} {_range_text(field.metadata)}".strip()
+            yield key, f"{_kind_name(kind)} {_range_text(field.metadata)}".strip()
+
+
+def _kind_name(kind: Any) -> str:
+    """`int` for a number, `[int]` for a list of them, `auto or int` where the word is allowed too."""
+    if kind in KIND_NAMES:
+        return KIND_NAMES[kind]
+    element = KIND_NAMES[get_args(kind)[0]]
+    return f"{AUTO} or {element}" if Auto in get_args(kind) else f"[{element}]"
 
 
 def _range_text(metadata: Mapping[str, Any]) -> str:

@@ -89,8 +89,17 @@ TRAIN_MEANINGS = {
     ),
     "how many of the newest checkpoints stay; 0: all": "保留最新的几个检查点；0：全部保留",
     "of every random draw; 0..2147483647 (not a published key)": "所有随机数的种子（官方配置没有这个键）",
-    "rays at a time when an image is rendered; changes memory, never a result (likewise)": (
-        "渲染图像时一次处理的光线数；只影响内存，不影响结果（官方没有）"
+    "rays at a time when an image is rendered, or auto; changes memory, never a result (likewise)": (
+        "渲染图像时一次处理的光线数，或 auto；只影响内存，不影响结果（官方没有）"
+    ),
+    "rays of a batch differentiated at a time, or auto; changes memory, and roundings only (likewise)": (
+        "一批光线中一次求导的光线数，或 auto；只影响内存和舍入误差（官方没有）"
+    ),
+    "GB that auto chunks keep within: resident (CPU), of the card (CUDA); auto: what is free less a tenth (likewise)": (
+        "auto 的分块所遵守的内存上限，单位 GB：CPU 上为常驻内存，CUDA 上为显存；auto：空闲内存的九成（官方没有）"
+    ),
+    "of averaged weights, which pictures and meshes then come from, such as 0.999; 0: none (likewise)": (
+        "滑动平均权重的衰减率，例如 0.999，出图和网格用平均后的权重；0：不平均（官方没有）"
     ),
     "grid points per side of the meshes of val_mesh_freq; >= 2 (likewise)": (
         "按 val_mesh_freq 写出的网格每边的采样点数（官方没有）"

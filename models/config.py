@@ -12,7 +12,7 @@ from pathlib import Path
 
 from data.config import DatasetConfig
 from models.config_hocon import parse_tree, quoted, read_tree, write_tree
-from models.config_strict import ConfigError, check_limits, from_tree, leaf_types, limits, nearest, shown
+from models.config_strict import AUTO, Auto, ConfigError, check_limits, from_tree, leaf_types, limits, nearest, shown
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
 MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
@@ -21,6 +21,7 @@ LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
 # Keys that only shape the initial weights: another value does not contradict weights already trained.
 INITIALISATION_KEYS = frozenset({"bias", "geometric_init", "inside_outside"})
+LARGEST_EMA_DECAY = 0.999999  # float32 rounds what a larger one takes in of each step to nothing
 NETWORK_BLOCKS = ("nerf", "sdf_network", "rendering_network")
 
 
@@ -53,7 +54,10 @@ class TrainConfig:
     max_bad_steps: int = limits(10, at_least=1)  # in a row, before the run goes back to its last good checkpoint
     keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
     seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
-    render_chunk: int = limits(1024, at_least=1)  # rays at a time when an image is rendered
+    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays at a time when an image is rendered
+    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays of a batch that are differentiated at a time
+    memory_limit: float | Auto = limits(AUTO, above=0)  # GB, 10^9 bytes, that the chunks of "auto" are chosen for
+    ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
 
 

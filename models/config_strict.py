@@ -9,11 +9,13 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from data.errors import UserError
 
 Block = TypeVar("Block")
+Auto = Literal["auto"]  # `int | Auto` is a number, or the word that leaves the choice to the program
+AUTO: Auto = "auto"
 
 # The words pyhocon's own get_bool takes (true and false reach us as bool already, unless quoted).
 BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -96,6 +98,8 @@ def check_limits(block: Any, path: str = "") -> None:
 
 def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
     """What is wrong with a value under its field's metadata; "" where nothing is."""
+    if value == AUTO:
+        return ""
     if metadata.get("at_least") is not None and value < metadata["at_least"]:
         return f"must be at least {metadata['at_least']}"
     if metadata.get("above") is not None and value <= metadata["above"]:
@@ -113,10 +117,22 @@ def _convert(value: object, kind: Any, path: str) -> Any:
         return from_tree(kind, value, path)
     if kind in KIND_NAMES:
         return _scalar(value, kind, path)
+    if Auto in get_args(kind):
+        return _number_or_auto(value, get_args(kind)[0], path)
     element = get_args(kind)[0]
     if not isinstance(value, list | tuple):
         raise ConfigError(f"{path} = {shown(value)}: must be a list in brackets, such as [4] or []")
     return tuple(_scalar(item, element, path) for item in value)
+
+
+def _number_or_auto(value: object, kind: type, path: str) -> Any:
+    """A number, or the word auto."""
+    if value == AUTO:
+        return AUTO
+    try:
+        return _scalar(value, kind, path)
+    except ConfigError as error:
+        raise ConfigError(f"{error} or auto") from None
 
 
 def _scalar(value: object, kind: type, path: str) -> Any:

@@ -95,8 +95,11 @@ def open_training(
             f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
             "--overwrite to start afresh, or another general.base_exp_dir"
         )
+    starts_over = found is None and not is_continue and overwrite
+    if starts_over and experiment.checkpoints.is_symlink():
+        raise UserError(f"{experiment.checkpoints}: cannot be removed (a symbolic link); remove it yourself")
     lock = FolderLock(folder)
-    if found is None and not is_continue and overwrite:
+    if starts_over:
         _remove(experiment.checkpoints)
     discard_unfinished(experiment.checkpoints)
     return replace(experiment, checkpoint=found, lock=lock)
@@ -177,11 +180,11 @@ def _has_checkpoints(folder: Path) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Raises UserError where a part of the folder stays."""
+    """Delete the checkpoints of an earlier run; raises UserError where that fails. Links are not followed."""
     try:
         shutil.rmtree(folder, ignore_errors=not folder.exists())
     except OSError as error:
-        raise UserError(f"--overwrite: {folder} cannot be removed ({error.strerror or error}): remove it by hand") from error
+        raise UserError(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself") from error
 
 
 def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:

@@ -24,15 +24,16 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     """
     anomaly = load_anomaly(path)
     trainer = _trainer(anomaly, path)
-    output, gradients = trainer.differentiate(anomaly.inputs.batch, anomaly.inputs.noise)
-    seen = fetched(readings(output.terms.total, gradients, trainer.optimizer.parameters))
-    say(f"step {anomaly.inputs.step + 1}, photograph {anomaly.inputs.batch.view[0]}; when it was skipped, not finite: ")
+    batch = anomaly.inputs.batch
+    found = trainer.gradient_of(batch, anomaly.inputs.noise, chunk=len(batch.rays))
+    seen = fetched(readings(found.terms.total, found.gradients, trainer.optimizer.parameters))
+    say(f"step {anomaly.inputs.step + 1}, photograph {batch.view[0]}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(anomaly.inputs) + find_in_weights(anomaly.weights)
-    terms = [f"the {name} loss" for name, term in vars(output.terms).items() if not np.isfinite(term.numpy()).all()]
+    terms = [f"the {name} loss" for name, term in vars(found.terms).items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, trainer.parameter_names)
-    for words, found in (("going in", causes), ("coming out", effects)):
-        say(f"computed again, not finite {words}: {listed(found) or 'nothing'}")
+    for words, findings in (("going in", causes), ("coming out", effects)):
+        say(f"computed again, not finite {words}: {listed(findings) or 'nothing'}")
     if not causes and not effects:
         say("the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data")
     return bool(causes or effects)

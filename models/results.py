@@ -19,6 +19,7 @@ from data.images import to_uint8, write_image
 from data.rays import Rays
 from data.scene import Scene
 from models.backend import jt
+from models.chunks import ResultChunks
 from models.experiment import Experiment, held_out_scene
 from models.rendering.renderer import NeuSRenderer
 from models.surface.export import to_world, write_mesh
@@ -28,7 +29,6 @@ from models.training.logger import RunLogger
 from models.views.render import RenderedView, distance_picture, normal_picture, psnr, render_view
 from models.views.shading import shade_mesh
 
-GRID_CHUNK = 2**16  # points at a time when the sdf is sampled on a grid: some 100 MB with the published networks
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30
 INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
@@ -45,10 +45,11 @@ class Snapshot:
     cos_anneal_ratio: float
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
+    chunks: ResultChunks
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The picture that rays [h * w] of shape (h, w) show."""
-        chunk = self.experiment.conf.train.render_chunk
+        chunk = self.chunks.rays(self.renderer, rays)
         return render_view(self.renderer, rays, shape, chunk, self.cos_anneal_ratio, self.background_rgb)
 
 
@@ -96,7 +97,7 @@ def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> trime
         low,
         high,
         resolution,
-        GRID_CHUNK,
+        snapshot.chunks.points(signed_distance),
         progress=lambda chunks: snapshot.log.progress(chunks, desc="surface", leave=False),
     )
     return marching_cubes(grid, threshold, low, high)

@@ -8,8 +8,9 @@ import numpy as np
 
 from data.sampler import PixelSampler
 from data.scene import summary
-from models import backend
+from models import backend, memory
 from models.caretaker import Caretaker
+from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
 from models.config import ModelConfig, to_hocon
 from models.experiment import Experiment, record
 from models.fields.color import RenderingNetwork
@@ -51,9 +52,11 @@ class Runner:
         )
         model = experiment.conf.model
         renderer = NeuSRenderer(build_fields(model, initial), model.neus_renderer)
+        averaged = NeuSRenderer(build_fields(model, initial), model.neus_renderer) if self.conf.ema_decay > 0 else None
         sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
-        self.trainer = Trainer(renderer, sampler, self.conf, jitter)
+        self.trainer = Trainer(renderer, sampler, self.conf, jitter, averaged)
         self.caretaker = Caretaker(experiment, self.trainer, log)
+        self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
         if experiment.checkpoint is not None:
@@ -70,12 +73,13 @@ class Runner:
         """The model as it is now, for results."""
         return Snapshot(
             experiment=self.experiment,
-            renderer=self.trainer.renderer,
+            renderer=self.trainer.result_renderer,
             step=self.step,
             seconds=self._seconds(),
             cos_anneal_ratio=self.trainer.cos_anneal_ratio,
             background_rgb=self.trainer.background_rgb,
             log=self.log,
+            chunks=self._chunks,
         )
 
     def train(self) -> None:
@@ -89,6 +93,7 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        self._choose_chunk()
         self._started = reported_at = time.perf_counter()
         reported_step = self.step
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
@@ -111,6 +116,22 @@ class Runner:
             raise Interrupted(interrupts.received, self.step)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
+    def _choose_chunk(self) -> None:
+        """Settle how many rays are differentiated at a time."""
+        checkpoint = self.experiment.checkpoint
+        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {})
+        if chunk is None:
+            choice = training_chunk(self.trainer)
+            chunk = choice.chunk
+            if not choice.fits:
+                self.log.warn(
+                    f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it, or lower "
+                    "model.neus_renderer.n_samples and n_importance"
+                )
+        self.trainer.ray_chunk = chunk
+        if chunk < self.conf.batch_size:
+            self.log.info(f"steps of {self.conf.batch_size} rays, {chunk} at a time (train.ray_chunk)")
+
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
         return frequency > 0 and self.step % frequency == 0
@@ -131,6 +152,8 @@ class Runner:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self._save_progress()
+        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+            memory.release()  # blocks of the sizes that steps need are of no use to pictures, nor the other way round
         if self._due(self.conf.val_freq):
             self.caretaker.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
@@ -140,6 +163,8 @@ class Runner:
                 validate_mesh(self.snapshot(), self.conf.mesh_resolution, 0.0)
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
+        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+            memory.release()
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""
@@ -155,6 +180,7 @@ class Runner:
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
+        state |= chunk_state(self.conf, self.trainer.ray_chunk)
         checkpoint = self.trainer.checkpoint(state)
         if name := not_finite(checkpoint):
             self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")

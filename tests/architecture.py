@@ -23,6 +23,7 @@ FLOORS = {
     "models.config_hocon": 2,
     "models.config_strict": 2,
     "models.ops": 2,
+    "models.memory": 2,
     "models.fields": 3,
     "models.rendering": 4,
     "models.training": 5,
@@ -36,6 +37,8 @@ FLOORS = {
     "models.lock": 6,
     "models.replay": 6,
     "models.runner": 6,
+    "models.chunks": 6,
+    "models.plan": 6,
     "exp_runner": 7,
 }
 # Files that belong to one room without being a package.
@@ -50,6 +53,8 @@ HOUSEMATES = {
     "models.lock": "models.runner",
     "models.replay": "models.runner",
     "models.results": "models.runner",
+    "models.chunks": "models.runner",
+    "models.plan": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
 

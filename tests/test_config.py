@@ -85,9 +85,12 @@ OURS = {
     "dataset.test_dir": "",
     "dataset.reference_mesh": "",
     "train.seed": 0,
-    "train.render_chunk": 1024,
     "train.max_bad_steps": 10,
     "train.keep_checkpoints": 0,
+    "train.render_chunk": "auto",
+    "train.ray_chunk": "auto",
+    "train.memory_limit": "auto",
+    "train.ema_decay": 0.0,
     "train.mesh_resolution": 64,
 }
 

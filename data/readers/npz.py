@@ -51,11 +51,11 @@ class NpzError(Exception):
     """The file or a member cannot be used; the text says why, as part of a sentence."""
 
 
-def read_members(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
-    """The arrays of `wanted` that the npz file at `path` has, by name without .npy; others are not looked at.
+def read_members(path: Path, wanted: Collection[str] | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
+    """The arrays of `wanted` (None: all) that the npz file at `path` has, by name without .npy.
 
-    Raises NpzError for a file that is no npz, a damaged, compressed beyond MAX_MEMBER_BYTES, object or oversized
-    member, and OSError for a file that cannot be read.
+    Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
+    `most` bytes, and OSError for a file that cannot be read.
     """
     if path.stat().st_size > MAX_FILE_BYTES:
         raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
@@ -63,32 +63,34 @@ def read_members(path: Path, wanted: Collection[str]) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
             entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-            return {key: _member(archive, entry) for key, entry in entries.items() if key in wanted}
+            return {
+                key: _member(archive, entry, most) for key, entry in entries.items() if wanted is None or key in wanted
+            }
     except _DAMAGE as error:
         raise NpzError("it is no npz archive, or a damaged one") from error
 
 
-def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
     """One array; raises NpzError, naming the member, for whatever is wrong with it."""
     try:
-        return _array(archive, entry)
+        return _array(archive, entry, most)
     except _DAMAGE as error:
         reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
         raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason}") from error
 
 
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
+def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
     """One array, held to the bounds before it is unpacked."""
     name = entry.filename[:LONGEST_REASON]
-    if entry.file_size > MAX_MEMBER_BYTES:
-        raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than a matrix needs")
+    if entry.file_size > most:
+        raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
         raise NpzError(f"{name} is compressed in a way numpy never uses")
     stream = io.BytesIO(archive.read(entry))
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)
-    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > MAX_MEMBER_BYTES:
-        raise NpzError(f"{name} claims {math.prod(shape)} values, far more than a matrix needs")
+    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > most:
+        raise NpzError(f"{name} claims {math.prod(shape)} values, far more than it needs")
     stream.seek(0)
     return np.lib.format.read_array(stream, allow_pickle=False)

@@ -54,6 +54,7 @@ class NeuSRenderer:
         noise: SampleNoise | None = None,
         cos_anneal_ratio: float = 1.0,
         background_rgb: np.ndarray | None = None,
+        depths: Var | None = None,
     ) -> RenderOutput:
         """Colours and all that the losses need.
 
@@ -62,10 +63,11 @@ class NeuSRenderer:
             noise: jitter of the depths; None renders deterministically.
             cos_anneal_ratio: see `volrend.annealed_cos`.
             background_rgb: [3], the colour behind everything; None for black.
+            depths: [R, N] from `place_depths`, where that has been done; None to do it now.
         """
         origins, directions = jt.array(rays.origins), jt.array(rays.directions)
         with jt.no_grad():
-            depths = self.place_depths(rays, noise).detach()
+            depths = (self.place_depths(rays, noise) if depths is None else depths).detach()
             outside = self._place_outside(rays, noise)
         background = None if outside is None else self._background(origins, directions, depths, outside)
         return self._render_sections(origins, directions, depths, background, cos_anneal_ratio, background_rgb)
@@ -99,6 +101,12 @@ class NeuSRenderer:
             return None
         jitter = None if noise is None else jt.array(noise.outside)
         return sampling.outside_depths(jt.array(rays.far), self.conf.n_outside, self.conf.n_samples, jitter)
+
+    def near_sphere(self, rays: Rays, depths: Var) -> Var:
+        """1 for the sections that the eikonal loss looks at, as `RenderOutput.near_sphere`; depths [R, N]."""
+        midpoints = depths + sampling.section_lengths(depths, self._last_length()) * 0.5
+        grid = sampling.points_along(jt.array(rays.origins), jt.array(rays.directions), midpoints)
+        return (length(grid) < EIKONAL_RADIUS).float32()
 
     def _last_length(self) -> float:
         """Length given to a ray's last section: an even section's, with the sphere's diameter for near to far."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,13 @@ import numpy as np
 from data.errors import UserError
 from data.files import write_result
 from data.rays import PixelBatch, Rays
+from data.readers.npz import NpzError, read_members
 from models.structs import SampleNoise
 from models.training.guard import BadStep, StepInputs
 
 FORMAT = "neus-jittor anomaly 1"
-MAX_BYTES = 2**31  # far above any batch with its networks; a file that claims more is no anomaly
-# What NumPy and zipfile were seen to raise on damaged bytes.
-_DAMAGE = (zipfile.BadZipFile, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError)
+MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
+_DAMAGE = (NpzError, ValueError, KeyError, TypeError)  # no npz of ours, or one with other contents
 
 
 @dataclass(frozen=True)
@@ -58,11 +57,7 @@ def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) 
 def load_anomaly(path: Path) -> Anomaly:
     """Read what `save_anomaly` wrote; raises UserError for a file that is missing, damaged or something else."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
-                raise ValueError("it is too large")
-        with np.load(path, allow_pickle=False) as archive:
-            return _decode({name: archive[name] for name in archive.files})
+        return _decode(read_members(path, None, MAX_MEMBER_BYTES))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:

@@ -23,12 +23,14 @@ from data.errors import UserError
 from data.files import write_atomically
 
 FORMAT = "neus-jittor"
-SCHEMA = 1  # raise it when a reader of the older files would misread the newer ones
+SCHEMA = 2  # raise it when a reader of the older files would misread the newer ones
+PLAIN_SCHEMA = 1  # of a file without averaged weights, which the older reader takes as well
 MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
 _FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
-_NETWORK_PREFIX = "network"  # header names: network/<network>/<name> and <moment>/<network>.<name>
+# Header names: network/<network>/<name>, ema/<network>/<name> and <moment>/<network>.<name>.
+_NETWORK_PREFIX, _EMA_PREFIX = "network", "ema"
 # What safetensors and json were seen to raise on damaged bytes.
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, RecursionError)
 
@@ -46,6 +48,7 @@ class Checkpoint:
     moments: dict[str, dict[str, np.ndarray]]  # "exp_avg" / "exp_avg_sq" -> "<network>.<name>" -> array
     adam_steps: int  # steps counted by Adam's bias correction
     state: dict[str, Any] = field(default_factory=dict)  # JSON values only: str keys, lists (not tuples), any int
+    ema: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # averaged weights, as tensors; {} without
 
 
 def checkpoint_name(step: int) -> str:
@@ -163,7 +166,7 @@ def _encode(checkpoint: Checkpoint) -> bytes:
     arrays = dict(_flatten(checkpoint))
     metadata = {
         "format": FORMAT,
-        "schema": str(SCHEMA),
+        "schema": str(SCHEMA if checkpoint.ema else PLAIN_SCHEMA),
         "step": str(checkpoint.step),
         "adam_steps": str(checkpoint.adam_steps),
         "state": json.dumps(checkpoint.state),
@@ -173,9 +176,10 @@ def _encode(checkpoint: Checkpoint) -> bytes:
 
 def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
     """Header name and array of all that is stored."""
-    for network, named in checkpoint.tensors.items():
-        for name, array in named.items():
-            yield f"{_NETWORK_PREFIX}/{network}/{name}", _plain(array)
+    for prefix, networks in ((_NETWORK_PREFIX, checkpoint.tensors), (_EMA_PREFIX, checkpoint.ema)):
+        for network, named in networks.items():
+            for name, array in named.items():
+                yield f"{prefix}/{network}/{name}", _plain(array)
     for moment in MOMENTS:
         for name, array in checkpoint.moments.get(moment, {}).items():
             yield f"{moment}/{name}", _plain(array)
@@ -190,13 +194,13 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
     """The inverse of `_encode`; raises ValueError or KeyError for what it cannot have written."""
     if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
         raise ValueError("its content is not what was written")
-    tensors: dict[str, dict[str, np.ndarray]] = {}
+    networks: dict[str, dict[str, dict[str, np.ndarray]]] = {_NETWORK_PREFIX: {}, _EMA_PREFIX: {}}
     moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
     for key, array in arrays.items():
         group, _, name = key.partition("/")
-        if group == _NETWORK_PREFIX:
+        if group in networks:
             network, _, name = name.partition("/")
-            tensors.setdefault(network, {})[name] = array
+            networks[group].setdefault(network, {})[name] = array
         else:
             moments[group][name] = array
     state, steps = json.loads(metadata["state"]), [int(metadata[key]) for key in ("step", "adam_steps")]
@@ -204,7 +208,8 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
         raise ValueError("its state is none that was written")
     if not all(0 <= step <= MOST_STEPS for step in steps):
         raise ValueError("it counts no possible number of steps")
-    return Checkpoint(steps[0], tensors, moments, steps[1], state)
+    tensors, ema = networks[_NETWORK_PREFIX], networks[_EMA_PREFIX]
+    return Checkpoint(steps[0], tensors, moments, steps[1], state, ema)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:

@@ -27,12 +27,13 @@ def readings(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> 
     A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
     """
     weights = sum(parameter.detach().sum() for parameter in parameters)
-    return [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients), weights]
+    values = [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients), weights]
+    return [value.stop_grad() for value in values]
 
 
 def accepted(values: Sequence[Var]) -> Var:
     """Whether every reading is finite, bool [1]. `isfinite` sees through the fast maths the kernels are built with."""
-    return jt.isfinite(sum(values[1:], start=values[0]))
+    return jt.isfinite(sum(values[1:], start=values[0])).stop_grad()
 
 
 def fetched(values: Sequence[Var]) -> np.ndarray:
@@ -74,6 +75,7 @@ class Guard:
 
     def watch(self, inputs: StepInputs, values: list[Var], verdict: Var) -> None:
         """Remember a step that was just launched, with its readings and whether they are `accepted`."""
+        jt.sync([*values, verdict])  # computed with the step: what waits for `settle` holds on to no graph
         self._pending = (inputs, values, verdict)
 
     def settle(self, parameters: Mapping[str, Var]) -> bool:

@@ -6,6 +6,7 @@ R rays, N sections inside the sphere. Every loss is 0 where rendering and photog
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from models.backend import jt
 from models.config import TrainConfig
@@ -18,21 +19,42 @@ OPACITY_MARGIN = 1e-3
 MASK_THRESHOLD = 0.5
 
 
-def color_loss(rgb: Var, target: Var, mask: Var) -> Var:
-    """Sum over channels and rays of |rgb - target| within the mask, by the number of rays in it (3 times the mean)."""
-    return (magnitude(rgb - target) * mask).sum() / (mask.sum() + COUNT_EPS)
+@dataclass(frozen=True)
+class BatchCounts:
+    """What the sums of a whole batch are divided by, for the losses of a part of it."""
+
+    rays: int
+    masked: float  # rays in the mask
+    near: float  # sections near the sphere
 
 
-def eikonal_loss(sdf_gradient: Var, near_sphere: Var) -> Var:
-    """Mean of (|gradient| - 1)^2 over the sections where near_sphere [R, N] is 1; gradient [R, N, 3]."""
+def color_loss(rgb: Var, target: Var, mask: Var, masked: float | None = None) -> Var:
+    """Sum over channels and rays of |rgb - target| within the mask, by the number of rays in it (3 times the mean).
+
+    masked: that number, where it is not the mask's own.
+    """
+    count = mask.sum() if masked is None else masked
+    return (magnitude(rgb - target) * mask).sum() / (count + COUNT_EPS)
+
+
+def eikonal_loss(sdf_gradient: Var, near_sphere: Var, near: float | None = None) -> Var:
+    """Mean of (|gradient| - 1)^2 over the sections where near_sphere [R, N] is 1; gradient [R, N, 3].
+
+    near: the number of those sections, where it is not near_sphere's own.
+    """
     error = (length(sdf_gradient) - 1.0).sqr()
-    return (near_sphere * error).sum() / (near_sphere.sum() + COUNT_EPS)
+    count = near_sphere.sum() if near is None else near
+    return (near_sphere * error).sum() / (count + COUNT_EPS)
 
 
-def mask_loss(opacity: Var, mask: Var) -> Var:
-    """Binary cross-entropy of opacities, which are probabilities already, against a 0/1 mask; both [R, 1]."""
+def mask_loss(opacity: Var, mask: Var, rays: int | None = None) -> Var:
+    """Binary cross-entropy of opacities, which are probabilities already, against a 0/1 mask; both [R, 1].
+
+    rays: what the sum is divided by, where it is not R.
+    """
     probability = hard_clip(opacity, OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
-    return -(mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()).mean()
+    likelihood = mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()
+    return -likelihood.mean() if rays is None else -likelihood.sum() / rays
 
 
 def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
@@ -42,16 +64,19 @@ def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
     return (mask > MASK_THRESHOLD).float32()
 
 
-def training_loss(output: RenderOutput, target: Var, mask: Var, conf: TrainConfig) -> LossTerms:
-    """The weighted sum and its terms.
+def training_loss(
+    output: RenderOutput, target: Var, mask: Var, conf: TrainConfig, counts: BatchCounts | None = None
+) -> LossTerms:
+    """The weighted sum and its terms; with counts, the share that these rays have in a larger batch.
 
     Args:
         target: [R, 3] colours of the photograph.
         mask: [R, 1], 0 or 1.
+        counts: of the larger batch; None where these rays are all of it.
     """
-    color = color_loss(output.rgb, target, mask)
-    eikonal = eikonal_loss(output.sdf_gradient, output.near_sphere)
-    silhouette = mask_loss(output.opacity, mask)
+    color = color_loss(output.rgb, target, mask, counts and counts.masked)
+    eikonal = eikonal_loss(output.sdf_gradient, output.near_sphere, counts and counts.near)
+    silhouette = mask_loss(output.opacity, mask, counts and counts.rays)
     total = color + eikonal * conf.igr_weight + silhouette * conf.mask_weight
     return LossTerms(total=total, color=color, eikonal=eikonal, mask=silhouette)
 

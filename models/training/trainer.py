@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from data.rays import PixelBatch
 from data.sampler import PixelSampler
+from models import memory
 from models.backend import jt
 from models.config import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
-from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.renderer import NeuSRenderer
 from models.structs import LossTerms, RenderOutput, SampleNoise, Var
 from models.training import guard, losses, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
+from models.training.ema import WeightAverage, published_networks
+from models.training.logger import complain
+from models.training.micro_batches import BatchGradient, RenderSettings, differentiate, is_allocation_failure
 from models.training.optimizer import Adam
 
 WHITE = np.ones(3, np.float32)
@@ -47,16 +51,6 @@ class StepOutput:
         return {name: float(value.item()) for name, value in values.items()}
 
 
-def published_networks(fields: Fields) -> dict[str, jt.nn.Module]:
-    """The networks by the names they have in checkpoints, in the order their parameters are optimised in."""
-    networks = {"nerf": fields.nerf} if fields.nerf is not None else {}
-    return networks | {
-        "sdf_network_fine": fields.sdf,
-        "variance_network_fine": fields.sharpness,
-        "color_network_fine": fields.color,
-    }
-
-
 class Trainer:
     """Takes steps; owns the optimiser, the step count and the random numbers of the jitter.
 
@@ -69,7 +63,9 @@ class Trainer:
         sampler: PixelSampler | None,
         conf: TrainConfig,
         generator: np.random.Generator,
+        averaged: NeuSRenderer | None = None,
     ) -> None:
+        """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none."""
         self.renderer = renderer
         self.sampler = sampler
         self.conf = conf
@@ -83,6 +79,14 @@ class Trainer:
         }
         self.optimizer = Adam(list(self._parameters.values()))
         self.guard = guard.Guard()
+        self.ray_chunk = conf.batch_size  # rays that are differentiated at a time
+        self._has_halved = False
+        self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
+
+    @property
+    def result_renderer(self) -> NeuSRenderer:
+        """What pictures and meshes are made with: the averaged weights where there are any."""
+        return self.renderer if self.average is None else self.average.renderer
 
     @property
     def learning_rate(self) -> float:
@@ -107,28 +111,21 @@ class Trainer:
         """
         batch = self.sampler.next()
         inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
-        output, gradients = self.differentiate(batch, inputs.noise)
-        readings = guard.readings(output.terms.total, gradients, self.optimizer.parameters)
+        found = self._gradient(batch, inputs.noise)
+        readings = guard.readings(found.terms.total, found.gradients, self.optimizer.parameters)
         verdict = guard.accepted(readings)
         self.settle()
-        self.optimizer.step(gradients, self.learning_rate, verdict)
+        self.optimizer.step(found.gradients, self.learning_rate, verdict)
         self.guard.watch(inputs, readings, verdict)
         self.finished_steps += 1
-        return output
+        if self.average is not None:
+            self.average.update(self.optimizer.parameters, self.finished_steps)
+        return StepOutput(found.terms, found.render, found.target, found.mask)
 
     def settle(self) -> None:
         """Wait for the last step and hear its verdict."""
         if not self.guard.settle(self._parameters):
             self.optimizer.refuse()
-
-    def differentiate(self, batch: PixelBatch, noise: SampleNoise | None) -> tuple[StepOutput, list[Var]]:
-        """Loss of a batch and its gradients, in the order of `parameter_names`."""
-        target = jt.array(batch.rgb)
-        mask = losses.binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch.rays), self.conf)
-        render = self.renderer.render(batch.rays, noise, self.cos_anneal_ratio, self.background_rgb)
-        terms = losses.training_loss(render, target, mask, self.conf)
-        gradients = jt.grad(terms.total, self.optimizer.parameters)
-        return StepOutput(terms, render, target, mask), gradients
 
     @property
     def parameter_names(self) -> list[str]:
@@ -144,6 +141,33 @@ class Trainer:
         pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
+
+    def gradient_of(self, batch: PixelBatch, noise: SampleNoise | None, chunk: int) -> BatchGradient:
+        """Losses and gradients of a batch, `chunk` rays at a time; changes nothing."""
+        settings = RenderSettings(self.cos_anneal_ratio, self.background_rgb)
+        return differentiate(self.renderer, batch, noise, settings, self.conf, self.optimizer.parameters, chunk)
+
+    def _gradient(self, batch: PixelBatch, noise: SampleNoise | None) -> BatchGradient:
+        """The same at the chunk of the run, which is halved where memory runs out."""
+        while True:
+            try:
+                return self.gradient_of(batch, noise, self.ray_chunk)
+            except (RuntimeError, MemoryError) as error:
+                if not is_allocation_failure(error) or self.ray_chunk <= 1:
+                    raise
+            self._halve_chunk()
+
+    def _halve_chunk(self) -> None:
+        """Half the rays at a time from now on; said once, however often it happens."""
+        memory.release()
+        halved = -(-self.ray_chunk // 2)
+        if not self._has_halved:
+            complain(
+                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} rays at a "
+                f"time; going on with {halved} (fewer where need be), more slowly: set train.ray_chunk = {halved}, or "
+                "a lower train.memory_limit"
+            )
+        self.ray_chunk, self._has_halved = halved, True
 
     def _draw_noise(self, batch: PixelBatch) -> SampleNoise | None:
         """Jitter of one batch; None where the conf asks for none."""
@@ -168,6 +192,7 @@ class Trainer:
             },
             adam_steps=self.optimizer.steps,
             state=state | self.random_states(),
+            ema={} if self.average is None else self.average.export(),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -178,6 +203,8 @@ class Trainer:
         """
         self.guard.forget()
         restore_networks(self.networks, checkpoint)
+        if self.average is not None:
+            restore_networks(self.average.networks, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))
         exp_avg, exp_avg_sq = (
             [self._moment(checkpoint, moment, name) for name in self._parameters] for moment in MOMENTS
         )

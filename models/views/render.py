@@ -38,9 +38,17 @@ def render_view(
     background_rgb: np.ndarray | None,
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    parts = list(_render_chunks(renderer, rays, chunk, cos_anneal_ratio, background_rgb))
-    rgb, normal, distance, opacity = (np.concatenate(column).reshape(*shape, -1) for column in zip(*parts, strict=True))
+    columns = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb)
+    rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in columns)
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
+
+
+def render_rays(
+    renderer: NeuSRenderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
+) -> list[np.ndarray]:
+    """(rgb, normal, distance, opacity) of R rays, [R, 3 | 3 | 1 | 1]; see `render_view`."""
+    parts = list(_render_chunks(renderer, rays, chunk, cos_anneal_ratio, background_rgb))
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def _render_chunks(

@@ -1,0 +1,126 @@
+"""The chunks of a run: rays of a training step, rays of a picture, points of a mesh's grid.
+
+Each is what the conf says or, under `auto`, the largest that fits `train.memory_limit` by measurements on the run's
+own model (models.memory), made once and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from data.rays import PixelBatch, Rays
+from models import memory
+from models.config import TrainConfig
+from models.config_strict import AUTO
+from models.rendering.renderer import NeuSRenderer
+from models.structs import SampleNoise
+from models.training.trainer import Trainer
+from models.views.render import render_rays
+
+MOST_RENDER_RAYS = 1024  # a picture takes as long with more
+MOST_GRID_POINTS = 2**16  # likewise a grid
+FLOAT_BYTES = 4
+# Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
+UPDATE_COPIES = 4
+MIDDLE = 0.5  # any jitter does: it moves depths, and memory does not depend on them
+STATE_KEY = "ray_chunk"  # in the state of a checkpoint
+
+
+def training_chunk(trainer: Trainer) -> memory.Choice:
+    """The rays of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
+    state = trainer.sampler.state()
+    batch = trainer.sampler.next()
+    trainer.sampler.restore(state)
+    update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
+
+    def peak(chunk: int) -> int:
+        part = _first_rays(batch, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
+        noise = _middle_noise(trainer, len(part.rays))
+        return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
+
+    memory.release()
+    return memory.largest_chunk(len(batch.rays), peak, lambda: memory.budget(trainer.conf.memory_limit))
+
+
+def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:
+    """The chunk that needs no measurement: the conf's, or the one a checkpoint of the same sizes went on with.
+
+    A resumed run keeps its chunk, so that it repeats the unbroken run bit for bit.
+    """
+    if conf.ray_chunk != AUTO:
+        return min(int(conf.ray_chunk), conf.batch_size)
+    kept = state.get(STATE_KEY)
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf)
+    return int(kept["rays"]) if is_same else None
+
+
+def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
+    """What `settled_chunk` reads back from a checkpoint's state."""
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}}
+
+
+def render_chunk(renderer: NeuSRenderer, rays: Rays, conf: TrainConfig) -> memory.Choice:
+    """Rays of a picture at a time under `auto`; any rays will do."""
+
+    def peak(count: int) -> int:
+        some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
+        return memory.growth(lambda: render_rays(renderer, some, count, 1.0, None))
+
+    memory.release()
+    return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))
+
+
+def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
+    """Points of a mesh's grid at a time; `distance` takes float32 [P, 3]."""
+
+    def peak(count: int) -> int:
+        return memory.growth(lambda: distance(np.zeros((count, 3), np.float32)))
+
+    memory.release()
+    return memory.largest_chunk(MOST_GRID_POINTS, peak, lambda: memory.budget(conf.memory_limit))
+
+
+class ResultChunks:
+    """The chunks of pictures and meshes, chosen at their first use."""
+
+    def __init__(self, conf: TrainConfig) -> None:
+        self._conf = conf
+        self._rays = 0 if conf.render_chunk == AUTO else int(conf.render_chunk)
+        self._points = 0
+
+    def rays(self, renderer: NeuSRenderer, rays: Rays) -> int:
+        """For pictures."""
+        self._rays = self._rays or render_chunk(renderer, rays, self._conf).chunk
+        return self._rays
+
+    def points(self, distance: Callable[[np.ndarray], object]) -> int:
+        """For meshes."""
+        self._points = self._points or grid_chunk(distance, self._conf).chunk
+        return self._points
+
+
+def _sizes(conf: TrainConfig) -> list[Any]:
+    """What a chunk was chosen for, as JSON."""
+    return [conf.batch_size, conf.memory_limit]
+
+
+def _repeated(values: np.ndarray, count: int) -> np.ndarray:
+    """`count` rows, the given ones over and over."""
+    return np.resize(values, (count, values.shape[1]))
+
+
+def _first_rays(batch: PixelBatch, count: int) -> PixelBatch:
+    """The first `count` rays of a batch."""
+    mask = None if batch.mask is None else batch.mask[:count]
+    return PixelBatch(batch.rays.slice(0, count), batch.rgb[:count], mask, batch.view[:count])
+
+
+def _middle_noise(trainer: Trainer, rays: int) -> SampleNoise | None:
+    """Jitter for the rays of a measurement, without a draw from the run's generator."""
+    if trainer.renderer.conf.perturb == 0.0:
+        return None
+    outside = np.full((rays, trainer.renderer.conf.n_outside), MIDDLE, np.float32)
+    return SampleNoise(np.full((rays, 1), MIDDLE, np.float32), outside)

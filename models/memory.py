@@ -1,0 +1,127 @@
+"""How much memory there is, how much a piece of work takes, and the largest chunk of it that fits.
+
+What a piece of work takes is measured, never guessed. Jittor's allocator keeps the blocks it once asked for until
+`release` hands them back, so the size of its pool after the work is the peak of the work. Unlike the resident size of
+the process, it is the same each time the same work is done. Bytes everywhere; 1 GB is 10^9 of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from models import backend, toolchain
+from models.backend import jt
+
+GB = 10**9
+MARGIN_SHARE = 0.1  # of what is free: other programs, and what the pool loses between blocks in a long run
+PROBE_HALVINGS = 3  # the first probe takes an eighth of the work: small enough to be safe, large enough to tell
+SAFE_SHARE = 0.5  # of the budget; a bound below it needs no further measurement
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A chunk and what was found out about it."""
+
+    chunk: int
+    peak: int  # measured, or the bound that made a measurement needless
+    fits: bool  # False: not even the smallest chunk does
+
+
+def pool_bytes() -> int:
+    """What Jittor's allocator holds on the device, in use or not."""
+    held = jt.get_mem_info()
+    return held.total_cuda_used if backend.device_info().name == "cuda" else held.total_cpu_used
+
+
+def release() -> None:
+    """Finish all pending work, and hand the blocks that nothing uses back to the system."""
+    jt.sync_all(True)
+    jt.gc()
+
+
+def free_bytes() -> int:
+    """Memory of the device that the process may still take; in a container, at most what its limit leaves."""
+    if backend.device_info().name == "cuda":
+        return toolchain.cuda_free_bytes()
+    meminfo = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    available = next((int(line.split()[1]) * 1024 for line in meminfo if line.startswith("MemAvailable:")), 0)
+    return min(available, _container_leaves(CGROUP))
+
+
+def _container_leaves(folder: Path) -> int:
+    """What the memory limit of a control group (version 2) leaves; a very large number where there is none."""
+    try:
+        limit, used = ((folder / name).read_text(encoding="utf-8").strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return 2**63 - 1
+    return 2**63 - 1 if limit == "max" else max(0, int(limit) - int(used))
+
+
+def budget(memory_limit: float | str) -> int:
+    """What the pool may grow by from now on; call it after `release`. Below 0 where the limit is exceeded already.
+
+    memory_limit: GB of the process, resident on the CPU, in Jittor's pool on CUDA; "auto": what is free, less a margin.
+    """
+    if isinstance(memory_limit, str):
+        return int(free_bytes() * (1.0 - MARGIN_SHARE))
+    is_cuda = backend.device_info().name == "cuda"
+    return int(memory_limit * GB) - (pool_bytes() if is_cuda else backend.resident_bytes())
+
+
+def growth(work: Callable[[], object]) -> int:
+    """By how much the pool grows at the peak of `work`; its results are dropped."""
+    release()
+    before = pool_bytes()
+    work()
+    jt.sync_all(True)
+    peak = pool_bytes() - before
+    release()
+    return peak
+
+
+def halvings(most: int) -> list[int]:
+    """most, half of it, a quarter, ... 1, each rounded up: few sizes, so that a choice hardly hangs on a megabyte."""
+    sizes = [most]
+    while sizes[-1] > 1:
+        sizes.append(-(-sizes[-1] // 2))
+    return sizes
+
+
+def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], int]) -> Choice:
+    """The largest of `halvings(most)` whose work fits.
+
+    A small probe comes first, so that nothing is tried that is foreseen not to fit.
+
+    Args:
+        measure: chunk -> bytes at its peak; grows with the chunk at most in proportion, beyond a fixed part.
+        left: bytes there are; asked after the first probe, which loads what any work needs.
+    """
+    sizes = halvings(most)
+    large = max(0, min(PROBE_HALVINGS, len(sizes) - 2))  # such that there is a smaller one, to tell the slope
+    measured = {sizes[large]: measure(sizes[large])}
+    allowed = left()
+    bound = measured[sizes[large]] * most // sizes[large]  # counts the fixed part several times
+    if bound <= SAFE_SHARE * allowed:
+        return Choice(most, bound, True)
+    small = min(large + 1, len(sizes) - 1)
+    if small != large:
+        measured[sizes[small]] = measure(sizes[small])
+    foreseen = _line(sizes[small], measured[sizes[small]], sizes[large], measured[sizes[large]])
+    for size in sizes:
+        if size > sizes[large] and foreseen(size) > allowed:
+            continue
+        peak = measured[size] if size in measured else measure(size)
+        if peak <= allowed:
+            return Choice(size, peak, True)
+    return Choice(1, peak, False)
+
+
+def _line(small: int, at_small: int, large: int, at_large: int) -> Callable[[int], float]:
+    """Bytes of a chunk, foreseen from two measured ones; at least in proportion where the two tell no slope."""
+    slope = (at_large - at_small) / (large - small) if large > small else 0.0
+    if slope <= 0.0:
+        return lambda size: at_large / large * size
+    return lambda size: at_large + slope * (size - large)

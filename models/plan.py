@@ -1,0 +1,126 @@
+"""`--mode plan`: how many samples fit, measured on this machine: memory and speed over n_importance.
+
+Nothing is trained for good and nothing is written.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from data.rays import Rays
+from data.sampler import PixelSampler
+from data.scene import Scene
+from models import backend, memory
+from models.backend import jt
+from models.chunks import ResultChunks, settled_chunk, training_chunk
+from models.config import ExperimentConfig, RendererConfig
+from models.rendering.renderer import Fields, NeuSRenderer
+from models.runner import build_fields
+from models.training.trainer import Trainer
+from models.views.render import render_rays
+
+IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
+TIMED_STEPS = 3
+COLUMNS = ("n_importance", "ray_chunk", "step GB", "render_chunk", "image GB", "rays/s")
+WIDTH = 13  # of a column: the longest heading and a space
+
+
+@dataclass(frozen=True)
+class PlanRow:
+    """What one n_importance costs."""
+
+    n_importance: int
+    ray_chunk: int  # rays of the batch at a time
+    step_bytes: int  # of the process (CPU) or of Jittor's pool (CUDA), at the peak of a training step
+    render_chunk: int
+    image_bytes: int  # likewise, of a validation image
+    rays_per_second: float  # of training
+    fits: bool  # False: above the limit even with one ray at a time
+
+
+def importances(conf: RendererConfig) -> list[int]:
+    """The values of the table, ascending: the fixed ones and the conf's own; only 0 where the conf allows no other."""
+    if conf.n_samples < 2 or conf.up_sample_steps < 1:
+        return [0]
+    return sorted({*IMPORTANCES, conf.n_importance})
+
+
+def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
+    """Measure the rows one after the other; the networks are the conf's, with their first weights."""
+    for count in importances(conf.model.neus_renderer):
+        fields = build_fields(conf.model, np.random.default_rng(conf.train.seed))
+        yield measure(conf, scene, fields, count)
+        memory.release()
+
+
+def measure(conf: ExperimentConfig, scene: Scene, fields: Fields, n_importance: int) -> PlanRow:
+    """One row: a few steps and one chunk of a picture."""
+    renderer = NeuSRenderer(fields, replace(conf.model.neus_renderer, n_importance=n_importance))
+    pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
+    trainer = Trainer(renderer, PixelSampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
+    settled = settled_chunk(conf.train, {})
+    choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
+    trainer.ray_chunk = choice.chunk
+    step_peak, base = memory.growth(trainer.step), _held()
+    rays, _ = scene.rays(0, conf.train.validate_resolution_level)
+    chunk = ResultChunks(conf.train).rays(renderer, rays)
+    seconds = _seconds_of_steps(trainer)
+    return PlanRow(
+        n_importance=n_importance,
+        ray_chunk=choice.chunk,
+        step_bytes=base + step_peak,
+        render_chunk=chunk,
+        image_bytes=base + memory.growth(lambda: _render_chunk(renderer, rays, chunk)),
+        rays_per_second=conf.train.batch_size * TIMED_STEPS / seconds,
+        fits=choice.fits,
+    )
+
+
+def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
+    """The lines to print, each as soon as it is known."""
+    limit = conf.train.memory_limit
+    shown = "what is free, less a margin" if isinstance(limit, str) else f"{limit:g} GB"
+    yield backend.device_info().line()
+    yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
+    yield "".join(name.rjust(WIDTH) for name in COLUMNS)
+    for row in plan(conf, scene):
+        yield line(row, conf.model.neus_renderer.n_importance)
+    yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
+
+
+def line(row: PlanRow, own: int) -> str:
+    """A row of the table; `own` is the conf's n_importance."""
+    cells = (
+        f"{row.n_importance}{'*' if row.n_importance == own else ''}",
+        str(row.ray_chunk),
+        f"{row.step_bytes / memory.GB:.2f}",
+        str(row.render_chunk),
+        f"{row.image_bytes / memory.GB:.2f}",
+        f"{row.rays_per_second:.0f}",
+    )
+    return "".join(cell.rjust(WIDTH) for cell in cells) + ("" if row.fits else "  does not fit")
+
+
+def _held() -> int:
+    """What the process holds between two pieces of work."""
+    return memory.pool_bytes() if backend.device_info().name == "cuda" else backend.resident_bytes()
+
+
+def _seconds_of_steps(trainer: Trainer) -> float:
+    """The time of TIMED_STEPS steps; the kernels are compiled already, one more fills the pool."""
+    trainer.step()
+    jt.sync_all(True)
+    begin = time.perf_counter()
+    for _ in range(TIMED_STEPS):
+        trainer.step()
+    jt.sync_all(True)
+    return time.perf_counter() - begin
+
+
+def _render_chunk(renderer: NeuSRenderer, rays: Rays, chunk: int) -> None:
+    """The first chunk of a picture: the others take no more."""
+    render_rays(renderer, rays.slice(0, chunk), chunk, 1.0, None)

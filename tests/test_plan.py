@@ -1,0 +1,126 @@
+"""Choosing chunks by measurement, the keys that steer it, and the table of --mode plan."""
+
+import math
+
+import pytest
+from runs import run
+
+from models import memory, plan
+from models.config import RendererConfig
+
+DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
+
+
+def affine(fixed, per_ray, asked):
+    """A measurement whose true cost is known; notes what it was asked for."""
+
+    def measure(chunk):
+        asked.append(chunk)
+        return fixed + per_ray * chunk
+
+    return measure
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 64, 500, 512, 1024])
+@pytest.mark.parametrize("allowed", [50, 101, 150, 400, 900, 5_000, 10**9])
+@pytest.mark.parametrize("fixed", [0, 100])
+def test_the_choice_is_the_largest_halving_that_fits(most, allowed, fixed):
+    asked = []
+    choice = memory.largest_chunk(most, affine(fixed, 1, asked), lambda: allowed)
+    fitting = [size for size in memory.halvings(most) if fixed + size <= allowed]
+    assert choice.chunk == max(fitting, default=1) and choice.fits == bool(fitting)
+    # Nothing is tried that is foreseen not to fit, but for the first two small ones.
+    first = memory.halvings(most)[:5][-2:]
+    assert all(fixed + size <= allowed or size in first or size < min(first) for size in asked)
+
+
+def test_where_there_is_plenty_one_small_measurement_is_enough():
+    asked = []
+    assert memory.largest_chunk(512, affine(10, 1, asked), lambda: 10**6).chunk == 512
+    assert asked == [64]
+
+
+def test_a_measurement_that_turns_out_larger_than_foreseen_is_not_chosen():
+    choice = memory.largest_chunk(512, lambda chunk: chunk if chunk < 200 else 10 * chunk, lambda: 600)
+    assert choice.chunk == 128 and choice.fits
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 100])
+def test_halvings_fall_from_all_to_one_and_two_of_each_cover_the_one_before(most):
+    sizes = memory.halvings(most)
+    assert sizes[0] == most and sizes[-1] == 1 and sizes == sorted(set(sizes), reverse=True)
+    assert all(2 * small >= large for large, small in zip(sizes, sizes[1:], strict=False))
+
+
+def test_a_limit_counts_what_the_process_holds_and_auto_leaves_a_margin(monkeypatch):
+    monkeypatch.setattr(memory.backend, "resident_bytes", lambda: 400 * 10**6)
+    monkeypatch.setattr(memory, "free_bytes", lambda: 10**9)
+    assert memory.budget(1.5) == 1_100_000_000
+    assert memory.budget(0.1) < 0
+    assert memory.budget("auto") == 900_000_000
+
+
+def test_a_containers_limit_is_what_it_leaves(tmp_path):
+    assert memory._container_leaves(tmp_path / "none") > 10**15
+    (tmp_path / "memory.current").write_text("700\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory._container_leaves(tmp_path) > 10**15
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert memory._container_leaves(tmp_path) == 300
+    (tmp_path / "memory.max").write_text("600\n")
+    assert memory._container_leaves(tmp_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "up_sample_steps", "own", "expected"),
+    [
+        (64, 4, 64, [0, 16, 32, 48, 64, 96, 128]),
+        (64, 4, 40, [0, 16, 32, 40, 48, 64, 96, 128]),
+        (1, 4, 0, [0]),
+        (8, 0, 0, [0]),
+    ],
+)
+def test_the_rows_are_the_fixed_ones_and_the_confs_own(n_samples, up_sample_steps, own, expected):
+    assert plan.importances(RendererConfig(n_samples, own, 0, up_sample_steps, 1.0)) == expected
+
+
+def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsys):
+    assert run(tmp_path / "new", "--mode", "plan", settings=("train.batch_size=512",)) == 0
+    rows = [text.split() for text in capsys.readouterr().out.splitlines() if text.split()[0].rstrip("*").isdigit()]
+    assert [int(row[0].rstrip("*")) for row in rows] == DEBUG_ROWS and rows[1][0] == "8*"
+    figures = [[float(cell) for cell in row[1:]] for row in rows]
+    assert all(math.isfinite(value) and value > 0 for row in figures for value in row)
+    assert figures[-1][1] > figures[0][1] and figures[-1][3] > figures[0][3]
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsys):
+    assert run(tmp_path / "new", "--mode", "plan", settings=("train.memory_limit=0.01",)) == 0
+    assert capsys.readouterr().out.count("does not fit") == len(DEBUG_ROWS)
+
+
+def test_a_run_under_an_impossible_limit_warns_and_goes_on_ray_by_ray(tmp_path, capsys):
+    settings = ("train.end_iter=1", "train.warm_up_end=0", "train.batch_size=4", "train.memory_limit=0.01")
+    assert run(tmp_path, settings=settings) == 0
+    told = capsys.readouterr()
+    assert "train.memory_limit" in told.err and "1 at a time" in told.out
+
+
+BAD_VALUES = [
+    ("ray_chunk=0", "at least 1"),
+    ("ray_chunk=many", "a whole number or auto"),
+    ("ray_chunk=1.5", "a whole number or auto"),
+    ("render_chunk=-1", "at least 1"),
+    ("render_chunk=true", "a whole number or auto"),
+    ("memory_limit=0", "greater than 0"),
+    ("memory_limit=-2", "greater than 0"),
+    ("memory_limit=all", "a number or auto"),
+    ("memory_limit=inf", "a number or auto"),
+]
+
+
+@pytest.mark.parametrize(("setting", "expected"), BAD_VALUES)
+def test_a_wrong_chunk_or_limit_is_one_sentence_that_names_the_key(setting, expected, tmp_path, capsys):
+    assert run(tmp_path / "new", settings=(f"train.{setting}",)) == 2
+    error = capsys.readouterr().err
+    assert f"train.{setting.split('=')[0]}" in error and expected in error and error.count("\n") == 1

@@ -93,9 +93,9 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        self._started = time.perf_counter()
         self._choose_chunk()
-        self._started = reported_at = time.perf_counter()
-        reported_step = self.step
+        reported_at, reported_step = time.perf_counter(), self.step
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
             while self.step < self.conf.end_iter and interrupts.received is None:
@@ -103,7 +103,7 @@ class Runner:
                 self.caretaker.after_step()
                 bar.update(self.step - bar.n)
                 if self._due(self.conf.report_freq):
-                    scalars = output.scalars()  # waits for the device: the only place in the loop that does
+                    scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
                     now = time.perf_counter()
                     rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
                     reported_at, reported_step = now, self.step

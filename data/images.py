@@ -6,8 +6,6 @@ calibration programs work on the stored grid too.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import struct
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
+from data.files import write_atomically
 from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -214,13 +213,9 @@ def write_image(path: Path | str, rgb: np.ndarray) -> None:
     if target.suffix.lower() not in IMAGE_SUFFIXES:
         raise ImageError(f"{target}: name it with one of {', '.join(IMAGE_SUFFIXES)}")
     encoded = cv2.imencode(target.suffix.lower(), rgb if rgb.ndim == 2 else cv2.cvtColor(rgb, cv2.COLOR_RGB2BGR))[1]
-    temporary = target.with_name(f".{target.name}.tmp")
     try:
-        temporary.write_bytes(encoded.tobytes())
-        os.replace(temporary, target)
+        write_atomically(target, encoded.tobytes())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise ImageError(f"{target}: cannot be written ({error.strerror}); check the folder and the space") from error
 
 

@@ -1,8 +1,8 @@
 """Image files: depth, order of the channels, damage, and the way back to eight bits."""
 
+import os
 import struct
 import zlib
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -156,10 +156,10 @@ def test_png_gives_back_what_was_written_and_replaces_the_old_file(tmp_path):
 def test_a_picture_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
     write_image(tmp_path / "a.png", NOISE)
 
-    def full_disk(self, content):
+    def full_disk(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(ImageError, match="No space left"):
         write_image(tmp_path / "a.png", NOISE * 0)
     monkeypatch.undo()

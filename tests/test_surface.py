@@ -1,5 +1,7 @@
 """Grid, marching cubes and export, against analytic solids."""
 
+import os
+
 import numpy as np
 import pytest
 import trimesh
@@ -171,7 +173,7 @@ def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, mon
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(UserError, match="a.ply.*No space left"):
         export.write_mesh(plate(5.0), path)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import trimesh
 
 from data.errors import UserError
+from data.files import write_result
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 
@@ -41,20 +41,4 @@ def write_mesh(mesh: trimesh.Trimesh, path: Path | str) -> None:
     if suffix not in MESH_SUFFIXES:
         raise UserError(f"{target}: a mesh file must end in one of {', '.join(MESH_SUFFIXES)}")
     encoded = mesh.export(file_type=suffix[1:])
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(encoded.encode() if isinstance(encoded, str) else encoded)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except OSError as error:
-        _discard(temporary)
-        raise UserError(f"{target}: cannot be written ({error.strerror}); check the folder and the space") from error
-
-
-def _discard(path: Path) -> None:
-    """Removes a file that may be there, in a folder that may not be one."""
-    if path.is_file():
-        path.unlink()
+    write_result(target, encoded.encode() if isinstance(encoded, str) else encoded)

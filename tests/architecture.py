@@ -13,6 +13,7 @@ MAX_FILE_LINES = 300
 FLOORS = {
     "data.errors": 0,
     "data.config": 0,
+    "data.capture": 0,
     "data.rays": 0,
     "models.structs": 0,
     "models.backend": 1,

@@ -1,0 +1,56 @@
+"""What a reader finds in a folder: photographs that are not decoded yet, each with its lens and its pose.
+
+The one value that every on-disk format becomes; `data.develop` makes a `Scene` of it. The world frame is the format's
+own. Cameras look along +z, x right, y down (OpenCV); pixel (0, 0) is the centre of the first pixel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Lens:
+    """How a photograph was projected: a pinhole, with or without distortion."""
+
+    intrinsics: np.ndarray  # [3, 3] float64, camera coordinates to homogeneous pixels
+    distortion: tuple[float, ...] = ()  # OpenCV's order: k1 k2 p1 p2 [k3 [k4 k5 k6]], or fisheye's k1 k2 k3 k4; () none
+    is_fisheye: bool = False
+    size: tuple[int, int] | None = None  # (width, height) that the intrinsics are for; None where the format is silent
+
+
+@dataclass(frozen=True, eq=False)
+class Photograph:
+    """One posed photograph on disk."""
+
+    image: Path
+    lens: Lens
+    c2w: np.ndarray  # [4, 4] float64, camera to world
+    mask: Path | None = None
+    is_held_out: bool = False  # the format itself keeps it for testing
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePoints:
+    """Points that structure from motion triangulated; N points."""
+
+    xyz: np.ndarray  # [N, 3] float64, world
+    n_views: np.ndarray  # [N] int, photographs that see the point
+    error: np.ndarray  # [N] float64, mean reprojection error in pixels; NaN where unknown
+    rgb: np.ndarray  # [N, 3] uint8
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """A posed set of photographs in its own world frame."""
+
+    name: str
+    source: Path  # the file or folder that gave the cameras, named in messages
+    photographs: tuple[Photograph, ...]
+    points: SparsePoints | None = None
+    scale_mat: np.ndarray | None = None  # [4, 4], unit sphere to world: the region of interest, where the format has it
+    region_mat: np.ndarray | None = None  # [4, 4], its cube of +-1.01 bounds the mesh; None: that of scale_mat
+    notes: tuple[str, ...] = ()  # what its user should hear: photographs left out, keys ignored

@@ -65,7 +65,7 @@ def parse_roi(text: str) -> Region:
         numbers = []
     if len(numbers) != 4 or not all(math.isfinite(number) for number in numbers) or numbers[3] <= 0:
         raise UserError(
-            f'--roi "{text}": give four numbers, the centre and the radius > 0 in world units, such as --roi "0 0 0 1"'
+            f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers, such as --roi "0 0 0 1"'
         )
     return _region(np.array(numbers[:3]), numbers[3], "as given by --roi")
 
@@ -85,11 +85,12 @@ def find_region(
     Raises:
         SceneError: the cameras have nothing in common, or nothing tells where along their axes it is.
     """
-    cameras = Cameras(*(np.asarray(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
     with np.errstate(over="ignore", invalid="ignore"):
         is_usable = np.isfinite(cameras.intrinsics).all() and np.isfinite(cameras.origins**4).all()
     if not is_usable:
         raise SceneError(f"the cameras hold numbers too large to find a region of interest among them; {HINT}")
+    cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)  # exports with a scale
     found = _from_masks(cameras, masks) if masks is not None else None
     if found is None and points is not None:
         found = _from_points(cameras, points)

@@ -14,8 +14,7 @@ import numpy as np
 
 from data.cameras import pixels_to_rays
 from data.frustum import Cameras, meeting_point
-
-MASK_HALF = 127  # a mask means "object" above one half of 255, as in training
+from data.scene import MASK_HALF
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
 MASK_SIDE = 192  # pixels; masks are reduced to this before they vote

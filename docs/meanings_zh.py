@@ -58,6 +58,16 @@ SCENE_MEANINGS = {
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'
     ),
+    "auto, neus, blender, ngp, nerfstudio, colmap or llff": (
+        "auto、neus、blender、ngp、nerfstudio、colmap 或 llff；auto 按文件识别"
+    ),
+    "photographs are read at one n-th of their width and height": "照片按宽高的 n 分之一读入",
+    "photographs 0, n, 2 n, ... are held out for evaluate; 0: none": "第 0、n、2n…… 张照片留给 evaluate；0：不留",
+    "numbers of photographs that are held out instead": "改为留出这些编号的照片",
+    "numbers of the photographs to train on; [] all that are not held out": "只用这些编号的照片训练；[] 为所有未留出的",
+    '"x y z r": sphere around the object, world frame; "" found by itself': (
+        '"x y z r"：围住物体的球，世界坐标；"" 自动寻找'
+    ),
     'ground-truth mesh in the unit-sphere frame for evaluate; "" for none': (
         'evaluate 用的真值网格，在单位球坐标系中；"" 表示没有'
     ),

@@ -11,11 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from data.errors import UserError
 from data.files import write_result
-from data.readers import load_scene
+from data.readers import load_held_out, load_scene
 from data.scene import Scene, SceneError
 from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.lock import FolderLock
@@ -78,7 +76,7 @@ def open_training(
             folder in which another training runs.
     """
     folder = _results_folder(conf)
-    scene = load_scene(conf.dataset)
+    scene = load_scene(conf.dataset, background(conf))
     if scene.masks is None and conf.train.mask_weight > 0:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
@@ -114,18 +112,17 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {folder / 'checkpoints'}; {hint}")
     _require_same_networks(found, conf)
-    return Experiment(conf, folder, load_scene(conf.dataset), found)
+    return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), found)
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The scene of `dataset.test_dir`; None without one. Raises UserError where its frame is not the training's."""
-    dataset = experiment.conf.dataset
-    if not dataset.test_dir:
-        return None
-    held_out = load_scene(replace(dataset, data_dir=dataset.test_dir))
-    if not np.allclose(held_out.scene_to_world, experiment.scene.scene_to_world, rtol=1e-5, atol=1e-6):
-        raise UserError(f"dataset.test_dir = {dataset.test_dir}: its scale_mat_0 differs from the training scene's")
-    return held_out
+    """The photographs held out for `evaluate`; None without any. Raises UserError where they cannot be used."""
+    return load_held_out(experiment.conf.dataset, experiment.scene, background(experiment.conf))
+
+
+def background(conf: ExperimentConfig) -> float:
+    """The grey behind everything: 1 where renderings are over white, else 0."""
+    return 1.0 if conf.train.use_white_bkgd else 0.0
 
 
 def require_references(experiment: Experiment) -> None:

@@ -46,7 +46,8 @@ class Runner:
         log.info(backend.device_info().line())
         for warning in backend.device_info().warnings:
             log.warn(warning)
-        log.info(summary(experiment.scene))
+        for text in (summary(experiment.scene), *experiment.scene.notes):
+            log.info(text)
         initial, pixels, jitter = (
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )

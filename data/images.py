@@ -27,6 +27,7 @@ MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at a
 # Deflate makes at most 1032 bytes out of one (https://zlib.net/zlib_tech.html) and a PNG pixel takes a bit or more; a
 # JPEG takes more than that. A header that claims more would have gigabytes allocated for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
+HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
@@ -98,6 +99,36 @@ def _read_encoded(path: Path | str) -> tuple[bytes, tuple[int, int]]:
             f"{path}: its header claims {width}x{height} pixels and its {len(encoded)} bytes cannot hold them"
         )
     return encoded, (width, height)
+
+
+def image_size(path: Path | str) -> tuple[int, int]:
+    """(width, height) that the header of a PNG or JPEG states; nothing else of the file is checked, or decoded.
+
+    Raises ImageError for a file that cannot be read, is neither, or is cut short before its size.
+    """
+    try:
+        with open(path, "rb") as file:
+            head = file.read(HEADER_BYTES)
+            size = _header_size(head, path)
+            if size is None:  # a JPEG may have any amount of metadata before its frame
+                size = _header_size(head + file.read(MAX_FILE_BYTES), path)
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if size is None or min(size) < 1:
+        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
+    return size
+
+
+def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
+    """What `head` says of the size; None where it ends too early."""
+    try:
+        if head.startswith(PNG_SIGNATURE):
+            return struct.unpack_from(">II", head, 16)
+        if head.startswith(JPEG_SIGNATURE):
+            return _jpeg_size(head)
+    except (struct.error, IndexError):
+        return None
+    raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
 
 
 def _first_line(error: Exception) -> str:

@@ -15,6 +15,10 @@ FLAG_MEANINGS = {
     "replace one value of the conf, such as train.end_iter=1000; may be repeated": (
         "替换配置中的一个值，例如 train.end_iter=1000；可以重复使用"
     ),
+    "region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
+    "the same as --set dataset.roi=...": (
+        "感兴趣区域：围住物体的球的球心和半径，相机的世界坐标；等同于 --set dataset.roi=..."
+    ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
     "train: go on from the newest complete checkpoint, if there is one": (
         "train：从最新的完整检查点继续；没有检查点时从头开始"

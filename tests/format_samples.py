@@ -152,7 +152,7 @@ end_header
 
 
 def write_blender_sample(folder: Path) -> None:
-    """transforms_train/val/test.json and a picture each; test/ also holds the depth pictures of the published scenes."""
+    """transforms_train/val/test.json and a picture each; test/ holds a depth picture too, as published."""
     for split in ("train", "val", "test"):
         blank_png(folder / split / "r_0.png", 800, 800, channels=4)
         (folder / f"transforms_{split}.json").write_text(BLENDER.replace("SPLIT", split))

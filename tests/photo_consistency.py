@@ -128,7 +128,7 @@ def shift_error(matches: list[Match]) -> np.ndarray:
 
 
 def match_all(capture: Capture, most_pairs: int) -> list[Match]:
-    """Matches between each photograph and its nearest neighbour, in distance and direction, that none was made of yet."""
+    """Matches between `most_pairs` pairs of a photograph and its two neighbours, nearest in place and direction."""
     shots = capture.photographs
     centres = np.stack([shot.c2w[:3, 3] for shot in shots])
     forward = np.stack([shot.c2w[:3, 2] for shot in shots])

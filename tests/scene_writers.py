@@ -85,7 +85,7 @@ def project(view: View, points: np.ndarray) -> np.ndarray:
 def draw(view: View) -> np.ndarray:
     """RGBA uint8 [H, W, 4]: 0.5 + 0.5 * normal where the sphere is, transparent black elsewhere.
 
-    A table of a finer grid of straight rays is projected and read backwards: `project` is the one statement of the lens.
+    Each pixel's ray is found by turning `project` around: it is the one statement of the lens.
     """
     width, height = view.size
     rows, columns = np.mgrid[:height, :width]

@@ -155,13 +155,13 @@ class NeRFRenderer:
     def _pass(self, network: NeRF, rays: Rays, depths: Var, far: Var, background_rgb: np.ndarray | None) -> _Pass:
         """One network at depths [R, N], each of which begins a section; the last one ends at far [R, 1]."""
         directions = jt.array(rays.directions)
-        points = sampling.points_along(jt.array(rays.origins), directions, depths).stop_grad()
-        views = directions.unsqueeze(1).broadcast(points.shape).reshape((-1, 3)).stop_grad()
-        density, rgb = network(points.reshape((-1, 3)), views)
+        grid = sampling.points_along(jt.array(rays.origins), directions, depths)
+        views = directions.unsqueeze(1).broadcast(grid.shape).reshape((-1, 3)).stop_grad()
+        density, rgb = network(grid.reshape((-1, 3)).stop_grad(), views)
         lengths = jt.concat([depths[:, 1:], far], dim=1) - depths
         weights = volrend.weights_from_alpha(volrend.alpha_from_density(density.reshape(depths.shape), lengths))
         opacity = weights.sum(dim=1, keepdims=True)
-        color = volrend.composite(weights, rgb.sigmoid().reshape(points.shape))
+        color = volrend.composite(weights, rgb.sigmoid().reshape(grid.shape))
         if background_rgb is not None:
             color = color + jt.array(background_rgb.reshape(1, 3).astype(np.float32)) * (1.0 - opacity)
         return _Pass(color, opacity, weights)

@@ -13,7 +13,7 @@ from typing import NoReturn
 from data.errors import UserError
 from models.config_strict import nearest
 
-PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "plan", "replay")
+PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "inspect", "plan", "replay")
 MODE_NAMES = (*PLAIN_MODES, "interpolate_I_J")
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
@@ -28,11 +28,12 @@ modes:
   validate_image    render the view of one photograph: picture, ground truth, normals, distance
   interpolate_I_J   write a video from photograph I to photograph J and back, such as interpolate_0_5
   evaluate          PSNR on held-out photographs and Chamfer distance to a reference mesh, where the conf names them
+  inspect           overview.png, cameras and photographs with the region of interest, and a table of what may go wrong
   plan              a table of memory and speed over n_importance, measured on this machine; nothing is written
   replay            compute a step again that a training skipped because its numbers were not finite (--replay FILE)
 
-All modes but train, plan and replay need a checkpoint: the newest one in the experiment folder, or that of
---checkpoint.
+All modes but train, inspect, plan and replay need a checkpoint: the newest one in the experiment folder, or that
+of --checkpoint.
 """
 
 EPILOG = """\
@@ -41,6 +42,7 @@ examples:
   python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
@@ -110,12 +112,13 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
     _check_replay(values.mode, values.replay)
-    seed = () if values.seed is None else (f"train.seed={values.seed}",)
+    short = {"train.seed": values.seed, "dataset.roi": values.roi}
+    short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
     return Arguments(
         mode=parse_mode(values.mode),
         conf=values.conf,
         case=values.case,
-        overrides=(*values.overrides, *seed),
+        overrides=(*values.overrides, *short_forms),
         is_continue=values.is_continue,
         overwrite=values.overwrite,
         checkpoint=values.checkpoint,
@@ -175,6 +178,12 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="replace one value of the conf, such as train.end_iter=1000; may be repeated",
+    )
+    add(
+        "--roi",
+        metavar='"X Y Z R"',
+        help="region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
+        "the same as --set dataset.roi=...",
     )
     add("--seed", type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N")
     add("--is_continue", action="store_true", help="train: go on from the newest complete checkpoint, if there is one")

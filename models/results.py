@@ -119,7 +119,7 @@ def _write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
 def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics."""
     scene = snapshot.experiment.scene
-    pixels = image_pixels(scene.width, scene.height, INTERPOLATION_LEVEL)
+    pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)
     frames = []
     for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5
@@ -153,8 +153,10 @@ def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Ev
     experiment = snapshot.experiment
     held_out = held_out_scene(experiment)
     scene = held_out or experiment.scene
-    views = [snapshot.render(*scene.rays(view)) for view in range(held_out.n_views if held_out else 1)]
-    scores = [psnr(view.rgb, scene.rgb_image(index)) for index, view in enumerate(views)]
+    first = snapshot.render(*scene.rays(0))
+    scores = [psnr(first.rgb, scene.rgb_image(0))]
+    for view in snapshot.log.progress(range(1, held_out.n_views if held_out else 1), desc="held-out views"):
+        scores.append(psnr(snapshot.render(*scene.rays(view)).rgb, scene.rgb_image(view)))
     mesh = extract_mesh(snapshot, resolution, threshold)
     _write_world_mesh(snapshot, mesh)
     reference = experiment.conf.dataset.reference_mesh
@@ -165,7 +167,7 @@ def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Ev
         seconds=snapshot.seconds,
     )
     path = experiment.path("report", "report.png")
-    write_image(path, _report_picture(scene, views[0], mesh))
+    write_image(path, _report_picture(scene, first, mesh))
     figures = json.dumps(asdict(evaluation), indent=1) + "\n"
     write_result(experiment.path("report", "report.json"), figures.encode())
     _log_evaluation(snapshot.log, evaluation, path)

@@ -41,6 +41,7 @@ FLOORS = {
     "models.runner": 6,
     "models.chunks": 6,
     "models.plan": 6,
+    "models.inspection": 6,
     "exp_runner": 7,
 }
 # Files that belong to one room without being a package.
@@ -58,6 +59,7 @@ HOUSEMATES = {
     "models.results": "models.runner",
     "models.chunks": "models.runner",
     "models.plan": "models.runner",
+    "models.inspection": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
 

@@ -138,6 +138,13 @@ def test_the_region_moves_with_the_world(evidence):
     assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
 
 
+def test_poses_exported_with_a_scale_give_the_same_region():
+    poses, stretch = RIGS["half a turn"], np.diag([7.0, 7.0, 7.0, 1.0])
+    plain, scaled = region_of(poses), region_of(poses @ stretch)
+    assert np.allclose(plain.scale_mat, scaled.scale_mat)
+    require_common_view(scaled, *rigs.stacked(poses @ stretch))
+
+
 def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     poses = rigs.sphere_of_cameras()
     poses[7, :3, 3] = rigs.MIDDLE + 0.85 * (poses[7, :3, 3] - rigs.MIDDLE) / 4

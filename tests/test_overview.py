@@ -58,9 +58,10 @@ def test_the_outline_lies_on_the_sphere_where_rays_touch_it():
     assert np.allclose(np.sum(points * (points - pose[:3, 3]), axis=1), 0)
 
 
-@pytest.mark.parametrize("angle", [0.9, 1.2, 1.6, 2.2])
-def test_of_a_sphere_partly_behind_the_camera_the_part_in_front_is_outlined(angle):
-    pose = tilted(1.1, angle)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("angle", [-1.4, 0.9, 1.2, 1.6, 2.2])
+def test_of_a_sphere_partly_behind_the_camera_the_part_in_front_is_outlined(angle, seed):
+    pose = tilted(1.1, angle, seed)
     pieces = outline_pixels(rigs.INTRINSICS, pose)
     assert len(pieces) == 1  # the circle crosses the camera's plane twice
     assert np.isfinite(pieces[0]).all()
@@ -130,6 +131,14 @@ def test_the_three_sides_are_square_to_each_other_and_upright():
     up = -poses[:, :3, 1].mean(axis=0)
     assert all(axes[1] @ up < 0 for axes in sides[:2])  # down the picture is down in the world
     assert sides[0][0] @ poses[0, :3, 0] > 0  # from the front right is right, as the cameras see it
+
+
+def test_a_line_to_far_outside_keeps_its_direction():
+    canvas = Canvas(100, 100)
+    apex = np.array([50.0, 50.0])
+    canvas.pyramid(apex, apex + 1e9 * np.array([[1.0, 0.0]] * 4), (0, 0, 0), is_strong=True)
+    dark = (canvas.picture() < 128).any(axis=2)
+    assert dark[49:51, 52:].any(axis=0).all() and not dark[:, :48].any() and not dark[:47].any()
 
 
 def test_long_text_is_cut_to_its_width_and_colours_differ():

@@ -44,7 +44,7 @@ def test_the_hull_is_the_object_and_a_little_more():
     hull = visual_hull(masked_views(Cameras(*rigs.stacked(poses)), masks_of(poses)))
     beyond = np.linalg.norm((hull.centres - rigs.MIDDLE) / rigs.AXES, axis=1)
     volume = len(hull.centres) * hull.side**3 / (4 / 3 * np.pi * rigs.AXES.prod())
-    assert 0.95 < volume < 1.25 and beyond.max() < 1.25 and hull.agreement.min() > 0.85
+    assert 0.93 < volume < 1.04 and beyond.max() < 1.06 and hull.agreement.min() > 0.94
 
 
 @pytest.mark.parametrize("spoilt", ["empty", "full", "shifted", "elsewhere"])
@@ -247,7 +247,8 @@ def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed
     random = np.random.default_rng(seed)
     unit = random.normal(size=(200, 3))
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-    points = np.vstack([3.0 * unit, -3.0 * unit]) + [5, 6, 7]  # antipodes: the ball of radius 3 is the smallest
+    # Antipodes: the ball of radius 3 is the smallest, however many points lie on one side in it.
+    points = np.vstack([3.0 * unit, -3.0 * unit, np.tile([2.5, 0, 0], (2000, 1))]) + [5, 6, 7]
     centre, radius = enclosing_ball(points)
     assert np.linalg.norm(points - centre, axis=1).max() <= radius <= 3.03
 

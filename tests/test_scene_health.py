@@ -51,7 +51,7 @@ def test_a_blurred_view_is_named(view, masks):
 
 
 @pytest.mark.parametrize("factor", [0.4, 1.0])
-@pytest.mark.parametrize("gain", [0.45, 1.25 / 0.7])
+@pytest.mark.parametrize("gain", [0.4, 1.25 / 0.7])
 def test_a_view_of_another_exposure_is_named_and_contrast_alone_is_not_blur(gain, factor):
     scene = replace(GOOD, images=tuple((factor * image * 0.7).astype(np.uint8) for image in GOOD.images))
     other = changed(scene, "images", 9, (gain * scene.images[9]).clip(0, 255).astype(np.uint8))

@@ -21,6 +21,7 @@ FLOORS = {
     "models.ops.gemm": 1,
     "data": 2,
     "models.config": 2,
+    "models.config_blocks": 2,
     "models.config_hocon": 2,
     "models.config_strict": 2,
     "models.ops": 2,
@@ -47,6 +48,7 @@ FLOORS = {
 HOUSEMATES = {
     "models.toolchain": "models.backend",
     "models.ops.gemm": "models.backend",
+    "models.config_blocks": "models.config",
     "models.config_hocon": "models.config",
     "models.config_strict": "models.config",
     "models.caretaker": "models.runner",

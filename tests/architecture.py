@@ -17,6 +17,7 @@ FLOORS = {
     "data.rays": 0,
     "models.structs": 0,
     "models.backend": 1,
+    "models.precompiled": 1,
     "models.toolchain": 1,
     "models.ops.gemm": 1,
     "data": 2,
@@ -46,6 +47,7 @@ FLOORS = {
 }
 # Files that belong to one room without being a package.
 HOUSEMATES = {
+    "models.precompiled": "models.backend",
     "models.toolchain": "models.backend",
     "models.ops.gemm": "models.backend",
     "models.config_blocks": "models.config",

@@ -104,6 +104,22 @@ def test_points_without_errors_or_with_nonsense_among_them_are_used():
     assert_holds_the_object(region_of(RIGS["all sides"], points=points))
 
 
+def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras():
+    poses = RIGS["all sides"]
+    dots = [np.zeros((72, 96), np.uint8) for _ in poses]
+    for dot in dots:
+        dot[36, 48] = 255
+    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
+    assert region_of(poses, dots).radius > 0.01
+
+
+def test_a_camera_thrown_far_away_does_not_matter():
+    poses = RIGS["all sides"].copy()
+    poses[5, :3, 3] *= 1e6
+    assert_holds_the_object(region_of(poses, masks_of(poses)))
+    assert np.linalg.norm(region_of(poses).centre - rigs.MIDDLE) < 0.05
+
+
 def test_too_few_points_leave_it_to_the_cameras():
     assert "common focus" in region_of(RIGS["all sides"], points=rigs.cloud(rigs.ellipsoid_points(10))).how
 
@@ -173,6 +189,9 @@ LOST = {
         "no common",
     ),
     "one camera": (rigs.around([[1, 0, 0]]), "at one place"),
+    "without a focal length": (rigs.sphere_of_cameras(), "too small"),
+    "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
+    "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),
     "overflowing": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 1, 1e200]), "too large"),
 }
 
@@ -180,8 +199,11 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
     poses, words = LOST[name]
+    intrinsics, poses, sizes = rigs.stacked(poses)
+    if name == "without a focal length":
+        intrinsics[3, 0, 0] = 0
     with pytest.raises(SceneError, match=words) as caught:
-        region_of(poses)
+        find_region(intrinsics, poses, sizes, None, None)
     assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
 
 
@@ -240,6 +262,12 @@ def test_the_meeting_point_shrugs_off_a_minority_of_lines():
     origins[:9] += random.normal(scale=5, size=(9, 3))
     assert np.allclose(meeting_point(origins, directions), rigs.MIDDLE, atol=0.02)
     assert meeting_point(origins, np.tile(directions[:1], (30, 1))) is None
+
+
+@pytest.mark.parametrize("degrees", [8.0, 20.0, 90.0])
+def test_lines_that_meet_exactly_meet_where_they_do(degrees):
+    poses = rigs.arc_of_cameras(9, degrees)
+    assert np.allclose(meeting_point(poses[:, :3, 3], poses[:, :3, 2]), rigs.MIDDLE, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(5))

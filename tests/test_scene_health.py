@@ -60,6 +60,11 @@ def test_a_view_of_another_exposure_is_named_and_contrast_alone_is_not_blur(gain
     assert found(other, "sharpness").verdict == "good"
 
 
+def test_pictures_without_texture_are_bad():
+    flat = replace(GOOD, images=tuple(np.full_like(image, 90) for image in GOOD.images))
+    assert found(flat, "sharpness").verdict == "bad"
+
+
 def test_many_uneven_views_are_bad():
     dark = replace(GOOD, images=tuple(image // (4 if view % 7 == 0 else 1) for view, image in enumerate(GOOD.images)))
     assert found(dark, "exposure").verdict == "bad"

@@ -110,8 +110,9 @@ def _replay(arguments: Arguments) -> int:
 def _plan(conf: ExperimentConfig) -> int:
     """Print the table of `--mode plan`; returns the exit status."""
     from data.readers import load_scene
+    from models.experiment import background
 
-    scene = load_scene(conf.dataset)  # before Jittor, which the next import loads
+    scene = load_scene(conf.dataset, background(conf))  # before Jittor, which the next import loads
     from models.plan import table
 
     for text in table(conf, scene):

@@ -15,6 +15,10 @@ FLAG_MEANINGS = {
     "replace one value of the conf, such as train.end_iter=1000; may be repeated": (
         "替换配置中的一个值，例如 train.end_iter=1000；可以重复使用"
     ),
+    "region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
+    "the same as --set dataset.roi=...": (
+        "感兴趣区域：围住物体的球的球心和半径，相机的世界坐标；等同于 --set dataset.roi=..."
+    ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
     "train: go on from the newest complete checkpoint, if there is one": (
         "train：从最新的完整检查点继续；没有检查点时从头开始"
@@ -57,6 +61,16 @@ SCENE_MEANINGS = {
     "likewise": "同上",
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'
+    ),
+    "auto, neus, blender, ngp, nerfstudio, colmap or llff": (
+        "auto、neus、blender、ngp、nerfstudio、colmap 或 llff；auto 按文件识别"
+    ),
+    "photographs are read at one n-th of their width and height": "照片按宽高的 n 分之一读入",
+    "photographs 0, n, 2 n, ... are held out for evaluate; 0: none": "第 0、n、2n…… 张照片留给 evaluate；0：不留",
+    "numbers of photographs that are held out instead": "改为留出这些编号的照片",
+    "numbers of the photographs to train on; [] all that are not held out": "只用这些编号的照片训练；[] 为所有未留出的",
+    '"x y z r": sphere around the object, world frame; "" found by itself': (
+        '"x y z r"：围住物体的球，世界坐标；"" 自动寻找'
     ),
     'ground-truth mesh in the unit-sphere frame for evaluate; "" for none': (
         'evaluate 用的真值网格，在单位球坐标系中；"" 表示没有'

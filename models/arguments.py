@@ -110,12 +110,13 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
     _check_replay(values.mode, values.replay)
-    seed = () if values.seed is None else (f"train.seed={values.seed}",)
+    short = {"train.seed": values.seed, "dataset.roi": values.roi}
+    short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
     return Arguments(
         mode=parse_mode(values.mode),
         conf=values.conf,
         case=values.case,
-        overrides=(*values.overrides, *seed),
+        overrides=(*values.overrides, *short_forms),
         is_continue=values.is_continue,
         overwrite=values.overwrite,
         checkpoint=values.checkpoint,
@@ -175,6 +176,12 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="replace one value of the conf, such as train.end_iter=1000; may be repeated",
+    )
+    add(
+        "--roi",
+        metavar='"X Y Z R"',
+        help="region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
+        "the same as --set dataset.roi=...",
     )
     add("--seed", type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N")
     add("--is_continue", action="store_true", help="train: go on from the newest complete checkpoint, if there is one")

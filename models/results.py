@@ -120,7 +120,7 @@ def _write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
 def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics."""
     scene = snapshot.experiment.scene
-    pixels = image_pixels(scene.width, scene.height, INTERPOLATION_LEVEL)
+    pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)
     frames = []
     for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5

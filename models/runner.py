@@ -12,7 +12,7 @@ from models import backend, memory
 from models.caretaker import Caretaker
 from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
 from models.config import ModelConfig, to_hocon
-from models.experiment import Experiment, record
+from models.experiment import Experiment, frame_state, record
 from models.fields.color import RenderingNetwork
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
@@ -46,7 +46,8 @@ class Runner:
         log.info(backend.device_info().line())
         for warning in backend.device_info().warnings:
             log.warn(warning)
-        log.info(summary(experiment.scene))
+        for text in (summary(experiment.scene), *experiment.scene.notes):
+            log.info(text)
         initial, pixels, jitter = (
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
@@ -180,7 +181,7 @@ class Runner:
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
-        state |= chunk_state(self.conf, self.trainer.ray_chunk)
+        state |= chunk_state(self.conf, self.trainer.ray_chunk) | frame_state(self.experiment.scene)
         checkpoint = self.trainer.checkpoint(state)
         if name := not_finite(checkpoint):
             self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")

@@ -30,6 +30,7 @@ FLOORS = {
     "models.training": 5,
     "models.surface": 5,
     "models.views": 5,
+    "models.argument_types": 6,
     "models.arguments": 6,
     "models.experiment": 6,
     "models.results": 6,
@@ -40,6 +41,8 @@ FLOORS = {
     "models.runner": 6,
     "models.chunks": 6,
     "models.plan": 6,
+    "models.preparation": 6,
+    "models.prepare_flags": 6,
     "exp_runner": 7,
 }
 # Files that belong to one room without being a package.
@@ -56,6 +59,9 @@ HOUSEMATES = {
     "models.results": "models.runner",
     "models.chunks": "models.runner",
     "models.plan": "models.runner",
+    "models.argument_types": "models.arguments",
+    "models.preparation": "models.arguments",
+    "models.prepare_flags": "models.arguments",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
 

@@ -18,7 +18,9 @@ SMALLEST_MODEL = 3  # photographs
 Report = Callable[[Any], None]
 
 
-def extract(report: Report, database: str, images: str, cameras: Sequence[tuple[Sequence[str], str]], cores: int) -> None:
+def extract(
+    report: Report, database: str, images: str, cameras: Sequence[tuple[Sequence[str], str]], cores: int
+) -> None:
     """Find the features of all images; those that the database has already are left alone.
 
     `cameras` are (names, parameters of CAMERA_MODEL or "" where unknown), one camera each.

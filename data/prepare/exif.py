@@ -19,7 +19,17 @@ FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres: the equivalent focal leng
 SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
 
 # What Pillow is known to raise for files and EXIF blocks that are damaged.
-_DAMAGE = (OSError, ValueError, SyntaxError, KeyError, IndexError, TypeError, AttributeError, OverflowError, struct.error)
+_DAMAGE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    struct.error,
+)
 
 
 def read_exif(path: Path) -> tuple[int, float | None]:

@@ -62,7 +62,9 @@ def find_pictures(source: Path) -> list[Path]:
     if not source.is_file():
         raise UserError(f"--images {source}: no such folder or video")
     if not is_video(source):
-        raise UserError(f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs")
+        raise UserError(
+            f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs"
+        )
     return [source]
 
 

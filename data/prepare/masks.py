@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import cv2
@@ -12,7 +12,7 @@ import numpy as np
 
 from data.cameras import project
 from data.errors import UserError
-from data.images import list_images, read_image, to_float, to_uint8
+from data.images import list_images, mask_of, read_image, rgb_of
 from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 
@@ -26,7 +26,7 @@ SPREADS = 6.0  # median absolute deviations of the border's colours that still a
 MOST_TOLERANCE = 40.0  # a border that needs more is no backdrop of one colour
 LEAST_BACKDROP = 0.8  # share of all border pixels that have the backdrop's colour
 
-# GrabCut runs at this size: it is quadratic in nothing, but its minutes grow with the pixels.
+# Longer side at which GrabCut runs: seconds instead of minutes, and it is the outline that is wanted, not the hairs.
 GRABCUT_SIDE = 480
 GRABCUT_ROUNDS = 5
 
@@ -55,10 +55,7 @@ def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.nda
     `orientation_of` is the photograph as it was given: a mask of the stored size is turned with it. Raises UserError
     where the proportions do not fit.
     """
-    picture = read_image(path)
-    brightest = picture[..., :3].max(axis=2)
-    alpha = picture[..., 3] if picture.shape[2] == 4 else brightest
-    mask = to_uint8(to_float(np.minimum(brightest, alpha)))
+    mask = mask_of(read_image(path))
     orientation = read_exif(orientation_of)[0]
     stored = scaled_down(mask).shape[::-1]
     if stored != size and orientation >= 5 and stored == size[::-1]:
@@ -71,7 +68,15 @@ def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.nda
     return scaled_down(mask)
 
 
-def backdrop(pictures: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
+def finder(method: str, paths: Sequence[Path]) -> Callable[[np.ndarray], np.ndarray]:
+    """What makes a mask uint8 [H, W] of an RGB picture of those in `paths`: by "colorkey" or "rembg"."""
+    if method == "colorkey":
+        colour, tolerance = backdrop(rgb_of(read_image(path)) for path in paths)
+        return lambda picture: color_key(picture, colour, tolerance)
+    return _by_rembg()
+
+
+def backdrop(pictures: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
     """The backdrop's colour (Lab, [3]) and how far from it still counts, from the borders of RGB uint8 pictures.
 
     Raises UserError where the borders show no single colour.
@@ -144,12 +149,12 @@ def require_rembg() -> None:
         )
 
 
-def remove_background(pictures: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The masks of RGB pictures by rembg's network; after `require_rembg`."""
+def _by_rembg() -> Callable[[np.ndarray], np.ndarray]:
+    """rembg's network, after `require_rembg`."""
     import rembg
 
     session = rembg.new_session(REMBG_MODEL)
-    return [np.asarray(rembg.remove(picture, session=session, only_mask=True)) for picture in pictures]
+    return lambda picture: np.ascontiguousarray(rembg.remove(picture, session=session, only_mask=True))
 
 
 def _lab(picture: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from data.prepare.frames import MIN_PICTURES, Frame, Group
 from data.prepare.matching import components, listed, pairs, why_disconnected
 from data.prepare.progress import Bar
 
-DATABASE = "matches.db"
+DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
 LOG = "colmap.log"
 PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
@@ -33,6 +33,7 @@ HINT = "take more photographs between them, sharp and each overlapping the next 
 
 def find_features(work: Path, cameras: Sequence[Group]) -> None:
     """Fill the database with the features of every photograph; raises UserError where COLMAP fails."""
+    (work / DATABASE).parent.mkdir(exist_ok=True)
     tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
     _run(work, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), tasks)
@@ -84,7 +85,10 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
 
 
 def _notes(
-    models: Sequence[Mapping[str, Any]], called: Mapping[str, str], missing: Sequence[str], parts: Sequence[Sequence[str]]
+    models: Sequence[Mapping[str, Any]],
+    called: Mapping[str, str],
+    missing: Sequence[str],
+    parts: Sequence[Sequence[str]],
 ) -> list[str]:
     """What is to be said of models and photographs that are left out."""
     notes = []
@@ -137,7 +141,9 @@ def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: 
 def _rows(database: Path, table: str, otherwise: int) -> int:
     """How many rows the table has; `otherwise` while the database cannot be looked at."""
     try:
-        with contextlib.closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)) as opened:
+        with contextlib.closing(
+            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)
+        ) as opened:
             return opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
     except sqlite3.Error:
         return otherwise

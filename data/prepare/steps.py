@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,53 +14,61 @@ from data.files import write_result
 
 
 class Steps:
-    """A chain of steps in `folder`. Each one's key covers its options and everything before it.
+    """A chain of steps in `folder`. Each one's key covers its inputs and those of every step before it.
 
     `<step>.json` is its stamp: it is written before the work with the key alone and after it with the result.
     """
 
-    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
-        """`say` hears of each step that is skipped."""
+    def __init__(self, folder: Path, inputs: Mapping[str, object], say: Callable[[str], None]) -> None:
+        """`inputs` holds what each step depends on beside those before it, as JSON keeps it; `say` hears of skips."""
         self.folder = folder
-        self.key = ""
+        self._keys: dict[str, str] = {}
         self._say = say
+        key = ""
+        for name, value in inputs.items():
+            key = hashlib.sha256(json.dumps([key, name, value], sort_keys=True).encode()).hexdigest()
+            self._keys[name] = key
 
-    def run(
-        self,
-        name: str,
-        inputs: object,
-        outputs: Sequence[str],
-        work: Callable[[], Any],
-        is_resumable: bool = False,
-    ) -> Any:
+    def run(self, name: str, outputs: Sequence[str], work: Callable[[], Any], is_resumable: bool = False) -> Any:
         """The result of a step, a value that JSON keeps: the one on file, where its stamp fits, or that of `work()`.
 
         Args:
-            inputs: what the step depends on beside the steps before, as JSON keeps it.
             outputs: its files and folders, relative to `folder`; removed before work that starts afresh.
             is_resumable: `work` goes on by itself from the outputs that an interrupted run with this key has left.
         """
-        self.key = _digest([self.key, name, inputs])
-        stamp = self.folder / f"{name}.json"
-        found = _read_stamp(stamp)
-        if found.get("key") == self.key and found.get("is_done") and self._has(outputs):
+        if self.is_done(name) and all((self.folder / output).exists() for output in outputs):
             self._say(f"{name}: done before")
-            return found.get("result")
-        if not (is_resumable and found.get("key") == self.key):
+            return self._stamp(name)["result"]
+        if not (is_resumable and self.is_begun(name)):
             for output in outputs:
                 remove(self.folder / output)
-        _write_stamp(stamp, {"key": self.key})
+        self._write(name, {"key": self._keys[name]})
         result = work()
-        _write_stamp(stamp, {"key": self.key, "is_done": True, "result": result})
+        self._write(name, {"key": self._keys[name], "result": result})
         return result
 
-    def is_done(self, name: str, inputs: object) -> bool:
-        """Whether `run` with these inputs would find its stamp, the outputs not looked at; nothing is changed."""
-        found = _read_stamp(self.folder / f"{name}.json")
-        return found.get("key") == _digest([self.key, name, inputs]) and bool(found.get("is_done"))
+    def is_done(self, name: str) -> bool:
+        """Whether the step was finished with these inputs."""
+        return self.is_begun(name) and "result" in self._stamp(name)
 
-    def _has(self, outputs: Sequence[str]) -> bool:
-        return all((self.folder / output).exists() for output in outputs)
+    def is_begun(self, name: str) -> bool:
+        """Whether the last run of the step had these inputs."""
+        return self._stamp(name).get("key") == self._keys[name]
+
+    def was_run(self, name: str) -> bool:
+        """Whether the step was begun at any time, with whatever inputs."""
+        return bool(self._stamp(name))
+
+    def _stamp(self, name: str) -> dict[str, Any]:
+        """The stamp; {} where there is none, or one that is damaged."""
+        try:
+            value = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        write_result(self.folder / f"{name}.json", json.dumps(value, indent=1).encode())
 
 
 def remove(path: Path) -> None:
@@ -78,20 +86,3 @@ def fingerprint(paths: Sequence[Path]) -> list[list[object]]:
     """Name, size and time of change of each file: what tells that an input is another one."""
     stats = [path.stat() for path in paths]
     return [[path.name, stat.st_size, stat.st_mtime_ns] for path, stat in zip(paths, stats, strict=True)]
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _read_stamp(path: Path) -> dict[str, Any]:
-    """The stamp; {} where there is none, or one that is damaged."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _write_stamp(path: Path, value: dict[str, Any]) -> None:
-    write_result(path, json.dumps(value, indent=1).encode())

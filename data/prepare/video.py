@@ -16,7 +16,7 @@ Tick = Callable[[], None]
 
 
 def sharpness(frame: np.ndarray) -> float:
-    """Variance of the Laplacian of a frame [H, W, 3] uint8 (Pech-Pacheco et al., ICPR 2000): low where it is blurred."""
+    """Variance of the Laplacian of a frame [H, W, 3] uint8 (Pech-Pacheco et al., ICPR 2000): low where blurred."""
     grey = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
     if grey.shape[1] > SHARPNESS_WIDTH:
         height = max(1, round(grey.shape[0] * SHARPNESS_WIDTH / grey.shape[1]))

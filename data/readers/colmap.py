@@ -86,9 +86,9 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
 
 def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """The folder of the largest model, and a note where there were others."""
-    sparse = folder / "sparse"
-    numbered = sorted((path for path in sparse.iterdir() if path.is_dir()), key=natural_key) if sparse.is_dir() else []
-    models = [path for path in (*numbered, sparse, folder) if model_suffix(path)]
+    sparse = [place for place in (folder / "sparse", folder / "colmap" / "sparse") if place.is_dir()]
+    numbered = [path for place in sparse for path in sorted(place.iterdir(), key=natural_key)]
+    models = [path for path in (*numbered, *sparse, folder) if model_suffix(path)]
     if not models:
         raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
     counts = {path: _count(path) for path in models}

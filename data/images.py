@@ -6,6 +6,7 @@ calibration programs work on the stored grid too.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from pathlib import Path
@@ -65,7 +66,7 @@ def read_image(path: Path | str) -> np.ndarray:
     What the file holds decides, not its name. A palette is expanded; grey with alpha comes as RGBA. Raises ImageError
     for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
     """
-    encoded, _ = _read_encoded(path)
+    encoded = _read_encoded(path)
     try:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
@@ -78,27 +79,25 @@ def read_image(path: Path | str) -> np.ndarray:
     return _rgb_order(pixels)
 
 
-def image_size(path: Path | str) -> tuple[int, int]:
-    """(width, height) of the picture as stored, without decoding it; raises ImageError as `read_image`."""
-    return _read_encoded(path)[1]
-
-
-def _read_encoded(path: Path | str) -> tuple[bytes, tuple[int, int]]:
-    """The file's bytes and the (width, height) its header claims, which are held to what the bytes can hold."""
+def _read_encoded(path: Path | str) -> bytes:
+    """The file's bytes, once the size that their header claims is one that they can hold."""
     try:
         if Path(path).stat().st_size > MAX_FILE_BYTES:
             raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
         encoded = Path(path).read_bytes()
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    width, height = _stored_size(encoded, path)
+    _require_plausible(path, _stored_size(encoded, path), len(encoded))
+    return encoded
+
+
+def _require_plausible(path: Path | str, size: tuple[int, int], length: int) -> None:
+    """Raises ImageError for a size that no photograph has, or that a file of `length` bytes cannot hold."""
+    width, height = size
     if width * height > MAX_PIXELS:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
-    if width * height > PIXELS_PER_BYTE * len(encoded):
-        raise ImageError(
-            f"{path}: its header claims {width}x{height} pixels and its {len(encoded)} bytes cannot hold them"
-        )
-    return encoded, (width, height)
+    if width * height > PIXELS_PER_BYTE * length:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
 
 
 def image_size(path: Path | str) -> tuple[int, int]:
@@ -108,6 +107,7 @@ def image_size(path: Path | str) -> tuple[int, int]:
     """
     try:
         with open(path, "rb") as file:
+            length = os.fstat(file.fileno()).st_size
             head = file.read(HEADER_BYTES)
             size = _header_size(head, path)
             if size is None:  # a JPEG may have any amount of metadata before its frame
@@ -116,6 +116,7 @@ def image_size(path: Path | str) -> tuple[int, int]:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     if size is None or min(size) < 1:
         raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
+    _require_plausible(path, size, length)
     return size
 
 

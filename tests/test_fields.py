@@ -6,12 +6,11 @@ import numpy as np
 import oracles
 import pytest
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import COLOR, NERF, SDF, params64, roughen
+from tiny_networks import COLOR, SDF, params64, roughen
 
 from models.backend import jt
 from models.config import VarianceConfig
 from models.fields.color import RenderingNetwork
-from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
@@ -23,7 +22,6 @@ POINTS = RNG.uniform(-0.9, 0.9, (COUNT, 3)).astype(np.float32)
 VIEWS = (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(RNG.normal(size=(COUNT, 3))).astype(np.float32)
 NORMALS = RNG.normal(size=(COUNT, 3)).astype(np.float32)
 FEATURES = RNG.normal(size=(COUNT, SDF.d_out - 1)).astype(np.float32)
-UNIT_POINTS = np.hstack([VIEWS, RNG.uniform(0.05, 1.0, (COUNT, 1)).astype(np.float32)])
 
 # Each differs in one respect, or several that meet, from a plain network.
 SDF_CONFS = {
@@ -182,7 +180,7 @@ def test_the_field_is_finite_far_outside_and_at_the_origin():
         assert np.isfinite(value.numpy()).all()
 
 
-# colour and background
+# colour
 
 COLOR_CONFS = {
     "idr": {},
@@ -242,40 +240,6 @@ def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
             return energy(arrays, params | {parameter: x})
 
         expected = central_differences(of_weight, params[parameter], entries)
-        assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-5, name=parameter)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{}, {"skips": ()}, {"skips": (0, 1), "multires": 4, "multires_view": 0}, {"d_in": 3, "multires": 0, "D": 1}],
-    ids=["one skip", "no skip", "two skips", "three coordinates"],
-)
-def test_background_agrees_with_the_oracle(changes):
-    conf = dataclasses.replace(NERF, **changes)
-    conf = dataclasses.replace(conf, skips=()) if conf.D == 1 else conf
-    network = roughen(NeRF(conf, np.random.default_rng(1)), 2)
-    points = UNIT_POINTS[:, : conf.d_in].copy()
-    density, rgb = network(jt.array(points), jt.array(VIEWS))
-    expected = oracles.nerf_network(params64(network), conf, points.astype(np.float64), VIEWS.astype(np.float64))
-    np.testing.assert_allclose(density.numpy(), expected[0], atol=FIELD_ATOL)
-    np.testing.assert_allclose(rgb.numpy(), expected[1], atol=FIELD_ATOL)
-
-
-def test_every_parameter_of_the_background_receives_the_gradient_of_finite_differences():
-    network = roughen(NeRF(NERF, np.random.default_rng(1)), 2)
-    params, parameters = params64(network), named_parameters(network)
-    density, rgb = network(jt.array(UNIT_POINTS), jt.array(VIEWS))
-    gradients = jt.grad(density.sqr().sum() + (rgb * jt.array(NORMALS)).sum(), list(parameters.values()))
-    for (parameter, _), gradient in zip(parameters.items(), gradients, strict=True):
-        actual = gradient.numpy()
-        assert np.abs(actual).max() > 0.0, f"{parameter} receives no gradient"
-        entries = some_entries(actual, 3)
-
-        def loss(value, parameter=parameter):
-            density, rgb = oracles.nerf_network(params | {parameter: value}, NERF, UNIT_POINTS, VIEWS)
-            return float((density**2).sum() + (rgb * NORMALS).sum())
-
-        expected = central_differences(loss, params[parameter], entries)
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-5, name=parameter)
 
 

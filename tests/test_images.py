@@ -242,7 +242,7 @@ def test_a_transparent_picture_lies_over_the_background_in_proportion(kind, back
 def test_the_size_is_known_without_decoding(tmp_path):
     (path,) = write_all(tmp_path, a=NOISE)
     assert image_size(path) == (80, 60)
-    path.write_bytes(path.read_bytes()[:40])
+    path.write_bytes(path.read_bytes()[:20])
     with pytest.raises(ImageError, match="cut short"):
         image_size(path)
 

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from data.capture import Capture
-from data.config import DatasetConfig
+from data.config import AUTO_FORMAT, DatasetConfig
 from data.develop import develop
+from data.readers.blender import read_blender
+from data.readers.colmap import read_colmap
+from data.readers.detect import recognise
+from data.readers.llff import read_llff
+from data.readers.nerfstudio import read_nerfstudio
 from data.readers.neus import read_neus
+from data.readers.ngp import read_ngp
 from data.scene import Scene, SceneError, check_scene
 from data.split import split
+
+READERS: dict[str, Callable[[Path, DatasetConfig], Capture]] = {
+    "neus": read_neus,
+    "blender": read_blender,
+    "ngp": read_ngp,
+    "nerfstudio": read_nerfstudio,
+    "colmap": read_colmap,
+    "llff": read_llff,
+}
 
 
 def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
@@ -53,7 +69,8 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
 
 def read_capture(conf: DatasetConfig) -> Capture:
     """What the scene folder `conf.data_dir` holds, no photograph decoded; raises SceneError where it cannot be used."""
-    return read_neus(conf)
+    folder = Path(conf.data_dir)
+    return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type](folder, conf)
 
 
 @contextmanager

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from data.config import FORMATS
 from data.images import IMAGE_SUFFIXES
 from data.readers.json_file import read_object
 from data.scene import SceneError
-
-FORMATS = ("neus", "blender", "ngp", "nerfstudio", "colmap", "llff")
 
 # Where a folder holds both, the second was made from the first and says less, or was the first's raw material: LLFF's
 # table drops what COLMAP knows of the lens, and a NeuS scene has a region of interest that someone chose.

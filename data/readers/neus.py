@@ -23,12 +23,11 @@ from data.scene import SceneError
 MATRIX_TOLERANCE = 1e-4
 
 
-def read_neus(conf: DatasetConfig) -> Capture:
-    """Read the scene folder `conf.data_dir`; no photograph is opened.
+def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene `folder`; no photograph is opened.
 
     Photographs may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
     """
-    folder = Path(conf.data_dir)
     pictures = _list_photographs(folder)
     masks = _list_masks(folder, pictures)
     source = folder / conf.render_cameras_name

@@ -1,11 +1,9 @@
 // The colour network on blocks of points: ReLU layers, an optional sigmoid, and the gradient with respect to weights,
 // normals and features. The backward pass computes the layers again: cheaper than keeping them.
 #pragma once
-#include "tile.h"
+#include "layers.h"
 
 namespace neus {
-
-constexpr int COLOR_BLOCK = 64;
 
 // spec = {layers, squeeze, fixed width, normals (0 or 1), feature width}, then (inputs, outputs) of each layer. A point's
 // input is `fixed` (position and encoded view, constants), then its normal if there is one, then its feature.
@@ -26,20 +24,20 @@ struct ColorInput {
 struct ColorBlock {
     const ColorShape &shape;
     const std::vector<Layer> &layers;
-    std::vector<float *> input;  // x_l, [COLOR_BLOCK, stride_of(inputs)]
+    std::vector<float *> input;  // x_l, [BLOCK, stride_of(inputs)]
     float *wide_a, *wide_b;
 
-    static size_t scratch(const std::vector<Layer> &layers) {
+    static size_t scratch(const ColorShape &, const std::vector<Layer> &layers) {
         size_t per_point = 2 * widest(layers);
         for (const Layer &layer : layers) per_point += stride_of(layer.inputs);
-        return COLOR_BLOCK * per_point;
+        return BLOCK * per_point;
     }
 
     ColorBlock(const ColorShape &shape_, const std::vector<Layer> &layers_, Arena &arena)
         : shape(shape_), layers(layers_) {
-        for (const Layer &layer : layers) input.push_back(arena.take((size_t)COLOR_BLOCK * stride_of(layer.inputs)));
-        wide_a = arena.take(COLOR_BLOCK * widest(layers));
-        wide_b = arena.take(COLOR_BLOCK * widest(layers));
+        for (const Layer &layer : layers) input.push_back(arena.take((size_t)BLOCK * stride_of(layer.inputs)));
+        wide_a = arena.take(BLOCK * widest(layers));
+        wide_b = arena.take(BLOCK * widest(layers));
     }
 
     // Fill x_0 of `count` points; rows past them keep finite leftovers.
@@ -55,22 +53,17 @@ struct ColorBlock {
         }
     }
 
-    // All layers; the outputs in wide_a, [COLOR_BLOCK, stride_of(outputs)].
+    // All layers; the outputs in wide_a, [BLOCK, stride_of(outputs)].
     void forward() {
         for (int l = 0; l < shape.layers; l++) {
             const Layer &layer = layers[l];
             const long stride = stride_of(layer.outputs);
-            layer.forward.multiply(COLOR_BLOCK, input[l], stride_of(layer.inputs), wide_a, stride);
-            for (int r = 0; r < COLOR_BLOCK; r++)
-                for (int o = 0; o < layer.outputs; o++) wide_a[r * stride + o] += layer.bias[o];
-            if (l + 1 == shape.layers) break;
-            for (int r = 0; r < COLOR_BLOCK; r++)
-                for (int o = 0; o < layer.outputs; o++)
-                    input[l + 1][r * stride + o] = std::max(wide_a[r * stride + o], 0.f);
+            linear(layer, input[l], wide_a);
+            if (l + 1 < shape.layers) relu(layer.outputs, wide_a, stride, input[l + 1], stride);
         }
         if (!shape.squeeze) return;
         const Layer &layer = layers.back();
-        for (int r = 0; r < COLOR_BLOCK; r++)
+        for (int r = 0; r < BLOCK; r++)
             for (int o = 0; o < layer.outputs; o++) {
                 float &value = wide_a[r * stride_of(layer.outputs) + o];
                 value = 1.f / (1.f + std::exp(-value));
@@ -81,15 +74,9 @@ struct ColorBlock {
     // cotangent of x_0 in wide_b.
     void backward(float *gradients) {
         for (int l = shape.layers - 1; l >= 0; l--) {
-            const Layer &layer = layers[l];
-            const long stride = stride_of(layer.inputs);
-            add_outer(COLOR_BLOCK, layer.outputs, layer.inputs, wide_a, input[l], gradients + layer.gradient_offset);
-            add_columns(COLOR_BLOCK, layer.outputs, wide_a, gradients + layer.bias_offset());
-            layer.backward.multiply(COLOR_BLOCK, wide_a, stride_of(layer.outputs), wide_b, stride);
-            if (l == 0) return;
-            for (int r = 0; r < COLOR_BLOCK; r++)
-                for (int i = 0; i < layer.inputs; i++)
-                    wide_a[r * stride + i] = input[l][r * stride + i] > 0.f ? wide_b[r * stride + i] : 0.f;
+            const long stride = stride_of(layers[l].inputs);
+            linear_backward(layers[l], input[l], wide_a, wide_b, gradients);
+            if (l > 0) relu_backward(layers[l].inputs, input[l], wide_b, stride, wide_a, stride);
         }
     }
 };
@@ -99,19 +86,12 @@ inline void color_forward(const int *spec, const ColorInput &from, long n, const
     const ColorShape shape(spec);
     const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, false);
     const int outputs = layers.back().outputs;
-#pragma omp parallel
-    {
-        Arena arena(ColorBlock::scratch(layers));
-        ColorBlock block(shape, layers, arena);
-#pragma omp for schedule(static)
-        for (long begin = 0; begin < n; begin += COLOR_BLOCK) {
-            const int count = (int)std::min<long>(COLOR_BLOCK, n - begin);
-            block.read(from, begin, count);
-            block.forward();
-            for (int r = 0; r < count; r++)
-                std::memcpy(rgb + (begin + r) * outputs, block.wide_a + r * stride_of(outputs), outputs * sizeof(float));
-        }
-    }
+    each_block<ColorBlock>(shape, layers, n, [&](ColorBlock &block, long begin, int count) {
+        block.read(from, begin, count);
+        block.forward();
+        for (int r = 0; r < count; r++)
+            std::memcpy(rgb + (begin + r) * outputs, block.wide_a + r * stride_of(outputs), outputs * sizeof(float));
+    });
 }
 
 // Cotangents of packed parameters, normals [n, 3] and feature [n, features] from those of rgb.
@@ -121,35 +101,24 @@ inline void color_backward(const int *spec, const ColorInput &from, long n, cons
     const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, true);
     const int outputs = layers.back().outputs;
     const long out_stride = stride_of(outputs), in_stride = stride_of(layers[0].inputs);
-    std::vector<std::vector<float>> parts(omp_get_max_threads());
-#pragma omp parallel
-    {
-        std::vector<float> &gradients = parts[omp_get_thread_num()];
-        gradients.assign(gradient_size(layers), 0.f);
-        Arena arena(ColorBlock::scratch(layers));
-        ColorBlock block(shape, layers, arena);
-#pragma omp for schedule(static)
-        for (long begin = 0; begin < n; begin += COLOR_BLOCK) {
-            const int count = (int)std::min<long>(COLOR_BLOCK, n - begin);
-            block.read(from, begin, count);
-            block.forward();
-            for (int r = 0; r < COLOR_BLOCK; r++)
-                for (int o = 0; o < outputs; o++) {
-                    float &value = block.wide_a[r * out_stride + o];
-                    const float local = shape.squeeze ? value * (1.f - value) : 1.f;
-                    value = r < count ? d_rgb[(begin + r) * outputs + o] * local : 0.f;
-                }
-            block.backward(gradients.data());
-            for (int r = 0; r < count; r++) {
-                const float *row = block.wide_b + r * in_stride + shape.fixed;
-                float *normal = d_normals + (begin + r) * 3;
-                for (int j = 0; j < 3; j++) normal[j] = shape.normals ? row[j] : 0.f;
-                std::memcpy(d_feature + (begin + r) * shape.features, row + 3 * shape.normals,
-                            shape.features * sizeof(float));
+    each_block<ColorBlock>(shape, layers, n, d_packed, [&](ColorBlock &block, long begin, int count, float *gradients) {
+        block.read(from, begin, count);
+        block.forward();
+        for (int r = 0; r < BLOCK; r++)
+            for (int o = 0; o < outputs; o++) {
+                float &value = block.wide_a[r * out_stride + o];
+                const float local = shape.squeeze ? value * (1.f - value) : 1.f;
+                value = r < count ? d_rgb[(begin + r) * outputs + o] * local : 0.f;
             }
+        block.backward(gradients);
+        for (int r = 0; r < count; r++) {
+            const float *row = block.wide_b + r * in_stride + shape.fixed;
+            float *normal = d_normals + (begin + r) * 3;
+            for (int j = 0; j < 3; j++) normal[j] = shape.normals ? row[j] : 0.f;
+            std::memcpy(d_feature + (begin + r) * shape.features, row + 3 * shape.normals,
+                        shape.features * sizeof(float));
         }
-    }
-    reduce_gradients(layers, parts, d_packed);
+    });
 }
 
 }  // namespace neus

@@ -6,11 +6,10 @@
 // In the backward pass `hat` marks cotangents of the sweep (they run from the first layer to the last) and `bar` those
 // of the values (from the last to the first). The points are constants: no gradient flows to them.
 #pragma once
-#include "tile.h"
+#include "layers.h"
 
 namespace neus {
 
-constexpr int BLOCK = 64;  // points: what one layer of 256 channels reads and writes fits the second-level cache
 constexpr float BETA = 100.f;
 constexpr float SKIP_SCALE = 0.70710678118654752f;
 
@@ -44,22 +43,6 @@ inline void softplus_row(float *row, int width) {
 // softplus' recovered from its value h: 1 - exp(-beta h).
 inline float slope(float h) { return 1.f - std::exp(-BETA * h); }
 
-// x, sin x, cos x, sin 2x, ... of BLOCK scaled points, [BLOCK, stride]; rows past `count` are points at the origin.
-inline void encode(const SdfShape &shape, const float *points, int count, float scale, float *out) {
-    const long stride = stride_of(shape.encoded);
-    for (int r = 0; r < BLOCK; r++)
-        for (int j = 0; j < 3; j++) {
-            const float x = r < count ? points[r * 3 + j] * scale : 0.f;
-            float *row = out + r * stride;
-            row[j] = x;
-            for (int f = 0; f < shape.octaves; f++) {
-                const float angle = x * (float)(1 << f);
-                row[3 + 6 * f + j] = std::sin(angle);
-                row[6 + 6 * f + j] = std::cos(angle);
-            }
-        }
-}
-
 // Scratch of one thread and the passes over one block.
 struct SdfBlock {
     const SdfShape &shape;
@@ -69,10 +52,11 @@ struct SdfBlock {
     std::vector<float *> slopes;         // s_l, [BLOCK, stride_of(outputs)]
     std::vector<float *> carried;        // c_{l+1}, likewise
     float *total;                        // d y_0 / d h_0, [BLOCK, stride_of(encoded)]
+    float *hat, *bar;                            // cotangents of `total` and of the last layer's outputs, likewise
     float *wide_a, *wide_b, *wide_c, *wide_d;    // scratch, as wide as the widest layer
 
     static size_t scratch(const SdfShape &shape, const std::vector<Layer> &layers) {
-        size_t per_point = 2 * stride_of(shape.encoded) + 4 * widest(layers);
+        size_t per_point = 3 * stride_of(shape.encoded) + stride_of(layers.back().outputs) + 4 * widest(layers);
         for (const Layer &layer : layers) per_point += stride_of(layer.inputs) + 2 * stride_of(layer.outputs);
         return BLOCK * per_point;
     }
@@ -81,6 +65,8 @@ struct SdfBlock {
         : shape(shape_), layers(layers_) {
         encoded = arena.take((size_t)BLOCK * stride_of(shape.encoded));
         total = arena.take((size_t)BLOCK * stride_of(shape.encoded));
+        hat = arena.take((size_t)BLOCK * stride_of(shape.encoded));
+        bar = arena.take((size_t)BLOCK * stride_of(layers.back().outputs));
         for (const Layer &layer : layers) {
             input.push_back(arena.take((size_t)BLOCK * stride_of(layer.inputs)));
             slopes.push_back(arena.take((size_t)BLOCK * stride_of(layer.outputs)));
@@ -108,24 +94,15 @@ struct SdfBlock {
         }
     }
 
-    // y = x W^T + b of layer l into `out` [BLOCK, stride_of(outputs)].
-    void linear(int l, float *out) {
-        const Layer &layer = layers[l];
-        const long stride = stride_of(layer.outputs);
-        layer.forward.multiply(BLOCK, input[l], stride_of(layer.inputs), out, stride);
-        for (int r = 0; r < BLOCK; r++)
-            for (int o = 0; o < layer.outputs; o++) out[r * stride + o] += layer.bias[o];
-    }
-
     // The hidden layers of a block of `count` points. `saved`, if any, receives each h_{l+1}, [BLOCK, outputs];
     // `with_slopes` also fills s_l.
     void hidden_layers(const float *points, int count, float scale, float *saved, bool with_slopes) {
-        encode(shape, points, count, scale, encoded);
+        encode(points, count, 3, shape.octaves, scale, encoded, stride_of(shape.encoded));
         set_input(0, encoded, stride_of(shape.encoded));
         for (int l = 0; l < last(); l++) {
             const int width = layers[l].outputs;
             const long stride = stride_of(width);
-            linear(l, wide_a);
+            linear(layers[l], input[l], wide_a);
             for (int r = 0; r < BLOCK; r++) softplus_row(wide_a + r * stride, width);
             set_input(l + 1, wide_a, stride);
             if (with_slopes) set_slopes(l, wide_a);
@@ -147,7 +124,7 @@ struct SdfBlock {
 
     // x_l and s_l again from what `hidden_layers` saved; h is 0 in rows past `count`, whose cotangents are zero.
     void reload(const float *points, int count, float scale, const float *saved) {
-        encode(shape, points, count, scale, encoded);
+        encode(points, count, 3, shape.octaves, scale, encoded, stride_of(shape.encoded));
         set_input(0, encoded, stride_of(shape.encoded));
         for (int l = 0; l < last(); l++) {
             const int width = layers[l].outputs;
@@ -217,8 +194,8 @@ struct SdfBlock {
             }
     }
 
-    // Its Jacobian: cotangents of the gradient [count, 3] -> hat [BLOCK, encoded]; rows past `count` are zero.
-    void from_points(const float *cotangent, int count, float *hat) const {
+    // Its Jacobian: cotangents of the gradient [count, 3] -> `hat`; rows past `count` are zero.
+    void from_points(const float *cotangent, int count) {
         const long stride = stride_of(shape.encoded);
         std::memset(hat, 0, BLOCK * stride * sizeof(float));
         for (int r = 0; r < count; r++)
@@ -232,9 +209,10 @@ struct SdfBlock {
                 }
             }
     }
+
     // The cotangents of the sweep, first layer to last: weight gradients, and carried[l] becomes what reaches a_l through
-    // s_l. `hat` [BLOCK, stride_of(encoded)] is the cotangent of `total`.
-    void backward_sweep(const float *hat, float *gradients) {
+    // s_l.
+    void backward_sweep(float *gradients) {
         const long encoded_stride = stride_of(shape.encoded);
         const float *into = hat;
         float *next = wide_c, *other = wide_d;
@@ -264,15 +242,13 @@ struct SdfBlock {
         add_columns(BLOCK, layer.inputs, into, gradients + layer.gradient_offset);
     }
 
-    // The cotangents of the values, last layer to first. `bar` [BLOCK, stride_of(outputs)] is that of the last layer's
-    // outputs; rows past the block's points are zero.
-    void backward_values(const float *bar, float *gradients) {
+    // The cotangents of the values, last layer to first, from `bar`; its rows past the block's points are zero.
+    void backward_values(float *gradients) {
+        const float *d_values = bar;
         for (int l = last(); l >= 0; l--) {
             const Layer &layer = layers[l];
-            add_outer(BLOCK, layer.outputs, layer.inputs, bar, input[l], gradients + layer.gradient_offset);
-            add_columns(BLOCK, layer.outputs, bar, gradients + layer.bias_offset());
+            linear_backward(layer, input[l], d_values, l > 0 ? wide_b : nullptr, gradients);
             if (l == 0) return;
-            layer.backward.multiply(BLOCK, bar, stride_of(layer.outputs), wide_b, stride_of(layer.inputs));
             const int width = shape.hidden(l);
             const float scale = shape.skip(l) ? SKIP_SCALE : 1.f;
             const long stride = stride_of(width), from_stride = stride_of(layer.inputs);
@@ -280,7 +256,7 @@ struct SdfBlock {
                 for (int i = 0; i < width; i++)
                     wide_a[r * stride + i] = wide_b[r * from_stride + i] * scale * slopes[l - 1][r * stride + i] +
                                              carried[l - 1][r * stride + i];
-            bar = wide_a;
+            d_values = wide_a;
         }
     }
 

@@ -6,10 +6,8 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
-#include <omp.h>
 
 namespace neus {
 
@@ -21,7 +19,6 @@ constexpr int LANES = 8, ROWS = 4;
 constexpr int LANES = 4, ROWS = 4;
 #endif
 constexpr int PAD = 16;
-constexpr size_t SERIAL_LIMIT = 1 << 16;  // parameters below which waking the other threads takes longer than the work
 constexpr int PANEL = 2 * LANES > PAD ? 2 * LANES : PAD;
 
 typedef float Vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -99,92 +96,6 @@ struct Panels {
 inline void add_outer(int rows, int outputs, int inputs, const float *cotangent, const float *input, float *gradient) {
     product(padded(outputs), padded(inputs), rows, cotangent, 1, stride_of(outputs), input, stride_of(inputs),
             2 * LANES, gradient, stride_of(inputs), true);
-}
-
-// One linear layer y = x W^T + b as the kernels need it.
-struct Layer {
-    int inputs, outputs;
-    const float *weight, *bias;  // [outputs, inputs], [outputs]
-    Panels forward, backward;    // W^T and W
-    size_t gradient_offset;      // of this layer in a thread's gradient buffer
-
-    size_t bias_offset() const { return gradient_offset + (size_t)padded(outputs) * stride_of(inputs); }
-    size_t gradient_size() const { return (size_t)padded(outputs) * stride_of(inputs) + padded(outputs); }
-};
-
-// The layers of a packed parameter vector: for each (inputs, outputs) of `widths` a weight, then a bias.
-inline std::vector<Layer> read_layers(const float *packed, const int *widths, int count, bool with_backward) {
-    std::vector<Layer> layers(count);
-    size_t offset = 0, gradient_offset = 0;
-    for (int l = 0; l < count; l++) {
-        Layer &layer = layers[l];
-        layer.inputs = widths[2 * l];
-        layer.outputs = widths[2 * l + 1];
-        layer.weight = packed + offset;
-        layer.bias = layer.weight + (size_t)layer.inputs * layer.outputs;
-        layer.gradient_offset = gradient_offset;
-        offset += (size_t)(layer.inputs + 1) * layer.outputs;
-        gradient_offset += layer.gradient_size();
-    }
-#pragma omp parallel for schedule(dynamic) if (offset > SERIAL_LIMIT)
-    for (int l = 0; l < count; l++) {
-        Layer &layer = layers[l];
-        layer.forward.pack(layer.weight, layer.inputs, layer.outputs, 1, layer.inputs);
-        if (with_backward) layer.backward.pack(layer.weight, layer.outputs, layer.inputs, layer.inputs, 1);
-    }
-    return layers;
-}
-
-// Row stride that every layer's inputs and outputs fit into.
-inline long widest(const std::vector<Layer> &layers) {
-    long width = 0;
-    for (const Layer &layer : layers)
-        width = std::max<long>(width, std::max(stride_of(layer.inputs), stride_of(layer.outputs)));
-    return width;
-}
-
-// Zeroed memory of one thread, handed out piece by piece.
-struct Arena {
-    std::vector<float> memory;
-    size_t used = 0;
-    explicit Arena(size_t size) : memory(size, 0.f) {}
-    float *take(size_t size) {
-        float *piece = memory.data() + used;
-        used += size;
-        return piece;
-    }
-};
-
-inline size_t gradient_size(const std::vector<Layer> &layers) {
-    return layers.back().gradient_offset + layers.back().gradient_size();
-}
-
-// Sum of the threads' gradients, unpadded, in the layout of the packed parameters. The order of the sum is that of the
-// threads: the same result in every run.
-inline void reduce_gradients(const std::vector<Layer> &layers, const std::vector<std::vector<float>> &parts,
-                             float *packed) {
-#pragma omp parallel for schedule(dynamic) if (gradient_size(layers) > SERIAL_LIMIT)
-    for (size_t l = 0; l < layers.size(); l++) {
-        const Layer &layer = layers[l];
-        const long stride = stride_of(layer.inputs), inputs = layer.inputs, outputs = layer.outputs;
-        float *weight = packed + (layer.weight - layers[0].weight), *bias = packed + (layer.bias - layers[0].weight);
-        std::fill(weight, bias + outputs, 0.f);
-        for (const auto &part : parts) {
-            if (part.empty()) continue;  // a thread that had no block
-            for (long o = 0; o < outputs; o++) {
-                const float *from = part.data() + layer.gradient_offset + o * stride;
-                for (long i = 0; i < inputs; i++) weight[o * inputs + i] += from[i];
-                bias[o] += part[layer.bias_offset() + o];
-            }
-        }
-    }
-}
-
-// Add the column sums of a cotangent block [rows, outputs] to a bias gradient.
-inline void add_columns(int rows, int outputs, const float *cotangent, float *bias_gradient) {
-    const long stride = stride_of(outputs);
-    for (int r = 0; r < rows; r++)
-        for (int o = 0; o < outputs; o++) bias_gradient[o] += cotangent[r * stride + o];
 }
 
 }  // namespace neus

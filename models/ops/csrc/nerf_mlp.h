@@ -1,0 +1,120 @@
+// A NeRF on blocks of points: a trunk of ReLU layers, at a skip with the encoded point in front again; one linear layer
+// for feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Gradients
+// go to the weights alone. The backward pass computes the layers again: cheaper than keeping them.
+#pragma once
+#include "layers.h"
+
+namespace neus {
+
+// spec = {trunk layers, coordinates of a point, their octaves, octaves of the view}, then (inputs, outputs) of each
+// layer: the trunk, feature and density, view, colour.
+struct NerfShape {
+    int trunk, coordinates, octaves, view_octaves;
+    const int *widths;
+    explicit NerfShape(const int *spec)
+        : trunk(spec[0]), coordinates(spec[1]), octaves(spec[2]), view_octaves(spec[3]), widths(spec + 4) {}
+    int layers() const { return trunk + 3; }
+    int heads() const { return trunk; }
+    int view() const { return trunk + 1; }
+    int color() const { return trunk + 2; }
+    int encoded() const { return coordinates * (1 + 2 * octaves); }
+    int encoded_view() const { return 3 * (1 + 2 * view_octaves); }
+    int features() const { return widths[2 * heads() + 1] - 1; }
+    // Columns in front of the hidden channels that layer l > 0 of the trunk reads: the encoded point, or nothing.
+    int offset(int l) const { return widths[2 * l] - widths[2 * l - 1]; }
+};
+
+struct NerfBlock {
+    const NerfShape &shape;
+    const std::vector<Layer> &layers;
+    std::vector<float *> input;  // x_l, [BLOCK, stride_of(inputs)]; x_0 is the encoded point
+    float *views;                // encoded, [BLOCK, stride_of(encoded_view)]
+    float *wide_a, *wide_b;
+
+    static size_t scratch(const NerfShape &shape, const std::vector<Layer> &layers) {
+        size_t per_point = stride_of(shape.encoded_view()) + 2 * widest(layers);
+        for (const Layer &layer : layers) per_point += stride_of(layer.inputs);
+        return BLOCK * per_point;
+    }
+
+    NerfBlock(const NerfShape &shape_, const std::vector<Layer> &layers_, Arena &arena)
+        : shape(shape_), layers(layers_) {
+        for (const Layer &layer : layers) input.push_back(arena.take((size_t)BLOCK * stride_of(layer.inputs)));
+        views = arena.take((size_t)BLOCK * stride_of(shape.encoded_view()));
+        wide_a = arena.take(BLOCK * widest(layers));
+        wide_b = arena.take(BLOCK * widest(layers));
+    }
+
+    long in_stride(int l) const { return stride_of(layers[l].inputs); }
+    long out_stride(int l) const { return stride_of(layers[l].outputs); }
+
+    // All layers of `count` points [count, coordinates] seen along directions [count, 3]. `density`, unless null, receives
+    // [count]; the colours are in wide_a, [BLOCK, stride_of(3)].
+    void forward(const float *points, const float *directions, int count, float *density) {
+        encode(points, count, shape.coordinates, shape.octaves, 1.f, input[0], in_stride(0));
+        for (int l = 0; l < shape.trunk; l++) {
+            linear(layers[l], input[l], wide_a);
+            relu(layers[l].outputs, wide_a, out_stride(l), input[l + 1] + shape.offset(l + 1), in_stride(l + 1));
+            copy(input[0], in_stride(0), shape.offset(l + 1), input[l + 1], in_stride(l + 1));
+        }
+        const int heads = shape.heads(), view = shape.view(), features = shape.features();
+        linear(layers[heads], input[heads], wide_a);
+        for (int r = 0; density && r < count; r++) density[r] = wide_a[r * out_stride(heads) + features];
+        encode(directions, count, 3, shape.view_octaves, 1.f, views, stride_of(shape.encoded_view()));
+        copy(wide_a, out_stride(heads), features, input[view], in_stride(view));
+        copy(views, stride_of(shape.encoded_view()), shape.encoded_view(), input[view] + features, in_stride(view));
+        linear(layers[view], input[view], wide_a);
+        relu(layers[view].outputs, wide_a, out_stride(view), input[view + 1], in_stride(view + 1));
+        linear(layers[view + 1], input[view + 1], wide_a);
+    }
+
+    // Weight gradients after `forward`, from the cotangents of density [count] and colour [count, 3].
+    void backward(const float *d_density, const float *d_rgb, int count, float *gradients) {
+        const int heads = shape.heads(), view = shape.view(), color = shape.color(), features = shape.features();
+        std::memset(wide_a, 0, BLOCK * out_stride(color) * sizeof(float));
+        for (int r = 0; r < count; r++) std::memcpy(wide_a + r * out_stride(color), d_rgb + r * 3, 3 * sizeof(float));
+        linear_backward(layers[color], input[color], wide_a, wide_b, gradients);
+        relu_backward(layers[view].outputs, input[color], wide_b, in_stride(color), wide_a, out_stride(view));
+        linear_backward(layers[view], input[view], wide_a, wide_b, gradients);
+        copy(wide_b, in_stride(view), features, wide_a, out_stride(heads));
+        for (int r = 0; r < BLOCK; r++) wide_a[r * out_stride(heads) + features] = r < count ? d_density[r] : 0.f;
+        linear_backward(layers[heads], input[heads], wide_a, wide_b, gradients);
+        for (int l = shape.trunk; l > 0; l--) {
+            const int offset = shape.offset(l);
+            relu_backward(layers[l - 1].outputs, input[l] + offset, wide_b + offset, in_stride(l), wide_a,
+                          out_stride(l - 1));
+            linear_backward(layers[l - 1], input[l - 1], wide_a, l > 1 ? wide_b : nullptr, gradients);
+        }
+    }
+
+    // `width` channels of a block.
+    static void copy(const float *from, long ld_from, int width, float *to, long ld_to) {
+        for (int r = 0; width > 0 && r < BLOCK; r++)
+            std::memcpy(to + r * ld_to, from + r * ld_from, width * sizeof(float));
+    }
+};
+
+// density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
+inline void nerf_forward(const int *spec, const float *points, const float *directions, long n, const float *packed,
+                         float *density, float *rgb) {
+    const NerfShape shape(spec);
+    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers(), false);
+    each_block<NerfBlock>(shape, layers, n, [&](NerfBlock &block, long begin, int count) {
+        block.forward(points + begin * shape.coordinates, directions + begin * 3, count, density + begin);
+        for (int r = 0; r < count; r++)
+            std::memcpy(rgb + (begin + r) * 3, block.wide_a + r * stride_of(3), 3 * sizeof(float));
+    });
+}
+
+// Gradient of the packed parameters from the cotangents of density and rgb.
+inline void nerf_backward(const int *spec, const float *points, const float *directions, long n, const float *packed,
+                          const float *d_density, const float *d_rgb, float *d_packed) {
+    const NerfShape shape(spec);
+    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers(), true);
+    each_block<NerfBlock>(shape, layers, n, d_packed, [&](NerfBlock &block, long begin, int count, float *gradients) {
+        block.forward(points + begin * shape.coordinates, directions + begin * 3, count, nullptr);
+        block.backward(d_density + begin, d_rgb + begin * 3, count, gradients);
+    });
+}
+
+}  // namespace neus

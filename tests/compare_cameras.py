@@ -61,9 +61,9 @@ def compare(a, b):
     scale, rotation, translation = umeyama(b[:, :3, 3], a[:, :3, 3])
     centres = scale * b[:, :3, 3] @ rotation.T + translation
     turned = np.swapaxes(a[:, :3, :3], 1, 2) @ rotation @ b[:, :3, :3]
-    cosines = np.clip((np.trace(turned, axis1=1, axis2=2) - 1) / 2, -1, 1)
+    sines = np.linalg.norm(turned - np.eye(3), axis=(1, 2)) / np.sqrt(8)  # of half the angle; exact for small ones
     extent = np.linalg.norm(a[:, None, :3, 3] - a[None, :, :3, 3], axis=-1).max()
-    return np.degrees(np.arccos(cosines)), np.linalg.norm(centres - a[:, :3, 3], axis=1) / extent
+    return np.degrees(2 * np.arcsin(np.clip(sines, 0, 1))), np.linalg.norm(centres - a[:, :3, 3], axis=1) / extent
 
 
 def main(first, second):

@@ -66,6 +66,7 @@ def prepare(request: Request, say: Say) -> bool:
         frames = _photographs(request, sources, steps, say)
         _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
         model = _cameras(request, frames, steps, say)
+        steps.forget(FINISHED)
         for note in steps.run(FINISHED, (), lambda: _write_scene(request, model["notes"])):
             say(note)
     except OSError as error:

@@ -22,7 +22,7 @@ PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
 
-# A model of fewer photographs than this share of them is refused: whoever gives 60 wants a scene of more than 20.
+# A model of no more than this share of the photographs is refused: whoever gives 60 wants a scene of more than 30.
 LEAST_SHARE = 0.5
 
 # COLMAP, src/colmap/util/types.h: two image numbers in one, the smaller one times this.
@@ -76,7 +76,7 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     models.sort(key=lambda model: len(model["names"]), reverse=True)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
-    if len(largest["names"]) < max(MIN_PICTURES, LEAST_SHARE * len(frames)):
+    if len(largest["names"]) < MIN_PICTURES or len(largest["names"]) <= LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or give one group alone"

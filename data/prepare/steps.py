@@ -59,16 +59,23 @@ class Steps:
         """Whether the step was begun at any time, with whatever inputs."""
         return bool(self._stamp(name))
 
+    def forget(self, name: str) -> None:
+        """Have the step run again."""
+        remove(self._path(name))
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.json"
+
     def _stamp(self, name: str) -> dict[str, Any]:
         """The stamp; {} where there is none, or one that is damaged."""
         try:
-            value = json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+            value = json.loads(self._path(name).read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        write_result(self.folder / f"{name}.json", json.dumps(value, indent=1).encode())
+        write_result(self._path(name), json.dumps(value, indent=1).encode())
 
 
 def remove(path: Path) -> None:

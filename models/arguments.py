@@ -44,7 +44,7 @@ examples:
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
-  python exp_runner.py --mode prepare --images photos/bear --case bear  cameras for photographs: ./public_data/bear
+  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
   python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
 

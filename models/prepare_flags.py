@@ -40,8 +40,6 @@ def check_prepare(values: argparse.Namespace) -> None:
         return
     if values.images is None:
         raise UserError("--mode prepare: give --images FOLDER, or a video")
-    if not os.path.exists(values.images):  # Path.exists raises on a long name
-        raise UserError(f"--images {values.images}: no such folder or video")
     if values.conf is None and not _is_name(values.case):
         raise UserError("--mode prepare: give --case NAME, a plain name; the scene is written to ./public_data/NAME")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -49,7 +50,7 @@ class Group:
 
 def find_pictures(source: Path) -> list[Path]:
     """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
-    if source.is_dir():
+    if os.path.isdir(source):  # Path.is_dir raises on a long name
         pictures = list_images(source)
         if not pictures:
             raise UserError(f"--images {source}: {_why_empty(source)}")
@@ -59,7 +60,7 @@ def find_pictures(source: Path) -> list[Path]:
                 "and 30 to 100 from all around make a good surface"
             )
         return pictures
-    if not source.is_file():
+    if not os.path.isfile(source):
         raise UserError(f"--images {source}: no such folder or video")
     if not is_video(source):
         raise UserError(

@@ -75,6 +75,8 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
     if arguments.mode.name == "prepare":
         return _prepare(arguments, conf)
+    if arguments.mode.name == "inspect":
+        return _inspect(conf)
     from models import backend
     from models.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
@@ -115,6 +117,16 @@ def _prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
     from models.training.logger import say
 
     run(arguments, conf.dataset, say)
+    return 0
+
+
+def _inspect(conf: ExperimentConfig) -> int:
+    """Look at the scene, without Jittor; returns the exit status."""
+    from models.inspection import inspect
+    from models.training.logger import say
+
+    for text in inspect(conf):
+        say(text)
     return 0
 
 

@@ -16,7 +16,7 @@ from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
-from data.region import find_region, parse_roi
+from data.region import Region, find_region, parse_roi, require_common_view
 from data.scene import Scene, SceneError
 from data.undistort import Undistorter, resized
 
@@ -188,13 +188,19 @@ def _working_frame(
     masks: Sequence[np.ndarray] | None,
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """The matrix [4, 4] from the unit sphere to the world, and how it was found."""
-    if conf.roi:
-        region = parse_roi(conf.roi)
-    elif capture.scale_mat is not None:
-        return capture.scale_mat, (f"region of interest: that of {capture.source.name}",)
-    else:
-        region = find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
-    return region.scale_mat, (region.how,)
+    try:
+        if conf.roi:
+            region = parse_roi(conf.roi)
+        elif capture.scale_mat is not None:
+            centre, radius = capture.scale_mat[:3, 3], np.cbrt(np.linalg.det(capture.scale_mat[:3, :3]))
+            region = Region(centre, radius, f"region of interest: that of {capture.source.name}")
+        else:
+            region = find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
+        require_common_view(region, intrinsics, poses, np.array(sizes))
+    except SceneError as error:
+        raise SceneError(f"{capture.source}: {error}") from error
+    scale_mat = region.scale_mat if conf.roi or capture.scale_mat is None else capture.scale_mat
+    return scale_mat, (region.how,)
 
 
 def _into_frame(

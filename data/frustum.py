@@ -6,6 +6,7 @@ Everything is in the frame of `c2w`, in its units, and moves with it under any s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,10 @@ class Cameras:
         """V."""
         return len(self.c2w)
 
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Intrinsics [3, 3], c2w [4, 4] and size [2] of one camera after the other."""
+        return zip(self.intrinsics, self.c2w, self.sizes, strict=True)
+
     @property
     def origins(self) -> np.ndarray:
         """[V, 3], where the cameras are."""
@@ -49,11 +54,11 @@ def room(points: np.ndarray, cameras: Cameras) -> np.ndarray:
     The distance to the nearest of the four planes through the camera and a border of its picture: the radius of the
     largest sphere about the point that is wholly in the picture.
     """
-    return np.stack([_room(points, *camera) for camera in zip(*vars(cameras).values(), strict=True)])
+    return np.stack([border_distances(points, *camera).min(axis=1) for camera in cameras])
 
 
-def _room(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """`room` of one camera: [N]."""
+def border_distances(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Distances [N, 4] of `points` from the planes through one camera and its picture's left, right, top, bottom."""
     width, height = size
     # Homogeneous lines l with l . (x, y, 1) >= 0 inside the picture, whose outermost pixels reach half a pixel beyond
     # their centres. The plane of X in camera coordinates with l . K X = 0 has the normal K^T l.
@@ -61,7 +66,7 @@ def _room(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, size: np.
     normals = borders @ intrinsics
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     in_camera = (points - c2w[:3, 3]) @ c2w[:3, :3]
-    return (in_camera @ normals.T).min(axis=1)
+    return in_camera @ normals.T
 
 
 def meeting_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray | None:

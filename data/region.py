@@ -14,7 +14,8 @@ import numpy as np
 
 from data.capture import SparsePoints
 from data.errors import UserError
-from data.frustum import Cameras, enclosing_ball, meeting_point, room
+from data.finding import listed
+from data.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
 from data.scene import SceneError
 from data.sparse import object_points
 from data.visual_hull import Hull, masked_views, visual_hull
@@ -28,7 +29,6 @@ FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a f
 # Distances along the axes, in extents of the cameras, at which something in common is looked for.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
-NAMED_VIEWS = 5  # in a message
 HINT = 'give the region as --roi "x y z r"'
 
 
@@ -106,7 +106,7 @@ def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray,
     if 2 * sees.sum() <= len(cameras):
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
-            f"({_listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+            f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
         )
 
 
@@ -126,7 +126,7 @@ def _asked(hull: Hull) -> str:
     """How many masks, and which of them were left out."""
     left_out = hull.views[~hull.is_trusted]
     count = f"{np.sum(hull.is_trusted)} masks"
-    return count if not len(left_out) else f"{count} ({_listed(left_out)} left out, which the others contradict)"
+    return count if not len(left_out) else f"{count} ({listed(left_out)} left out, which the others contradict)"
 
 
 def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
@@ -139,7 +139,10 @@ def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
 
 
 def _from_focus(cameras: Cameras) -> _Found:
-    """The ball about the point that most cameras look at, as large as the median picture shows it whole.
+    """The ball about the point that most cameras look at, as large as the median picture shows it.
+
+    That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
+    hold it, because a long picture is of a long thing.
 
     Raises SceneError where they look at nothing in common, or along parallel axes.
     """
@@ -147,14 +150,16 @@ def _from_focus(cameras: Cameras) -> _Found:
     centre = meeting_point(cameras.origins, cameras.axes)
     if centre is None:
         raise SceneError(f"the cameras look along parallel axes, so that nothing tells how far the object is; {HINT}")
-    shown = room(centre[None], cameras)[:, 0]
+    borders = [border_distances(centre[None], *camera)[0] for camera in cameras]
+    held = np.array(borders).reshape(-1, 2, 2).min(axis=2)  # [V, 2], by the width and by the height
+    shown = held.min(axis=1)
     if 2 * np.sum(shown > 0) <= len(cameras):
         raise SceneError(
-            f"the cameras look at no common point ({_listed(np.flatnonzero(shown <= 0))} do not show the one nearest "
+            f"the cameras look at no common point ({listed(np.flatnonzero(shown <= 0))} do not show the one nearest "
             f"to all axes); {HINT}"
         )
     distances = np.linalg.norm(cameras.origins - centre, axis=1)
-    radius = min(np.median(shown[shown > 0]), FOCUS_SHARE * np.median(distances))
+    radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
     return _Found(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 
@@ -172,7 +177,7 @@ def _require_something_common(cameras: Cameras) -> None:
     if 2 * shows[:, best].sum() <= len(cameras):
         raise SceneError(
             f"the cameras look away from each other: no point is in more than {shows[:, best].sum()} of "
-            f"{len(cameras)} pictures ({_listed(np.flatnonzero(~shows[:, best]))} look elsewhere); "
+            f"{len(cameras)} pictures ({listed(np.flatnonzero(~shows[:, best]))} look elsewhere); "
             f"leave out the views of other places or correct the poses, or {HINT}"
         )
 
@@ -198,11 +203,3 @@ def _region(centre: np.ndarray, radius: float, source: str) -> Region:
     """The region, with its sentence."""
     place = ", ".join(f"{value:.4g}" for value in centre)
     return Region(centre, float(radius), f"region of interest: centre ({place}), radius {radius:.4g}, {source}")
-
-
-def _listed(views: np.ndarray) -> str:
-    """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`."""
-    shown = [str(view) for view in views[:NAMED_VIEWS]]
-    rest = len(views) - len(shown)
-    last = f"{rest} more" if rest else shown.pop()
-    return f"view{'s' if len(views) > 1 else ''} " + (f"{', '.join(shown)} and {last}" if shown else last)

@@ -171,12 +171,17 @@ def _stays(
     A view has a cube on the object where a mask pixel lies within reach * side / 2 of its centre, projected: with
     reach sqrt(3) no cube that holds a bit of the hull is lost. More than half of the views must see the cube at all.
     """
+    alive = np.arange(len(cubes))  # those that the views asked so far have not voted out whatever the others say
     seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
-    for intrinsics, c2w, distance in zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True):
-        column, row, depth, inside = _land(cubes, intrinsics, c2w, distance.shape)
+    for number, (intrinsics, c2w, distance) in enumerate(
+        zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
+    ):
+        column, row, depth, inside = _land(cubes[alive], intrinsics, c2w, distance.shape)
         pixels = 0.5 * reach * side * intrinsics[0, 0] / depth
-        seen[inside] += 1
-        off[inside] += distance[row, column] > pixels
+        seen[alive[inside]] += 1
+        off[alive[inside]] += distance[row, column] > pixels
+        if number % 8 == 7:
+            alive = alive[off[alive] <= tolerance * len(views.views)]
     return (2 * seen > len(views.views)) & (off <= tolerance * seen)
 
 
@@ -184,15 +189,14 @@ def _land(
     points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Column, row (int) and depth of those of `points` [N, 3] that are in the picture, and which those are [N]."""
-    in_camera = (points - c2w[:3, 3]) @ c2w[:3, :3]
-    pixels = in_camera @ intrinsics.T
-    depth = in_camera[:, 2]
+    to_camera = intrinsics @ c2w[:3, :3].T
+    x, y, depth = to_camera @ points.T - (to_camera @ c2w[:3, 3])[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        pixels = pixels[:, :2] / depth[:, None]
-    limits = np.array([shape[1], shape[0]]) - 0.5
-    inside = (depth > 0) & (pixels > -0.5).all(axis=1) & (pixels < limits).all(axis=1)
-    column, row = np.rint(pixels[inside]).astype(np.intp).T
-    return np.minimum(column, shape[1] - 1), np.minimum(row, shape[0] - 1), depth[inside], inside
+        x, y = x / depth, y / depth
+    height, width = shape
+    inside = (depth > 0) & (x > -0.5) & (x < width - 0.5) & (y > -0.5) & (y < height - 0.5)
+    column, row = (np.rint(value[inside]).astype(np.intp) for value in (x, y))
+    return np.minimum(column, width - 1), np.minimum(row, height - 1), depth[inside], inside
 
 
 def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarray:

@@ -14,7 +14,7 @@ from models.argument_types import MAX_INT, finite, is_index, whole
 from models.config_strict import nearest
 from models.prepare_flags import add_prepare_flags, check_prepare
 
-PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "plan", "replay", "prepare")
+PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "prepare", "inspect", "plan", "replay")
 MODE_NAMES = (*PLAIN_MODES, "interpolate_I_J")
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
@@ -28,23 +28,25 @@ modes:
   validate_image    render the view of one photograph: picture, ground truth, normals, distance
   interpolate_I_J   write a video from photograph I to photograph J and back, such as interpolate_0_5
   evaluate          PSNR on held-out photographs and Chamfer distance to a reference mesh, where the conf names them
+  prepare           photographs or a video without cameras (--images) become the scene folder ./public_data/NAME
+  inspect           overview.png, cameras and photographs with the region of interest, and a table of what may go wrong
   plan              a table of memory and speed over n_importance, measured on this machine; nothing is written
   replay            compute a step again that a training skipped because its numbers were not finite (--replay FILE)
-  prepare           photographs or a video without cameras (--images) become the scene folder ./public_data/NAME
 
-All modes but train, plan, replay and prepare need a checkpoint: the newest one in the experiment folder, or that of
---checkpoint.
+All modes but train, prepare, inspect, plan and replay need a checkpoint: the newest one in the experiment folder, or
+that of --checkpoint.
 """
 
 EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
   python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
+  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
-  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
   python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
 

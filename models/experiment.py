@@ -80,7 +80,7 @@ def open_training(
         UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three; a
             folder in which another training runs.
     """
-    folder = _results_folder(conf)
+    folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
     if scene.masks is None and conf.train.mask_weight > 0:
         raise SceneError(
@@ -111,7 +111,7 @@ def open_training(
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
-    folder = _results_folder(conf)
+    folder = results_folder(conf)
     found = latest_checkpoint(folder / "checkpoints", warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted((folder / "checkpoints").glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
@@ -159,7 +159,7 @@ def record(experiment: Experiment) -> None:
         ) from error
 
 
-def _results_folder(conf: ExperimentConfig) -> Path:
+def results_folder(conf: ExperimentConfig) -> Path:
     """`general.base_exp_dir`; raises UserError for a name that cannot be a folder, or that a file has already."""
     folder = Path(conf.general.base_exp_dir)
     try:

@@ -154,8 +154,10 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
     experiment = snapshot.experiment
     held_out = held_out_scene(experiment)
     scene = held_out or experiment.scene
-    views = [snapshot.render(*scene.rays(view)) for view in range(held_out.n_views if held_out else 1)]
-    scores = [psnr(view.rgb, scene.rgb_image(index)) for index, view in enumerate(views)]
+    first = snapshot.render(*scene.rays(0))
+    scores = [psnr(first.rgb, scene.rgb_image(0))]
+    for view in snapshot.log.progress(range(1, held_out.n_views if held_out else 1), desc="held-out views"):
+        scores.append(psnr(snapshot.render(*scene.rays(view)).rgb, scene.rgb_image(view)))
     mesh = extract_mesh(snapshot, resolution, 0.0)
     _write_world_mesh(snapshot, mesh)
     reference = experiment.conf.dataset.reference_mesh
@@ -166,7 +168,7 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
         seconds=snapshot.seconds,
     )
     path = experiment.path("report", "report.png")
-    write_image(path, _report_picture(scene, views[0], mesh))
+    write_image(path, _report_picture(scene, first, mesh))
     figures = json.dumps(asdict(evaluation), indent=1) + "\n"
     write_result(experiment.path("report", "report.json"), figures.encode())
     _log_evaluation(snapshot.log, evaluation, path)

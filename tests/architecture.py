@@ -43,6 +43,7 @@ FLOORS = {
     "models.plan": 6,
     "models.preparation": 6,
     "models.prepare_flags": 6,
+    "models.inspection": 6,
     "exp_runner": 7,
 }
 # Files that belong to one room without being a package.
@@ -62,6 +63,7 @@ HOUSEMATES = {
     "models.argument_types": "models.arguments",
     "models.preparation": "models.arguments",
     "models.prepare_flags": "models.arguments",
+    "models.inspection": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
 

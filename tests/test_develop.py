@@ -102,8 +102,8 @@ def test_a_photograph_with_a_mask_file_keeps_its_own_background(tmp_path):
 
 def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(tmp_path):
     capture = capture_of(tmp_path)
-    scene = develop(capture, capture.photographs, replace(CONF, roi="-3 1 0.5 1.5"))
-    np.testing.assert_allclose(scene.scene_to_world[:3, 3], [-3, 1, 0.5])
+    scene = develop(capture, capture.photographs, replace(CONF, roi="1 -3 0.6 1.5"))
+    np.testing.assert_allclose(scene.scene_to_world[:3, 3], [1, -3, 0.6])
     np.testing.assert_allclose(scene.bbox_max, [1.01] * 3)
     for view, photograph in enumerate(capture.photographs):
         centre = scene.scene_to_world @ scene.c2w[view][:, 3]

@@ -102,7 +102,7 @@ def test_a_preparation_goes_on_after_its_last_finished_step(copied, monkeypatch)
     work = copied / "scene" / "prepare"
     for step in ("cameras", "scene"):
         (work / f"{step}.json").unlink()
-    for name in ("image", "sparse", "cameras_sphere.npz"):
+    for name in pipeline.PRODUCTS:
         pipeline.remove(copied / "scene" / name)
     forbid(monkeypatch, "copy_pictures", "find_features", "match_features")
     said = []

@@ -6,9 +6,7 @@ import types
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.spatial.transform import Rotation
 
-from data.cameras import pixels_to_rays
 from data.errors import UserError
 from data.images import write_image
 from data.prepare import masks
@@ -48,20 +46,6 @@ def test_a_backdrop_of_one_colour_is_found_and_cut_away(tmp_path):
 def test_a_busy_background_is_no_backdrop():
     with pytest.raises(UserError, match="no plain backdrop"):
         masks.backdrop([picture(120, 160)])
-
-
-def camera(distance=3.0):
-    pose = np.eye(4)
-    pose[:3, :3] = Rotation.from_euler("yxz", [0.4, -0.3, 0.2]).as_matrix()
-    pose[:3, 3] = -distance * pose[:3, 2] + 0.2 * pose[:3, 0]
-    return np.array([[150.0, 0, 80], [0, 160, 60], [0, 0, 1]]), pose
-
-
-def test_rays_through_the_outline_touch_the_unit_sphere():
-    intrinsics, pose = camera()
-    origins, directions = pixels_to_rays(masks.sphere_outline(intrinsics, pose), intrinsics, pose)
-    closest = np.linalg.norm(np.cross(origins, directions), axis=1)
-    assert np.allclose(closest, 1.0, atol=1e-9)
 
 
 def test_grabcut_finds_what_differs_from_outside_the_sphere():

@@ -10,9 +10,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.cameras import project
 from data.errors import UserError
 from data.images import list_images, mask_of, read_image, rgb_of
+from data.overview import outline_pixels
 from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 
@@ -29,6 +29,7 @@ LEAST_BACKDROP = 0.8  # share of all border pixels that have the backdrop's colo
 # Longer side at which GrabCut runs: seconds instead of minutes, and it is the outline that is wanted, not the hairs.
 GRABCUT_SIDE = 480
 GRABCUT_ROUNDS = 5
+FAR = 10000.0  # pixels: OpenCV's polygons overflow beyond 2^15, and an outline near the camera's plane goes further
 
 # What rembg downloads on first use; looked for, as nothing is downloaded here.
 REMBG_MODEL = "u2net"
@@ -112,8 +113,8 @@ def grab_cut(picture: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np
     size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
     small = cv2.cvtColor(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
-    hull = cv2.convexHull((sphere_outline(intrinsics, c2w) * ratio).astype(np.float32))
-    cv2.fillConvexPoly(labels, np.rint(hull).astype(np.int32), cv2.GC_PR_FGD)
+    for outline in outline_pixels(intrinsics, c2w):
+        cv2.fillPoly(labels, [np.rint(np.clip(outline * ratio, -FAR, FAR)).astype(np.int32)], cv2.GC_PR_FGD)
     if not (labels == cv2.GC_BGD).any() or not (labels == cv2.GC_PR_FGD).any():
         return np.where(cv2.resize(labels, (width, height)) == cv2.GC_BGD, 0, ON_OBJECT).astype(np.uint8)
     cv2.setRNGSeed(0)  # its colour clusters start at random
@@ -121,20 +122,6 @@ def grab_cut(picture: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np
     found = np.where((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD), ON_OBJECT, 0).astype(np.uint8)
     soft = cv2.resize(found, (width, height), interpolation=cv2.INTER_LINEAR)
     return np.where(soft > ON_OBJECT // 2, ON_OBJECT, 0).astype(np.uint8)
-
-
-def sphere_outline(intrinsics: np.ndarray, c2w: np.ndarray, count: int = 64) -> np.ndarray:
-    """Pixels [count, 2] of the unit sphere's outline, seen from outside it.
-
-    The rays that touch it meet it on a circle: at 1/d of the way to the camera, with radius sqrt(1 - 1/d^2).
-    """
-    distance = np.linalg.norm(c2w[:3, 3])
-    axis = c2w[:3, 3] / distance
-    right = np.cross(axis, c2w[:3, 1])
-    right /= np.linalg.norm(right)
-    angles = np.linspace(0, 2 * np.pi, count, endpoint=False)[:, None]
-    circle = np.cos(angles) * right + np.sin(angles) * np.cross(axis, right)
-    return project(axis / distance + np.sqrt(1 - distance**-2) * circle, intrinsics, c2w)[0]
 
 
 def require_rembg() -> None:

@@ -16,6 +16,7 @@ from data.config import DatasetConfig
 from data.develop import develop
 from data.errors import UserError
 from data.images import read_image, rgb_of, write_image
+from data.overview import overview
 from data.prepare import masks
 from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, describe, find_pictures, groups
 from data.prepare.matching import listed
@@ -203,6 +204,7 @@ def _write_scene(request: Request, notes: Sequence[str]) -> list[str]:
     write_neus_scene(fresh, scene)
     if scene.masks is not None:
         write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
+    write_image(fresh / OVERVIEW, overview(scene))
     _put(fresh, request.target)
     return [*scene.notes, *_mask_notes(scene)]
 

@@ -1,4 +1,4 @@
-"""JSON that nobody vouches for: bounded in size and depth, finite, and of the types that a reader asks for.
+"""JSON that nobody vouches for: bounded in size and depth, and of the types that a reader asks for.
 
 Every message starts with `where`: the file, and what of it is meant.
 """
@@ -10,7 +10,6 @@ import math
 import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import numpy as np
 
@@ -22,24 +21,29 @@ LARGEST_SIZE = 1 << 16  # pixels along one side; JPEG ends there, and PNG photog
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The JSON object that the file holds, its numbers finite; raises SceneError for anything else."""
+    """The JSON object that the file holds; raises SceneError for anything else.
+
+    NaN and Infinity, which Python writes, are read: `number` names the key that has them.
+    """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no camera file is")
-        content = json.loads(path.read_bytes().decode("utf-8-sig"), parse_constant=_refuse)
+        content = json.loads(path.read_bytes().decode("utf-8-sig"))
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     except RecursionError as error:
         raise SceneError(f"{path}: is nested too deeply for a camera file; write it again") from error
     except (ValueError, MemoryError) as error:
-        raise SceneError(f"{path}: cannot be read as JSON ({error}); write it again") from error
+        raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
     if not isinstance(content, dict):
         raise SceneError(f"{path}: holds {kind(content)} and must hold an object, {{...}}, with the cameras")
     return content
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"it holds {constant}, which is no number of JSON: a pose or a lens went wrong")
+def _reason(error: ValueError | MemoryError) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} in line {error.lineno}, column {error.colno}"
+    return "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it holds an endless number"
 
 
 def kind(value: object) -> str:

@@ -18,11 +18,13 @@ list are left out.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from data.capture import Capture, Photograph, SparsePoints
 from data.config import DatasetConfig
+from data.errors import one_line
 from data.readers.json_file import matrix, positive, text
 from data.readers.points import read_points
 from data.readers.poses import rigid_pose
@@ -59,7 +61,7 @@ def _photograph(frame: Frame, is_held_out: bool) -> Photograph:
     model = frame.get("camera_model", "PERSPECTIVE")
     if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
         supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
-        raise SceneError(f"{frame.where}: camera_model {model!r} is not supported; it may be {supported}")
+        raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
     image = required_file(frame, "file_path", frame.name)
     mask = None
     if "mask_path" in frame.own:
@@ -112,7 +114,7 @@ def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | None, 
     as_frame = Frame(f"{source}: {key}", source.parent, name, {}, {})
     path = find_file(as_frame, key, name)
     if path is None or path not in index_of:
-        raise SceneError(f"{source}: {key} names {name!r}, which is no frame's photograph; correct it")
+        raise SceneError(f"{source}: {key} names {one_line(name)}, which is no frame's photograph; correct it")
     return index_of[path]
 
 
@@ -123,7 +125,7 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
     name = text(str(source), "ply_file_path", content["ply_file_path"])
     path = find_file(Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
     if path is None:
-        raise SceneError(f"{source}: ply_file_path {name!r} is not there; put it there or remove the key")
+        raise SceneError(f"{source}: ply_file_path {one_line(name)} is not there; put it there or remove the key")
     return read_points(path)
 
 

@@ -21,19 +21,18 @@ def rigid_pose(where: str, key: str, matrix: np.ndarray) -> np.ndarray:
     which names `where` and `key`, for axes that are mirrored, or not at right angles and of one length.
     """
     axes = matrix[:3, :3]
-    squares = axes.T @ axes
-    squared_scale = np.trace(squares) / 3
-    # Written so that NaN, from numbers that overflow, is refused too.
-    if not (0 < squared_scale < np.inf and np.abs(squares / squared_scale - np.eye(3)).max() <= RIGID_TOLERANCE):
+    with np.errstate(all="ignore"):  # numbers that overflow become NaN, which is refused too
+        squares = axes.T @ axes
+        squared_scale = np.trace(squares) / 3
+        deviation = np.abs(squares / squared_scale - np.eye(3)).max()
+    if not (0 < squared_scale < np.inf and deviation <= RIGID_TOLERANCE):
         raise SceneError(
             f"{where}: {key} is no rotation (its first three columns must be at right angles and of one length); "
-            "correct it or leave that photograph out"
+            "correct it"
         )
     left, _, right = np.linalg.svd(axes / np.sqrt(squared_scale))
     if np.linalg.det(left @ right) < 0:
-        raise SceneError(
-            f"{where}: {key} is mirrored (its axes are left-handed); correct it or leave that photograph out"
-        )
+        raise SceneError(f"{where}: {key} is mirrored (its axes are left-handed); correct it")
     pose = np.eye(4)
     pose[:3, :3] = left @ right
     pose[:3, 3] = matrix[:3, 3]

@@ -22,6 +22,7 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from data.capture import Lens, Photograph
+from data.errors import one_line
 from data.images import IMAGE_SUFFIXES, image_size
 from data.readers.json_file import matrix, number, objects, positive, read_object, side, text
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
@@ -33,6 +34,7 @@ FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "
 # Lens models of instant-ngp (nerf_loader.cu, read_lens) that are no pinhole with OpenCV's distortion.
 OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first that is there
+LONGEST_NAME = 120  # characters of a file name that a message quotes
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 
 
@@ -57,8 +59,13 @@ def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
     frames = []
     for index, entry in enumerate(objects(str(path), "frames", content)):
         name = text(f"{path}: frame {index}", "file_path", entry.get("file_path"))
-        frames.append(Frame(f"{path}: frame {index} ({name})", path.parent, name, entry, content))
+        frames.append(Frame(f"{path}: frame {index} ({_shown(name)})", path.parent, name, entry, content))
     return content, frames
+
+
+def _shown(name: str) -> str:
+    """A file name as a message can quote it."""
+    return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
 
 
 def held_out_file(folder: Path) -> Path | None:
@@ -75,7 +82,7 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp reads Windows' names too
     if relative.split("/")[0] == ".." or os.path.isabs(relative) or PureWindowsPath(relative).drive:
         raise SceneError(
-            f"{frame.where}: {key} {name!r} leads out of the scene folder; give it relative to {frame.folder}"
+            f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"
         )
     path = frame.folder / relative
     try:
@@ -91,7 +98,7 @@ def required_file(frame: Frame, key: str, name: str) -> Path:
     path = find_file(frame, key, name)
     if path is None:
         raise SceneError(
-            f"{frame.where}: {key} {name!r} is not there (nor with {', '.join(IMAGE_SUFFIXES)} behind it); "
+            f"{frame.where}: its {key} {_shown(name)} is not there (nor with {', '.join(IMAGE_SUFFIXES)} behind it); "
             "put it there or remove the frame"
         )
     return path
@@ -184,7 +191,10 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
     if is_fisheye:
         return (k1, k2, k3, k4)
     if k4:
-        raise SceneError(f"{frame.where}: k4 belongs to a fisheye lens; say so, or undistort the photographs first")
+        raise SceneError(
+            f"{frame.where}: k4 belongs to a fisheye lens; set is_fisheye or camera_model to one, or undistort the "
+            "photographs first"
+        )
     given = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
     return given if any(given) else ()
 

@@ -19,8 +19,9 @@ def natural(name):
 
 
 def poses_of_transforms(path):
-    """c2w [V, 4, 4] with OpenCV's axes, by the natural order of file_path."""
+    """c2w [V, 4, 4] with OpenCV's axes, by the natural order of file_path; frames without their file are left out."""
     frames = sorted(json.loads(path.read_text())["frames"], key=lambda frame: natural(frame["file_path"]))
+    frames = [frame for frame in frames if (path.parent / frame["file_path"]).is_file()] or frames
     return np.array([frame["transform_matrix"] for frame in frames]) @ np.diag([1.0, -1.0, -1.0, 1.0])
 
 

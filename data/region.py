@@ -85,12 +85,11 @@ def find_region(
     Raises:
         SceneError: the cameras have nothing in common, or nothing tells where along their axes it is.
     """
-    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    cameras = _cameras(intrinsics, c2w, sizes)
     with np.errstate(over="ignore", invalid="ignore"):
         is_usable = np.isfinite(cameras.intrinsics).all() and np.isfinite(cameras.origins**4).all()
     if not is_usable:
         raise SceneError(f"the cameras hold numbers too large to find a region of interest among them; {HINT}")
-    cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)  # exports with a scale
     found = _from_masks(cameras, masks) if masks is not None else None
     if found is None and points is not None:
         found = _from_points(cameras, points)
@@ -101,13 +100,20 @@ def find_region(
 
 def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
     """Raises SceneError where at least half of the views show nothing of the region: cameras that look away."""
-    cameras = Cameras(intrinsics, c2w, sizes)
+    cameras = _cameras(intrinsics, c2w, sizes)
     sees = room(region.centre[None], cameras)[:, 0] > -region.radius
     if 2 * sees.sum() <= len(cameras):
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
             f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
         )
+
+
+def _cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> Cameras:
+    """The cameras in float64, with axes of unit length: some programs export poses with a scale."""
+    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)
+    return cameras
 
 
 def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> _Found | None:

@@ -32,6 +32,7 @@ FLOORS = {
     "models.training": 5,
     "models.surface": 5,
     "models.views": 5,
+    "models.argument_types": 6,
     "models.arguments": 6,
     "models.experiment": 6,
     "models.results": 6,
@@ -42,6 +43,8 @@ FLOORS = {
     "models.runner": 6,
     "models.chunks": 6,
     "models.plan": 6,
+    "models.preparation": 6,
+    "models.prepare_flags": 6,
     "models.inspection": 6,
     "exp_runner": 7,
 }
@@ -61,6 +64,9 @@ HOUSEMATES = {
     "models.results": "models.runner",
     "models.chunks": "models.runner",
     "models.plan": "models.runner",
+    "models.argument_types": "models.arguments",
+    "models.preparation": "models.arguments",
+    "models.prepare_flags": "models.arguments",
     "models.inspection": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")

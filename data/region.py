@@ -21,6 +21,7 @@ from data.sparse import object_points
 from data.visual_hull import Hull, masked_views, visual_hull
 
 MARGIN = 1.1  # sphere over object, the published dataset.scale_mat_scale
+POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tips that few points are on
 OUTSIDE = 1.02  # least distance of a camera in radii: a camera on the sphere would start its rays inside the surface
 LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds what was found
 LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
@@ -155,7 +156,7 @@ def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
         return None
     centre, radius = enclosing_ball(kept)
     source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
-    return _unless_a_point(_Found(centre, MARGIN * radius, source), cameras)
+    return _unless_a_point(_Found(centre, POINTS_MARGIN * radius, source), cameras)
 
 
 def _unless_a_point(found: _Found, cameras: Cameras) -> _Found | None:

@@ -95,7 +95,7 @@ def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor
     for flags in precompiled.VARIANTS.values():  # -H: a header that is taken precompiled is marked with an exclamation
         command = ["g++", *precompiled.COMMON_FLAGS, *flags, *flag.split(), "-H", "-c", source, "-o", os.devnull]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-        assert shown.startswith("! "), flags
+        assert "! " in [line[:2] for line in shown.splitlines()], flags
 
 
 @pytest.mark.parametrize("case", ["another compiler", "no compiler", "home is a file", "a space in the home"])

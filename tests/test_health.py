@@ -77,6 +77,16 @@ def test_vitals_of_a_sphere_are_its_own(radius, share):
     assert health.vitals(7, 30.0, points, DISTANCE, []).psnr is None
 
 
+def test_a_density_is_judged_by_its_own_level():
+    field = SurfaceField(np.negative, 25.0, "minus the density")
+    points = health.probe_points()
+    radius = np.linalg.norm(points, axis=1)
+    fog = health.vitals(7, None, np.full(len(points), -3.0), field, [])
+    ball = health.vitals(7, None, np.where(radius < 0.5, -90.0, 0.0), field, [])
+    assert findings([ball] * 20) == {} and ball.inside_share == pytest.approx(0.125, abs=0.02)
+    assert list(findings([fog])) == ["empty"] and "minus the density is above -3.000" in findings([fog])["empty"]
+
+
 @pytest.mark.parametrize(
     ("bias", "words"), [(3.0, "fills the whole region"), (-3.0, "no surface inside the region of interest")]
 )

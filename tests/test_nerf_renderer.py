@@ -127,6 +127,14 @@ def test_depths_run_from_near_to_far_where_the_conf_says_so():
     assert (np.diff(depths, axis=1) >= 0.0).all()
 
 
+def test_nothing_behind_the_camera_is_seen():
+    rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
+    output = tiny().render(rays, background_rgb=WHITE)
+    assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
+    np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
+    assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
+
+
 @pytest.mark.parametrize("behind", [None, WHITE, np.float32([0.1, 0.5, 0.9])], ids=["black", "white", "colour"])
 def test_an_empty_field_shows_the_colour_behind_it(behind):
     output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(RAYS, background_rgb=behind)

@@ -147,9 +147,13 @@ class NeRFRenderer:
         return RayView(output.rgb.numpy(), normal.astype(np.float32), distance, np.clip(opacity, 0.0, 1.0))
 
     def _span(self, rays: Rays) -> tuple[Var, Var]:
-        """Where depths are drawn from, near and far [R, 1]: as the conf says, else the span of the unit sphere."""
+        """Where depths are drawn from, near and far [R, 1]: as the conf says, else the span of the unit sphere.
+
+        That span may begin behind a camera near the sphere; what lies there must not be seen.
+        """
         if self.conf.far == 0.0:
-            return jt.array(rays.near), jt.array(rays.far)
+            near = np.maximum(rays.near, 0.0)
+            return jt.array(near), jt.array(np.maximum(rays.far, near))
         return jt.full((len(rays), 1), self.conf.near), jt.full((len(rays), 1), self.conf.far)
 
     def _pass(self, network: NeRF, rays: Rays, depths: Var, far: Var, background_rgb: np.ndarray | None) -> _Pass:

@@ -73,6 +73,10 @@ def _rebased(dataset: DatasetConfig) -> DatasetConfig:
 
 def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
+    if arguments.mode.name == "prepare":
+        return _prepare(arguments, conf)
+    if arguments.mode.name == "inspect":
+        return _inspect(conf)
     from models import backend
     from models.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
@@ -107,11 +111,31 @@ def _replay(arguments: Arguments) -> int:
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
 
 
+def _prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Find the cameras of photographs; returns the exit status."""
+    from models.preparation import run
+    from models.training.logger import say
+
+    run(arguments, conf.dataset, say)
+    return 0
+
+
+def _inspect(conf: ExperimentConfig) -> int:
+    """Look at the scene, without Jittor; returns the exit status."""
+    from models.inspection import inspect
+    from models.training.logger import say
+
+    for text in inspect(conf):
+        say(text)
+    return 0
+
+
 def _plan(conf: ExperimentConfig) -> int:
     """Print the table of `--mode plan`; returns the exit status."""
     from data.readers import load_scene
+    from models.experiment import background
 
-    scene = load_scene(conf.dataset)  # before Jittor, which the next import loads
+    scene = load_scene(conf.dataset, background(conf))  # before Jittor, which the next import loads
     from models.plan import table
 
     for text in table(conf, scene):
@@ -152,7 +176,7 @@ def _dispatch(arguments: Arguments, experiment: Experiment, log: RunLogger) -> N
     elif mode.name == "interpolate":
         results.interpolate(runner.snapshot(), *mode.views)
     else:
-        results.evaluate(runner.snapshot(), arguments.resolution)
+        results.evaluate(runner.snapshot(), arguments.resolution, arguments.threshold)
 
 
 def _complain(sentence: str, status: int) -> int:

@@ -87,7 +87,7 @@ def make_job(conf: ExperimentConfig) -> Job:
 
 def _image_rays(scene: Scene) -> Rays:
     """The picture spans the photograph, whatever its size: the published grid stretched."""
-    scale = np.array([scene.width - 1, scene.height - 1]) / (IMAGE_SIDE - 1)
+    scale = (np.array(scene.size(IMAGE_VIEW)) - 1) / (IMAGE_SIDE - 1)
     pixels = image_pixels(IMAGE_SIDE, IMAGE_SIDE) * scale
     return camera_rays(pixels, scene.intrinsics[IMAGE_VIEW], scene.c2w[IMAGE_VIEW])
 

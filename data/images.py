@@ -6,9 +6,9 @@ calibration programs work on the stored grid too.
 
 from __future__ import annotations
 
+import os
 import re
 import struct
-from collections.abc import Sequence
 from pathlib import Path
 
 import cv2
@@ -28,6 +28,7 @@ MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at a
 # Deflate makes at most 1032 bytes out of one (https://zlib.net/zlib_tech.html) and a PNG pixel takes a bit or more; a
 # JPEG takes more than that. A header that claims more would have gigabytes allocated for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
+HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
@@ -65,19 +66,7 @@ def read_image(path: Path | str) -> np.ndarray:
     What the file holds decides, not its name. A palette is expanded; grey with alpha comes as RGBA. Raises ImageError
     for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
     """
-    try:
-        if Path(path).stat().st_size > MAX_FILE_BYTES:
-            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
-        encoded = Path(path).read_bytes()
-    except OSError as error:
-        raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    width, height = _stored_size(encoded, path)
-    if width * height > MAX_PIXELS:
-        raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
-    if width * height > PIXELS_PER_BYTE * len(encoded):
-        raise ImageError(
-            f"{path}: its header claims {width}x{height} pixels and its {len(encoded)} bytes cannot hold them"
-        )
+    encoded = _read_encoded(path)
     try:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
@@ -88,6 +77,59 @@ def read_image(path: Path | str) -> np.ndarray:
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
     return _rgb_order(pixels)
+
+
+def _read_encoded(path: Path | str) -> bytes:
+    """The file's bytes, once the size that their header claims is one that they can hold."""
+    try:
+        if Path(path).stat().st_size > MAX_FILE_BYTES:
+            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
+        encoded = Path(path).read_bytes()
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    _require_plausible(path, _stored_size(encoded, path), len(encoded))
+    return encoded
+
+
+def _require_plausible(path: Path | str, size: tuple[int, int], length: int) -> None:
+    """Raises ImageError for a size that no photograph has, or that a file of `length` bytes cannot hold."""
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
+    if width * height > PIXELS_PER_BYTE * length:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
+
+
+def image_size(path: Path | str) -> tuple[int, int]:
+    """(width, height) that the header of a PNG or JPEG states; nothing else of the file is checked, or decoded.
+
+    Raises ImageError for a file that cannot be read, is neither, or is cut short before its size.
+    """
+    try:
+        with open(path, "rb") as file:
+            length = os.fstat(file.fileno()).st_size
+            head = file.read(HEADER_BYTES)
+            size = _header_size(head, path)
+            if size is None:  # a JPEG may have any amount of metadata before its frame
+                size = _header_size(head + file.read(MAX_FILE_BYTES), path)
+    except OSError as error:
+        raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if size is None or min(size) < 1:
+        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
+    _require_plausible(path, size, length)
+    return size
+
+
+def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
+    """What `head` says of the size; None where it ends too early."""
+    try:
+        if head.startswith(PNG_SIGNATURE):
+            return struct.unpack_from(">II", head, 16)
+        if head.startswith(JPEG_SIGNATURE):
+            return _jpeg_size(head)
+    except (struct.error, IndexError):
+        return None
+    raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
 
 
 def _first_line(error: Exception) -> str:
@@ -144,62 +186,34 @@ def _jpeg_size(encoded: bytes) -> tuple[int, int]:
         position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
 
 
-def read_photographs(paths: Sequence[Path], with_alpha: bool) -> tuple[np.ndarray, np.ndarray | None]:
-    """Decode `paths` into one uint8 or uint16 array [V, H, W, 3]; grey is spread over the three channels.
+def rgb_of(picture: np.ndarray) -> np.ndarray:
+    """[H, W, 3] of a picture as `read_image` gives it: grey is spread over the channels, alpha is left out."""
+    return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture[..., :3]
 
-    The second value is the alpha channel as uint8 [V, H, W] where `with_alpha` and the files have one, else None.
-    One picture at a time is held beside the result. Raises ImageError as `read_image`, and for pictures that differ in
-    size, in bits per channel or (`with_alpha`) in having an alpha channel.
+
+def alpha_of(picture: np.ndarray) -> np.ndarray | None:
+    """The alpha channel of a picture as uint8 [H, W]; None for one without."""
+    return _eight_bits(picture[..., 3]) if picture.shape[2] == 4 else None
+
+
+def mask_of(picture: np.ndarray) -> np.ndarray:
+    """A mask picture of any depth and channel count as uint8 [H, W], 255 on the object.
+
+    Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black.
     """
-    first = read_image(paths[0])
-    rgb = _allocate((len(paths), *first.shape[:2], 3), first.dtype, paths[0].parent)
-    has_alpha = first.shape[2] == 4
-    alpha = _allocate(rgb.shape[:3], np.uint8, paths[0].parent) if with_alpha and has_alpha else None
-    for index, path in enumerate(paths):
-        picture = read_image(path) if index else first
-        _require_size(path, picture, first.shape[1], first.shape[0], paths[0])
-        if picture.dtype != first.dtype:
-            bits, others = picture.itemsize * 8, first.itemsize * 8
-            raise ImageError(f"{path}: has {bits} bits per channel and {paths[0].name} {others}; save all alike")
-        if with_alpha and (picture.shape[2] == 4) != has_alpha:
-            had = "no alpha channel" if has_alpha else "an alpha channel"
-            raise ImageError(f"{path}: has {had}, unlike {paths[0].name}; save all alike, or put masks into mask/")
-        rgb[index] = picture[..., :3]
-        if alpha is not None:
-            alpha[index] = _eight_bits(picture[..., 3])
-    return rgb, alpha
+    brightest = picture[..., :3].max(axis=2)
+    return _eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
 
 
-def read_masks(paths: Sequence[Path], width: int, height: int, beside: Path) -> np.ndarray:
-    """Decode mask pictures of any depth and channel count to uint8 [V, H, W], 255 on the object.
-
-    Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black. Raises
-    ImageError as `read_image`, and for a size other than `width` x `height`, that of the photograph `beside`.
-    """
-    masks = _allocate((len(paths), height, width), np.uint8, paths[0].parent)
-    for index, path in enumerate(paths):
-        picture = read_image(path)
-        _require_size(path, picture, width, height, beside)
-        brightest = picture[..., :3].max(axis=2)
-        masks[index] = _eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
-    return masks
+def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np.ndarray:
+    """`rgb` [H, W, 3] of unsigned integers over grey of `background` in [0, 1], where `alpha` uint8 [H, W] lets it."""
+    share = to_float(alpha)[..., None]
+    most = np.float32(np.iinfo(rgb.dtype).max)
+    return np.rint(rgb * share + (1.0 - share) * (background * most)).astype(rgb.dtype)
 
 
 def _eight_bits(channel: np.ndarray) -> np.ndarray:
     return channel if channel.dtype == np.uint8 else to_uint8(to_float(channel))
-
-
-def _allocate(shape: tuple[int, ...], dtype: np.dtype | type, folder: Path) -> np.ndarray:
-    try:
-        return np.empty(shape, dtype)
-    except (MemoryError, ValueError) as error:
-        raise ImageError(f"{folder}: {shape[0]} pictures of {shape[2]}x{shape[1]} do not fit into memory") from error
-
-
-def _require_size(path: Path, picture: np.ndarray, width: int, height: int, beside: Path) -> None:
-    if picture.shape[:2] != (height, width):
-        size = f"{picture.shape[1]}x{picture.shape[0]}"
-        raise ImageError(f"{path}: is {size} pixels and {beside.name} {width}x{height}; all must have one size")
 
 
 def write_image(path: Path | str, rgb: np.ndarray) -> None:

@@ -36,8 +36,9 @@ class PixelSampler:
             self._position = 0
         view = int(self._order[self._position])
         self._position += 1
-        x = self._generator.integers(self._scene.width, size=self._batch_size)
-        y = self._generator.integers(self._scene.height, size=self._batch_size)
+        width, height = self._scene.size(view)
+        x = self._generator.integers(width, size=self._batch_size)
+        y = self._generator.integers(height, size=self._batch_size)
         return pixel_batch(self._scene, view, x, y)
 
     def state(self) -> dict[str, Any]:
@@ -79,7 +80,7 @@ def pixel_batch(scene: Scene, view: int, x: np.ndarray, y: np.ndarray) -> PixelB
     pixels = np.stack([x, y], axis=-1)
     return PixelBatch(
         rays=camera_rays(pixels, scene.intrinsics[view], scene.c2w[view]),
-        rgb=to_float(scene.images[view, y, x]),
-        mask=None if scene.masks is None else to_float(scene.masks[view, y, x])[:, None],
+        rgb=to_float(scene.images[view][y, x]),
+        mask=None if scene.masks is None else to_float(scene.masks[view][y, x])[:, None],
         view=np.full(len(x), view, dtype=np.int32),
     )

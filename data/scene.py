@@ -1,7 +1,7 @@
 """What training knows of the world: photographs, masks, cameras, and the frame they are worked in.
 
-V views of H x W pixels. The working frame is the unit sphere frame: the region of interest is the unit sphere at the
-origin. `scene_to_world` leads from it to the frame the cameras were given in.
+V views, each of its own H x W pixels. The working frame is the unit sphere frame: the region of interest is the unit
+sphere at the origin. `scene_to_world` leads from it to the frame the cameras were given in.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import camera_rays, image_pixels
+from data.capture import SparsePoints
 from data.errors import UserError
 from data.images import sample_bilinear, to_float
 from data.rays import Rays
@@ -33,53 +34,51 @@ class Scene:
 
     name: str
     image_names: tuple[str, ...]  # V file names
-    images: np.ndarray  # [V, H, W, 3] uint8 or uint16, RGB
-    masks: np.ndarray | None  # [V, H, W] uint8, 255 on the object; None for a scene without masks
+    images: tuple[np.ndarray, ...]  # V of [H, W, 3] uint8 or uint16, RGB
+    masks: tuple[np.ndarray, ...] | None  # V of [H, W] uint8, 255 on the object; None for a scene without masks
     intrinsics: np.ndarray  # [V, 3, 3] float64
     c2w: np.ndarray  # [V, 4, 4] float64, camera to working frame
     scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
     bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
     bbox_max: np.ndarray  # [3] float64
+    points: SparsePoints | None = None  # of structure from motion, working frame
+    notes: tuple[str, ...] = ()  # for the log: how the region of interest was found, photographs left out
 
     def __post_init__(self) -> None:
         """Raises ValueError where the shapes or types do not belong together."""
-        views, height, width = self.images.shape[:3]
+        views = len(self.images)
         expected = {
-            "images": (views, height, width, 3),
             "intrinsics": (views, 3, 3),
             "c2w": (views, 4, 4),
             "scene_to_world": (4, 4),
             "bbox_min": (3,),
             "bbox_max": (3,),
         }
-        if self.masks is not None:
-            expected["masks"] = (views, height, width)
         for name, shape in expected.items():
             if getattr(self, name).shape != shape:
                 raise ValueError(f"Scene.{name} has shape {getattr(self, name).shape}, expected {shape}")
-        if len(self.image_names) != views:
-            raise ValueError(f"Scene.image_names has {len(self.image_names)} entries, expected {views}")
-        if self.images.dtype not in (np.uint8, np.uint16):
-            raise ValueError(f"Scene.images is {self.images.dtype}, expected uint8 or uint16")
+        for name, count in (("image_names", len(self.image_names)), ("masks", len(self.masks or self.images))):
+            if count != views:
+                raise ValueError(f"Scene.{name} has {count} entries, expected {views}")
+        for view, image in enumerate(self.images):
+            if image.dtype not in (np.uint8, np.uint16) or image.ndim != 3 or image.shape[2] != 3:
+                raise ValueError(f"Scene.images has {image.dtype} {image.shape}, expected uint8 or uint16 [H, W, 3]")
+            if self.masks is not None and self.masks[view].shape != image.shape[:2]:
+                raise ValueError(f"Scene.masks has {self.masks[view].shape}, expected {image.shape[:2]}")
 
     @property
     def n_views(self) -> int:
         """V."""
-        return self.images.shape[0]
+        return len(self.images)
 
-    @property
-    def height(self) -> int:
-        """H."""
-        return self.images.shape[1]
-
-    @property
-    def width(self) -> int:
-        """W."""
-        return self.images.shape[2]
+    def size(self, view: int) -> tuple[int, int]:
+        """(width, height) of a view, in pixels."""
+        height, width = self.images[view].shape[:2]
+        return width, height
 
     def rays(self, view: int, resolution_level: int = 1) -> tuple[Rays, tuple[int, int]]:
         """The rays of a whole view, row-major, and its (h, w) at `resolution_level` (see `image_pixels`)."""
-        pixels = image_pixels(self.width, self.height, resolution_level)
+        pixels = image_pixels(*self.size(view), resolution_level)
         return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), pixels.shape[:2]
 
     def rgb_image(self, view: int, resolution_level: int = 1) -> np.ndarray:
@@ -97,7 +96,7 @@ class Scene:
     def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
         if resolution_level == 1:
             return to_float(image)
-        return sample_bilinear(image, image_pixels(self.width, self.height, resolution_level))
+        return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
 
 
 def check_scene(scene: Scene) -> Scene:
@@ -117,18 +116,18 @@ def check_scene(scene: Scene) -> Scene:
     if distances[nearest] < 1:
         raise SceneError(
             f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
-            f"{distances[nearest]:.3g} from its centre; choose scale_mat so that the sphere holds the object "
-            "and leaves every camera outside"
+            f"{distances[nearest]:.3g} from its centre; choose scale_mat, or --roi, so that the sphere holds the "
+            "object and leaves every camera outside"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:
         raise SceneError(
             f"{scene.name}: the camera of view {farthest} ({scene.image_names[farthest]}) is {distances[farthest]:.3g} "
-            f"radii from the unit sphere, beyond {FARTHEST_CAMERA:g}; correct world_mat or scale_mat"
+            f"radii from the unit sphere, beyond {FARTHEST_CAMERA:g}; correct its pose, or the region of interest"
         )
-    if scene.masks is not None and scene.masks.max() <= MASK_HALF:
+    if scene.masks is not None and (largest := max(mask.max() for mask in scene.masks)) <= MASK_HALF:
         raise SceneError(
-            f"{scene.name}: all masks are empty (the largest value is {scene.masks.max()} of 255); "
+            f"{scene.name}: all masks are empty (the largest value is {largest} of 255); "
             "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
         )
     return scene
@@ -144,10 +143,22 @@ def summary(scene: Scene) -> str:
     """One line for the start of a log: counts, sizes, what there is, how far the cameras are."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     parts = [
-        f"scene {scene.name}: {scene.n_views} views of {scene.width}x{scene.height}",
-        f"{scene.images.itemsize * 8} bits per channel",
-        "no masks" if scene.masks is None else f"masks over {np.mean(scene.masks > MASK_HALF):.0%} of the pixels",
+        f"scene {scene.name}: {scene.n_views} views of {_sizes(scene)}",
+        f"{scene.images[0].itemsize * 8} bits per channel",
+        "no masks" if scene.masks is None else f"masks over {_masked_share(scene.masks):.0%} of the pixels",
         f"cameras {distances.min():.2f} to {distances.max():.2f} from the centre of the unit sphere",
         f"1 unit = {np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])):.4g} in the world",
     ]
     return ", ".join(parts)
+
+
+def _sizes(scene: Scene) -> str:
+    """`640x480`, or the smallest and the largest where they differ."""
+    sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
+    ends = [f"{width}x{height}" for width, height in (sizes[0], sizes[-1])]
+    return ends[0] if len(sizes) == 1 else " to ".join(ends)
+
+
+def _masked_share(masks: tuple[np.ndarray, ...]) -> float:
+    """The part of all pixels that lies in the masks."""
+    return sum(np.count_nonzero(mask > MASK_HALF) for mask in masks) / sum(mask.size for mask in masks)

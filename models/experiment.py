@@ -10,12 +10,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from data.errors import UserError
 from data.files import write_result
-from data.readers import load_scene
+from data.readers import load_held_out, load_scene
 from data.scene import Scene, SceneError
 from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.lock import FolderLock
@@ -30,6 +31,8 @@ from models.training.torch_archive import read_torch_checkpoint
 from models.training.torch_checkpoint import to_checkpoint
 
 PUBLISHED_SUFFIX = ".pth"
+FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
+FRAME_TOLERANCE = 1e-3  # of the sphere's radius: a difference too small to be seen
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,8 @@ def open_training(
         UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three; a
             folder in which another training runs.
     """
-    folder = _results_folder(conf)
-    scene = load_scene(conf.dataset)
+    folder = results_folder(conf)
+    scene = load_scene(conf.dataset, background(conf))
     if scene.masks is None and conf.train.mask_weight > 0:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
@@ -90,6 +93,7 @@ def open_training(
         found = _read(checkpoint)
     if found is not None:
         _require_same_networks(found, conf)
+        _require_same_frame(found, scene)
     elif not is_continue and not overwrite and _has_checkpoints(experiment.checkpoints):
         raise UserError(
             f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
@@ -107,25 +111,26 @@ def open_training(
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
-    folder = _results_folder(conf)
+    folder = results_folder(conf)
     found = latest_checkpoint(folder / "checkpoints", warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted((folder / "checkpoints").glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {folder / 'checkpoints'}; {hint}")
     _require_same_networks(found, conf)
-    return Experiment(conf, folder, load_scene(conf.dataset), found)
+    scene = load_scene(conf.dataset, background(conf))
+    _require_same_frame(found, scene)
+    return Experiment(conf, folder, scene, found)
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The scene of `dataset.test_dir`; None without one. Raises UserError where its frame is not the training's."""
-    dataset = experiment.conf.dataset
-    if not dataset.test_dir:
-        return None
-    held_out = load_scene(replace(dataset, data_dir=dataset.test_dir))
-    if not np.allclose(held_out.scene_to_world, experiment.scene.scene_to_world, rtol=1e-5, atol=1e-6):
-        raise UserError(f"dataset.test_dir = {dataset.test_dir}: its scale_mat_0 differs from the training scene's")
-    return held_out
+    """The photographs held out for `evaluate`; None without any. Raises UserError where they cannot be used."""
+    return load_held_out(experiment.conf.dataset, experiment.scene, background(experiment.conf))
+
+
+def background(conf: ExperimentConfig) -> float:
+    """The grey behind everything: 1 where renderings are over white, else 0."""
+    return 1.0 if conf.train.use_white_bkgd else 0.0
 
 
 def require_references(experiment: Experiment) -> None:
@@ -154,7 +159,7 @@ def record(experiment: Experiment) -> None:
         ) from error
 
 
-def _results_folder(conf: ExperimentConfig) -> Path:
+def results_folder(conf: ExperimentConfig) -> Path:
     """`general.base_exp_dir`; raises UserError for a name that cannot be a folder, or that a file has already."""
     folder = Path(conf.general.base_exp_dir)
     try:
@@ -196,4 +201,26 @@ def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> No
     if differences:
         raise CheckpointError(
             f"the conf contradicts the checkpoint's networks: {differences[0]}; use the conf it was trained with"
+        )
+
+
+def frame_state(scene: Scene) -> dict[str, Any]:
+    """What `_require_same_frame` reads back from a checkpoint's state."""
+    return {FRAME_KEY: scene.scene_to_world.tolist()}
+
+
+def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
+    """Raises CheckpointError where the networks were trained around another region of interest.
+
+    It may have been found anew in other photographs. A checkpoint of the published code does not say where it was.
+    """
+    trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
+    if trained.shape != (4, 4) or not np.isfinite(trained).all():
+        raise CheckpointError(f"the checkpoint of step {checkpoint.step} is damaged: its {FRAME_KEY} is no matrix")
+    radius = np.linalg.norm(trained[:3, 0])
+    if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
+        sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was trained around another region of interest than that of "
+            f'{scene.name}; pass --roi "{sphere}", the one it was trained around'
         )

@@ -18,10 +18,9 @@ from data.files import write_result
 from data.images import to_uint8, write_image
 from data.rays import Rays
 from data.scene import Scene
-from models.backend import jt
 from models.chunks import ResultChunks
 from models.experiment import Experiment, held_out_scene
-from models.rendering.renderer import NeuSRenderer
+from models.rendering.protocol import Renderer
 from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import chamfer, read_mesh
@@ -39,7 +38,7 @@ class Snapshot:
     """A model at one step, with all that its results depend on."""
 
     experiment: Experiment
-    renderer: NeuSRenderer
+    renderer: Renderer
     step: int
     seconds: float  # of training so far
     cos_anneal_ratio: float
@@ -84,26 +83,26 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path
     return path
 
 
-def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> trimesh.Trimesh:
-    """The surface in the working frame; raises EmptySurfaceError where there is none."""
+def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -> trimesh.Trimesh:
+    """The surface in the working frame, at the model's own level for None.
 
-    def signed_distance(points: np.ndarray) -> np.ndarray:
-        with jt.no_grad():
-            return snapshot.renderer.fields.sdf.sdf(jt.array(points)).numpy()
-
+    Raises EmptySurfaceError where there is none.
+    """
     low, high = snapshot.experiment.scene.bbox_min, snapshot.experiment.scene.bbox_max
+    surface = snapshot.renderer.surface
     grid = sample_grid(
-        signed_distance,
+        surface.outward,
         low,
         high,
         resolution,
-        snapshot.chunks.points(signed_distance),
+        snapshot.chunks.points(surface.outward),
         progress=lambda chunks: snapshot.log.progress(chunks, desc="surface", leave=False),
     )
-    return marching_cubes(grid, threshold, low, high)
+    level = surface.threshold if threshold is None else threshold
+    return marching_cubes(grid, level, low, high, surface.quantity)
 
 
-def validate_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> Path:
+def validate_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -> Path:
     """Write the surface, in world coordinates, to meshes/; raises EmptySurfaceError where there is none."""
     return _write_world_mesh(snapshot, extract_mesh(snapshot, resolution, threshold))
 
@@ -120,7 +119,7 @@ def _write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
 def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics."""
     scene = snapshot.experiment.scene
-    pixels = image_pixels(scene.width, scene.height, INTERPOLATION_LEVEL)
+    pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)
     frames = []
     for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5
@@ -146,7 +145,7 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
     os.replace(temporary, path)
 
 
-def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
+def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Evaluation:
     """Figures against held-out views and the reference mesh, and the picture report/report.png to look at.
 
     Without held-out views the picture shows the first photograph's. Raises EmptySurfaceError where there is no mesh.
@@ -154,9 +153,11 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
     experiment = snapshot.experiment
     held_out = held_out_scene(experiment)
     scene = held_out or experiment.scene
-    views = [snapshot.render(*scene.rays(view)) for view in range(held_out.n_views if held_out else 1)]
-    scores = [psnr(view.rgb, scene.rgb_image(index)) for index, view in enumerate(views)]
-    mesh = extract_mesh(snapshot, resolution, 0.0)
+    first = snapshot.render(*scene.rays(0))
+    scores = [psnr(first.rgb, scene.rgb_image(0))]
+    for view in snapshot.log.progress(range(1, held_out.n_views if held_out else 1), desc="held-out views"):
+        scores.append(psnr(snapshot.render(*scene.rays(view)).rgb, scene.rgb_image(view)))
+    mesh = extract_mesh(snapshot, resolution, threshold)
     _write_world_mesh(snapshot, mesh)
     reference = experiment.conf.dataset.reference_mesh
     evaluation = Evaluation(
@@ -166,7 +167,7 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
         seconds=snapshot.seconds,
     )
     path = experiment.path("report", "report.png")
-    write_image(path, _report_picture(scene, views[0], mesh))
+    write_image(path, _report_picture(scene, first, mesh))
     figures = json.dumps(asdict(evaluation), indent=1) + "\n"
     write_result(experiment.path("report", "report.json"), figures.encode())
     _log_evaluation(snapshot.log, evaluation, path)

@@ -135,7 +135,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     # scene
     "no scene": (setting("dataset.data_dir=kettle"), ["kettle: no such folder", "dataset.data_dir"]),
     "a scene name too long": (setting(f"dataset.data_dir={LONG}"), ["cannot be read", "too long"]),
-    "a file for a scene": (setting("dataset.data_dir=x.conf"), ["x.conf: no such folder"]),
+    "a file for a scene": (setting("dataset.data_dir=x.conf"), ["x.conf: is a file"]),
     "no such camera file": (setting("dataset.render_cameras_name=../c.npz"), ["teapot/../c.npz", "no such camera"]),
     "no masks where they are weighed": (
         then(*(removed(f"teapot/mask/00{i}.png") for i in range(4)), lambda folder: (folder / "teapot/mask").rmdir()),

@@ -84,6 +84,12 @@ OURS = {
     "dataset.scale_mat_scale": 1.1,
     "dataset.test_dir": "",
     "dataset.reference_mesh": "",
+    "dataset.type": "auto",
+    "dataset.downscale": 1,
+    "dataset.test_every": 0,
+    "dataset.test_views": (),
+    "dataset.train_views": (),
+    "dataset.roi": "",
     "train.seed": 0,
     "train.max_bad_steps": 10,
     "train.keep_checkpoints": 0,
@@ -92,6 +98,13 @@ OURS = {
     "train.memory_limit": "auto",
     "train.ema_decay": 0.0,
     "train.mesh_resolution": 64,
+    "train.learning_rate_decay": "cosine",
+    "model.type": "neus",
+    "model.nerf_renderer.n_samples": 64,
+    "model.nerf_renderer.n_importance": 128,
+    "model.nerf_renderer.perturb": 1.0,
+    "model.nerf_renderer.near": 0.0,
+    "model.nerf_renderer.far": 0.0,
 }
 
 

@@ -8,13 +8,15 @@ import cv2
 import numpy as np
 import pytest
 
-from data import images
 from data.images import (
     ImageError,
+    alpha_of,
+    image_size,
     list_images,
+    mask_of,
+    over_background,
     read_image,
-    read_masks,
-    read_photographs,
+    rgb_of,
     sample_bilinear,
     to_float,
     to_uint8,
@@ -216,33 +218,33 @@ def write_all(folder, **pictures):
     return [folder / f"{name}.png" for name in pictures]
 
 
-def test_grey_and_colour_photographs_stack_as_compactly_as_they_are_stored(tmp_path):
-    paths = write_all(tmp_path, a=NOISE, b=NOISE[..., 0])
-    rgb, alpha = read_photographs(paths, with_alpha=True)
-    assert rgb.dtype == np.uint8 and alpha is None
-    np.testing.assert_array_equal(rgb[0], NOISE[..., ::-1])
-    np.testing.assert_array_equal(rgb[1], NOISE[..., :1].repeat(3, axis=2))
+def test_grey_is_spread_over_the_channels_and_alpha_is_kept_apart(tmp_path):
+    grey, opaque = (read_image(path) for path in write_all(tmp_path, a=NOISE[..., 0], b=NOISE))
+    (clear,) = (read_image(path) for path in write_all(tmp_path, c=np.dstack([NOISE, NOISE[..., 0]])))
+    np.testing.assert_array_equal(rgb_of(grey), NOISE[..., :1].repeat(3, axis=2))
+    np.testing.assert_array_equal(rgb_of(clear), rgb_of(opaque))
+    assert alpha_of(grey) is None and alpha_of(opaque) is None
+    np.testing.assert_array_equal(alpha_of(clear), NOISE[..., 0])
 
 
-@pytest.mark.parametrize(
-    ("second", "reason"),
-    [
-        (NOISE[:-1], "80x59 pixels and a.png 80x60"),
-        (NOISE.astype(np.uint16), "16 bits per channel and a.png 8"),
-        (np.dstack([NOISE, NOISE[..., 0]]), "an alpha channel, unlike a.png"),
-    ],
-)
-def test_photographs_that_do_not_belong_together_are_named(tmp_path, second, reason):
-    with pytest.raises(ImageError, match=reason) as caught:
-        read_photographs(write_all(tmp_path, a=NOISE, b=second), with_alpha=True)
-    assert "b.png" in str(caught.value)
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+@pytest.mark.parametrize("background", [0.0, 1.0, 0.25])
+def test_a_transparent_picture_lies_over_the_background_in_proportion(kind, background):
+    most = np.iinfo(kind).max
+    rgb = np.array([[[0, most, most // 3]]], kind).repeat(3, axis=1)
+    alpha = np.array([[0, 255, 51]], np.uint8)
+    seen = over_background(rgb, alpha, background) / most
+    share = alpha[..., None] / 255
+    np.testing.assert_allclose(seen, rgb / most * share + background * (1 - share), atol=0.51 / most)
+    assert over_background(rgb, alpha, background).dtype == kind
 
 
-def test_alpha_is_left_alone_where_nobody_asks_for_it(tmp_path):
-    paths = write_all(tmp_path, a=NOISE, b=np.dstack([NOISE, NOISE[..., 0]]))
-    rgb, alpha = read_photographs(paths, with_alpha=False)
-    assert alpha is None
-    np.testing.assert_array_equal(rgb[0], rgb[1])
+def test_the_size_is_known_without_decoding(tmp_path):
+    (path,) = write_all(tmp_path, a=NOISE)
+    assert image_size(path) == (80, 60)
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(ImageError, match="cut short"):
+        image_size(path)
 
 
 DISC = (np.hypot(*np.mgrid[-6:6, -8:8]) < 5).astype(np.uint8)
@@ -264,17 +266,6 @@ DISC = (np.hypot(*np.mgrid[-6:6, -8:8]) < 5).astype(np.uint8)
 )
 def test_a_mask_is_the_same_however_it_is_stored(tmp_path, picture):
     paths = write_all(tmp_path, a=picture)
-    masks = read_masks(paths, 16, 12, paths[0])
-    assert masks.dtype == np.uint8
-    np.testing.assert_array_equal(masks[0], DISC * 255)
-
-
-def test_more_pictures_than_memory_holds_is_one_sentence(tmp_path, monkeypatch):
-    paths = write_all(tmp_path, a=NOISE)
-
-    def exhausted(*_):
-        raise MemoryError
-
-    monkeypatch.setattr(images.np, "empty", exhausted)
-    with pytest.raises(ImageError, match="1 pictures of 80x60 do not fit"):
-        read_photographs(paths, with_alpha=False)
+    mask = mask_of(read_image(paths[0]))
+    assert mask.dtype == np.uint8
+    np.testing.assert_array_equal(mask, DISC * 255)

@@ -9,8 +9,8 @@ from tiny_networks import params64, random_rays, tiny_renderer
 from models.backend import jt
 from models.fields.state import named_parameters
 from models.ops import native as native_ops
+from models.rendering import losses
 from models.structs import SampleNoise
-from models.training import losses
 from models.training.optimizer import Adam
 
 STEPS = 10

@@ -146,3 +146,10 @@ def test_a_published_checkpoint_of_other_networks_is_refused_by_name(tmp_path, c
     assert run(tmp_path, "--mode", "validate_mesh", "--checkpoint", source) == 2
     error = capsys.readouterr().err
     assert "sdf_network_fine" in error and error.count("\n") == 1
+
+
+def test_another_region_than_that_of_the_training_is_refused_with_the_right_one(trained, capsys):
+    assert run(trained, "--mode", "validate_image", "--roi", "4 -7 1.5 3", settings=WIDE) == 2
+    message = capsys.readouterr().err
+    assert "another region of interest" in message and '--roi "4 -7 1.5 2.5"' in message
+    assert run(trained, "--mode", "validate_image", "--roi", "4 -7 1.5 2.5", settings=WIDE) == 0

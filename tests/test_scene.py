@@ -9,8 +9,8 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, draw_sphere, save, similarity, write_scene
 
 from data.cameras import image_pixels, project
+from data.develop import extraction_region
 from data.readers import load_scene
-from data.readers.neus import extraction_region
 from data.scene import Scene, summary
 
 
@@ -24,7 +24,7 @@ def load(folder, **changes):
 def test_cameras_frames_and_pictures_are_those_that_were_written(tmp_path, scale_mat):
     written = write_scene(tmp_path, scale_mat=scale_mat)
     scene = load(tmp_path)
-    assert (scene.n_views, scene.height, scene.width) == (4, 24, 32)
+    assert scene.n_views == 4 and scene.size(0) == (32, 24)
     assert scene.image_names == ("000.png", "001.png", "002.png", "003.png")
     for view in range(4):
         np.testing.assert_allclose(scene.intrinsics[view], written.intrinsics, rtol=1e-6, atol=1e-5)
@@ -32,7 +32,7 @@ def test_cameras_frames_and_pictures_are_those_that_were_written(tmp_path, scale
     np.testing.assert_array_equal(scene.scene_to_world, written.scale_mat)
     np.testing.assert_array_equal(scene.images, np.rint(written.rgb * 255))
     np.testing.assert_array_equal(scene.masks, written.hit * 255)
-    assert scene.images.dtype == scene.masks.dtype == np.uint8
+    assert scene.images[0].dtype == scene.masks[0].dtype == np.uint8
     np.testing.assert_allclose([scene.bbox_min, scene.bbox_max], [[-1.01] * 3, [1.01] * 3], rtol=1e-8)
 
 
@@ -82,7 +82,7 @@ def test_reduced_pictures_show_what_their_rays_see(tmp_path, level):
 
 def test_the_full_picture_is_the_file_exactly(tmp_path):
     scene = load(write_scene(tmp_path, bits=16).folder)
-    assert scene.images.dtype == np.uint16
+    assert scene.images[0].dtype == np.uint16
     np.testing.assert_array_equal(scene.rgb_image(2), scene.images[2] / np.float32(65535))
 
 
@@ -90,7 +90,7 @@ def test_the_full_picture_is_the_file_exactly(tmp_path):
 def test_alpha_is_the_mask_where_there_is_no_mask_folder(tmp_path, bits):
     written = write_scene(tmp_path, masks=False, alpha=True, bits=bits)
     scene = load(tmp_path)
-    assert scene.masks.dtype == np.uint8
+    assert scene.masks[0].dtype == np.uint8
     np.testing.assert_array_equal(scene.masks, written.hit * 255)
 
 
@@ -134,7 +134,7 @@ def test_grey_photographs_have_three_equal_channels(tmp_path):
     write_scene(tmp_path)
     for path in (tmp_path / "image").iterdir():
         save(path, cv2.imread(str(path), cv2.IMREAD_GRAYSCALE))
-    images = load(tmp_path).images
+    images = np.stack(load(tmp_path).images)
     assert images.shape == (4, 24, 32, 3) and (images == images[..., :1]).all() and images.any()
 
 
@@ -199,7 +199,7 @@ def test_pictures_stay_compact_and_are_decoded_one_at_a_time(tmp_path):
     scene = load(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    stored = scene.images.nbytes + scene.masks.nbytes
+    stored = sum(picture.nbytes for picture in (*scene.images, *scene.masks))
     assert stored == 12 * 240 * 320 * 4
     assert peak < stored * 1.25
 
@@ -208,7 +208,7 @@ def test_a_scene_refuses_parts_that_do_not_belong_together():
     parts = {
         "name": "x",
         "image_names": ("a",),
-        "images": np.zeros((1, 2, 3, 3), np.uint8),
+        "images": (np.zeros((2, 3, 3), np.uint8),),
         "masks": None,
         "intrinsics": np.eye(3)[None],
         "c2w": np.eye(4)[None],
@@ -216,11 +216,11 @@ def test_a_scene_refuses_parts_that_do_not_belong_together():
         "bbox_min": np.zeros(3),
         "bbox_max": np.ones(3),
     }
-    assert Scene(**parts).width == 3
+    assert Scene(**parts).size(0) == (3, 2)
     wrong = {
         "image_names": ("a", "b"),
-        "images": np.zeros((1, 2, 3, 3), np.float32),
-        "masks": np.zeros((1, 3, 2), np.uint8),
+        "images": (np.zeros((2, 3, 3), np.float32),),
+        "masks": (np.zeros((3, 2), np.uint8),),
         "c2w": np.eye(4),
         "bbox_max": np.ones(4),
     }

@@ -112,7 +112,7 @@ WRONG_SCENES = {
     "a mask too few": (remove("mask/002.png"), ["3 masks for 4 photographs"]),
     "an empty mask folder": (emptied_masks, ["0 masks for 4"]),
     "a smaller photograph": (picture("image/002.png", SMALL), ["002.png", "32x12", "000.png 32x24"]),
-    "a smaller mask": (picture("mask/003.png", SMALL), ["mask/003.png", "32x12", "000.png 32x24"]),
+    "a smaller mask": (picture("mask/003.png", SMALL), ["mask/003.png", "32x12", "003.png 32x24"]),
     "a deeper photograph": (picture("image/001.png", SAME.astype(np.uint16)), ["001.png", "16 bits", "000.png 8"]),
     "a damaged photograph": (raw("image/001.png", b"\x89PNG\r\n\x1a\nnothing"), ["001.png", "damaged"]),
     "a text for a mask": (raw("mask/001.png", b"hello"), ["mask/001.png", "neither PNG nor JPEG"]),

@@ -7,64 +7,42 @@ https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from data.cameras import decompose_projection
+from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import list_images, read_masks, read_photographs
+from data.images import list_images
 from data.readers.npz import NpzError, read_members
-from data.scene import Scene, SceneError
+from data.scene import SceneError
 
 # Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
 MATRIX_TOLERANCE = 1e-4
 
-# The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
-# so that a surface touching the sphere is closed.
-REGION_HALF_WIDTH = 1.01
 
+def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene `folder`; no photograph is opened.
 
-def read_neus(conf: DatasetConfig) -> Scene:
-    """Read the scene folder `conf.data_dir`. What is cheap to check is checked before a photograph is decoded.
-
-    Raises SceneError for whatever is missing or does not fit, ImageError for a picture that cannot be used.
+    Photographs may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
     """
-    folder = Path(conf.data_dir)
-    photographs = _list_photographs(folder)
-    mask_files = _list_masks(folder, photographs)
-    world_mats, scale_mats = _read_cameras(folder / conf.render_cameras_name, photographs)
-    object_scale_mat = _read_object_matrix(folder / conf.object_cameras_name)
-    intrinsics, c2w = _decompose_all(folder / conf.render_cameras_name, world_mats, scale_mats)
-    bbox_min, bbox_max = extraction_region(scale_mats[0], object_scale_mat)
-    images, masks = read_photographs(photographs, with_alpha=not mask_files)
-    if mask_files:
-        masks = read_masks(mask_files, images.shape[2], images.shape[1], photographs[0])
-    return Scene(
+    pictures = _list_photographs(folder)
+    masks = _list_masks(folder, pictures)
+    source = folder / conf.render_cameras_name
+    world_mats, scale_mats = _read_cameras(source, pictures)
+    cameras = _decompose_all(source, world_mats)
+    return Capture(
         name=folder.resolve().name,
-        image_names=tuple(path.name for path in photographs),
-        images=images,
-        masks=masks,
-        intrinsics=intrinsics,
-        c2w=c2w,
-        scene_to_world=scale_mats[0],
-        bbox_min=bbox_min,
-        bbox_max=bbox_max,
+        source=source,
+        photographs=tuple(
+            Photograph(picture, Lens(intrinsics), c2w, mask)
+            for picture, (intrinsics, c2w), mask in zip(pictures, cameras, masks or [None] * len(pictures), strict=True)
+        ),
+        scale_mat=scale_mats[0],
+        region_mat=_read_object_matrix(folder / conf.object_cameras_name),
     )
-
-
-def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest axis-aligned box, corners [3] and [3] in the working frame, around the object's cube of +-1.01.
-
-    As published for matrices without rotation; with one, the published code takes two transformed corners for the box,
-    which may be inside out.
-    """
-    cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
-    corners = np.array([[*corner, 1.0] for corner in cube])
-    moved = (corners @ (np.linalg.inv(scale_mat) @ object_scale_mat).T)[:, :3]
-    return moved.min(axis=0), moved.max(axis=0)
 
 
 def _list_photographs(folder: Path) -> list[Path]:
@@ -169,15 +147,14 @@ def _scale(similarity: np.ndarray) -> float:
     return float(np.cbrt(np.linalg.det(similarity[:3, :3])))
 
 
-def _decompose_all(path: Path, world_mats: np.ndarray, scale_mats: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Intrinsics [V, 3, 3] and camera-to-working-frame poses [V, 4, 4], each view by its own scale_mat."""
+def _decompose_all(path: Path, world_mats: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(intrinsics [3, 3], camera to world [4, 4]) of each view."""
     cameras = []
-    for index, projection in enumerate(world_mats @ scale_mats):
+    for index, projection in enumerate(world_mats):
         try:
             cameras.append(decompose_projection(projection))
         except ValueError as error:
             raise SceneError(
                 f"{path}: world_mat_{index} is no camera: {error}; correct it or leave that view out"
             ) from error
-    intrinsics, c2w = zip(*cameras, strict=True)
-    return np.stack(intrinsics), np.stack(c2w)
+    return cameras

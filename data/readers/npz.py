@@ -86,7 +86,27 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.nd
         raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
         raise NpzError(f"{name} is compressed in a way numpy never uses")
-    stream = io.BytesIO(archive.read(entry))
+    return _parse(io.BytesIO(archive.read(entry)), name, most)
+
+
+def read_npy(path: Path, most: int) -> np.ndarray:
+    """The one array of the .npy file at `path`.
+
+    Raises NpzError for a file of more than `most` bytes, and one that is damaged or holds objects; OSError for a file
+    that cannot be read.
+    """
+    if path.stat().st_size > most:
+        raise NpzError(f"it is larger than {most >> 20} MiB")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _parse(io.BytesIO(path.read_bytes()), path.name, most)
+    except _DAMAGE as error:
+        raise NpzError(" ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__) from error
+
+
+def _parse(stream: io.BytesIO, name: str, most: int) -> np.ndarray:
+    """The array in the .npy format that `stream` holds, its header held to `most` bytes first."""
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)

@@ -14,9 +14,16 @@ import numpy as np
 from data.rays import PixelBatch
 from models.backend import jt
 from models.ops import native
-from models.structs import SampleNoise, Var
+from models.structs import Noise, Var
 
 MAX_NAMED = 3  # things a sentence names before it only counts
+# Field of a noise -> what it is.
+JITTER_WORDS = {
+    "inside": "the jitter inside the sphere",
+    "outside": "the jitter outside the sphere",
+    "coarse": "the jitter of the coarse depths",
+    "fine": "the jitter of the fine depths",
+}
 
 
 def readings(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
@@ -57,7 +64,7 @@ class StepInputs:
 
     step: int  # finished steps before it
     batch: PixelBatch
-    noise: SampleNoise | None
+    noise: Noise | None
 
 
 @dataclass(frozen=True)
@@ -122,9 +129,9 @@ def find_in_inputs(inputs: StepInputs) -> list[str]:
         f"the rays {photograph} (its camera)": np.hstack(list(vars(batch.rays).values())),
         f"the colours {photograph}": batch.rgb,
         f"the mask {photograph}": batch.mask,
-        "the jitter inside the sphere": None if inputs.noise is None else inputs.noise.inside,
-        "the jitter outside the sphere": None if inputs.noise is None else inputs.noise.outside,
     }
+    if inputs.noise is not None:
+        arrays |= {JITTER_WORDS[name]: array for name, array in vars(inputs.noise).items()}
     return [name for name, array in arrays.items() if array is not None and not np.isfinite(array).all()]
 
 

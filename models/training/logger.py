@@ -22,6 +22,8 @@ from tqdm import tqdm
 
 from data.errors import one_line
 
+# Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
+TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
 
 
@@ -40,6 +42,13 @@ def _print(text: str, stream: TextIO) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     with contextlib.suppress(OSError):
         tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """Whether someone may be watching; not where the stream is closed."""
+    with contextlib.suppress(OSError, ValueError):
+        return stream.isatty()
+    return False
 
 
 class RunLogger:
@@ -93,7 +102,8 @@ class RunLogger:
 
     def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> tqdm:
         """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's."""
-        options = {"disable": self._quiet, "dynamic_ncols": True, **options}
+        seconds = TERMINAL_SECONDS if _is_terminal(sys.stderr) else FILE_SECONDS
+        options = {"disable": self._quiet, "dynamic_ncols": True, "mininterval": seconds, **options}
         if isinstance(iterable_or_total, int):
             return _Bar(total=iterable_or_total, **options)
         return _Bar(iterable_or_total, **options)

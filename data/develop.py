@@ -1,0 +1,237 @@
+"""From a `Capture` to a `Scene`: pictures decoded, undistorted and reduced, cameras in the working frame.
+
+V photographs. Each has its own size and intrinsics.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import cv2
+import numpy as np
+
+from data.cameras import decompose_projection
+from data.capture import Capture, Lens, Photograph, SparsePoints
+from data.config import DatasetConfig
+from data.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
+from data.region import Region, find_region, parse_roi, require_common_view
+from data.scene import Scene, SceneError
+from data.undistort import Undistorter, resized
+
+# The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
+# so that a surface touching the sphere is closed.
+REGION_HALF_WIDTH = 1.01
+SAME_INTRINSICS = 1e-4  # relative, and of a pixel: what was computed from equal numbers in float32 is nearer
+
+
+def develop(
+    capture: Capture,
+    photographs: Sequence[Photograph],
+    conf: DatasetConfig,
+    background: float = 0.0,
+    scale_mat: np.ndarray | None = None,
+) -> Scene:
+    """The scene of some photographs of a capture. What is cheap to check is checked before any is decoded.
+
+    Args:
+        background: grey in [0, 1] behind photographs whose alpha channel serves as their mask.
+        scale_mat: [4, 4], unit sphere to world, where it is settled already; else it is that of `dataset.roi`, the
+            capture's own, or what masks, points or cameras support best, in this order.
+    Raises:
+        SceneError, ImageError: what does not fit together or cannot be read.
+    """
+    sizes = _stored_sizes(photographs)
+    lenses = _undistorters(photographs, sizes)
+    images, masks = _pictures(photographs, lenses, conf.downscale, background)
+    reduced = [(image.shape[1], image.shape[0]) for image in images]
+    intrinsics = np.stack(
+        [resized(lens.intrinsics, lens.size, size) for lens, size in zip(lenses, reduced, strict=True)]
+    )
+    poses = np.stack([photograph.c2w for photograph in photographs])
+    notes = capture.notes
+    if scale_mat is None:
+        scale_mat, how = _working_frame(capture, conf, intrinsics, poses, reduced, masks)
+        notes = (*notes, *how)
+    intrinsics, c2w = _into_frame(capture, photographs, intrinsics, poses, scale_mat)
+    bbox_min, bbox_max = extraction_region(scale_mat, _region_mat(capture, conf, scale_mat))
+    return Scene(
+        name=capture.name,
+        image_names=tuple(photograph.image.name for photograph in photographs),
+        images=images,
+        masks=masks,
+        intrinsics=intrinsics,
+        c2w=c2w,
+        scene_to_world=scale_mat,
+        bbox_min=bbox_min,
+        bbox_max=bbox_max,
+        points=_points_in_frame(capture.points, scale_mat),
+        notes=notes,
+    )
+
+
+def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest axis-aligned box, corners [3] and [3] in the working frame, around the object's cube of +-1.01.
+
+    As published for matrices without rotation; with one, the published code takes two transformed corners for the box,
+    which may be inside out.
+    """
+    cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
+    corners = np.array([[*corner, 1.0] for corner in cube])
+    moved = (corners @ (np.linalg.inv(scale_mat) @ object_scale_mat).T)[:, :3]
+    return moved.min(axis=0), moved.max(axis=0)
+
+
+def _stored_sizes(photographs: Sequence[Photograph]) -> list[tuple[int, int]]:
+    """(width, height) of each photograph's file, held to those of its mask and of photographs of the same camera."""
+    sizes = [image_size(photograph.image) for photograph in photographs]
+    first: dict[tuple[int, int], Photograph] = {}
+    for photograph, size in zip(photographs, sizes, strict=True):
+        first.setdefault(size, photograph)
+        for other_size, other in first.items():
+            if photograph.lens.size is None and other_size != size and _same_intrinsics(photograph, other):
+                raise ImageError(
+                    f"{photograph.image}: is {_times(size)} pixels and {other.image.name} {_times(other_size)}, with "
+                    "the same intrinsics; photographs of one camera must have one size"
+                )
+        if (photograph.mask is None) != (photographs[0].mask is None):
+            has, has_not = (photographs[0], photograph) if photograph.mask is None else (photograph, photographs[0])
+            raise SceneError(f"{has_not.image}: has no mask, and {has.image.name} has; give one for each, or none")
+        if photograph.mask is not None and (mask_size := image_size(photograph.mask)) != size:
+            raise ImageError(
+                f"{photograph.mask}: is {_times(mask_size)} pixels and its photograph {photograph.image.name} "
+                f"{_times(size)}; both must have one size"
+            )
+    return sizes
+
+
+def _same_intrinsics(a: Photograph, b: Photograph) -> bool:
+    return np.allclose(a.lens.intrinsics, b.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
+
+
+def _times(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+def _undistorters(photographs: Sequence[Photograph], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
+    """One for each photograph; those of one lens share theirs."""
+    known: dict[tuple, Undistorter] = {}
+    found = []
+    for photograph, size in zip(photographs, sizes, strict=True):
+        key = _key(photograph.lens, size)
+        if key not in known:
+            try:
+                known[key] = Undistorter(photograph.lens, size)
+            except ValueError as error:
+                raise ImageError(f"{photograph.image}: {error}; correct the picture or its camera") from error
+        found.append(known[key])
+    return found
+
+
+def _key(lens: Lens, size: tuple[int, int]) -> tuple:
+    return lens.intrinsics.tobytes(), lens.distortion, lens.is_fisheye, lens.size, size
+
+
+def _pictures(
+    photographs: Sequence[Photograph], lenses: Sequence[Undistorter], downscale: int, background: float
+) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
+    """(images, masks or None) as `Scene` has them. One picture at a time is held beside the result."""
+    images, masks = [], []
+    for photograph, lens in zip(photographs, lenses, strict=True):
+        try:
+            parts = _picture(photograph, background)
+            rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
+        except MemoryError as error:
+            raise ImageError(
+                f"{photograph.image}: the {len(photographs)} pictures do not fit into memory; set dataset.downscale = 2"
+            ) from error
+        if images and rgb.dtype != images[0].dtype:
+            raise ImageError(
+                f"{photograph.image}: has {rgb.itemsize * 8} bits per channel and {photographs[0].image.name} "
+                f"{images[0].itemsize * 8}; save all alike"
+            )
+        if images and (mask is None) != (masks[0] is None):
+            had = "no alpha channel" if mask is None else "an alpha channel"
+            raise ImageError(
+                f"{photograph.image}: has {had}, unlike {photographs[0].image.name}; save all alike, or give masks"
+            )
+        images.append(rgb)
+        masks.append(mask)
+    return tuple(images), None if masks[0] is None else tuple(masks)
+
+
+def _picture(photograph: Photograph, background: float) -> tuple[np.ndarray, np.ndarray | None]:
+    """Colours [H, W, 3] and mask [H, W] as stored: the mask's file, or else the alpha channel, or None."""
+    picture = read_image(photograph.image)
+    rgb = np.ascontiguousarray(rgb_of(picture))
+    if photograph.mask is not None:
+        return rgb, mask_of(read_image(photograph.mask))
+    alpha = alpha_of(picture)
+    return (rgb, None) if alpha is None else (over_background(rgb, alpha, background), alpha)
+
+
+def _reduced(picture: np.ndarray, downscale: int) -> np.ndarray:
+    """One n-th of the width and height, each pixel the mean of those it covers; contiguous."""
+    if downscale == 1:
+        return np.ascontiguousarray(picture)
+    height, width = (max(1, side // downscale) for side in picture.shape[:2])
+    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def _working_frame(
+    capture: Capture,
+    conf: DatasetConfig,
+    intrinsics: np.ndarray,
+    poses: np.ndarray,
+    sizes: Sequence[tuple[int, int]],
+    masks: Sequence[np.ndarray] | None,
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The matrix [4, 4] from the unit sphere to the world, and how it was found."""
+    try:
+        if conf.roi:
+            region = parse_roi(conf.roi)
+        elif capture.scale_mat is not None:
+            centre, radius = capture.scale_mat[:3, 3], np.cbrt(np.linalg.det(capture.scale_mat[:3, :3]))
+            region = Region(centre, radius, f"region of interest: that of {capture.source.name}")
+        else:
+            region = find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
+        require_common_view(region, intrinsics, poses, np.array(sizes))
+    except SceneError as error:
+        raise SceneError(f"{capture.source}: {error}") from error
+    scale_mat = region.scale_mat if conf.roi or capture.scale_mat is None else capture.scale_mat
+    return scale_mat, (region.how,)
+
+
+def _into_frame(
+    capture: Capture,
+    photographs: Sequence[Photograph],
+    intrinsics: np.ndarray,
+    poses: np.ndarray,
+    scale_mat: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Intrinsics [V, 3, 3] and camera-to-working-frame poses [V, 4, 4]."""
+    cameras = []
+    for photograph, matrix, c2w in zip(photographs, intrinsics, poses, strict=True):
+        try:
+            cameras.append(decompose_projection(matrix @ np.linalg.inv(c2w)[:3] @ scale_mat))
+        except (ValueError, np.linalg.LinAlgError) as error:
+            raise SceneError(
+                f"{capture.source}: the camera of {photograph.image.name} cannot be used: {error}; correct it or leave "
+                "that view out"
+            ) from error
+    found, c2w = zip(*cameras, strict=True)
+    return np.stack(found), np.stack(c2w)
+
+
+def _region_mat(capture: Capture, conf: DatasetConfig, scale_mat: np.ndarray) -> np.ndarray:
+    """What bounds the mesh: with a region of the user's own choice, that one."""
+    return scale_mat if conf.roi or capture.region_mat is None else capture.region_mat
+
+
+def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:
+    """The same points in the working frame."""
+    if points is None:
+        return None
+    to_frame = np.linalg.inv(scale_mat)
+    return replace(points, xyz=points.xyz @ to_frame[:3, :3].T + to_frame[:3, 3])

@@ -1,0 +1,157 @@
+"""The checks that look at the photographs and masks of a scene: blur, exposure, masks that contradict each other.
+
+A view is compared with its neighbours, which see nearly the same: what differs between them is the photograph.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from data.finding import Finding, graded, listed
+from data.frustum import Cameras
+from data.scene import MASK_HALF, Scene
+from data.visual_hull import masked_views, visual_hull
+
+NEIGHBOURS = 6  # an odd one among them does not move their median far
+LARGEST_SIDE = 1024  # pixels: photographs are reduced to this; blur that vanishes in it does not hurt either
+LEAST_PIXELS = 200  # of the object in the reduced picture: fewer say nothing
+ERODED = 2  # pixels: the outline of the object is sharp or soft with the mask, not with the photograph
+
+# Sharpness over the median neighbour's. Of four scenes, two of them real, no view has less than 0.22; a blur of one
+# pixel (Gaussian, standard deviation) leaves 0.08 to 0.2 of it.
+BLURRED = 0.2
+FAIR_BLURRED = 0.1  # share of the views
+# Brightness over the median neighbour's, in stops (factors of two). In well exposed scenes neighbours differ by up to
+# 0.6, because they see more of a bright or a dark part.
+UNEVEN = 0.75
+FAIR_UNEVEN = 0.1  # share of the views
+# Agreement of a mask with the hull of all. A hull of cubes agrees with perfect masks to 0.9 to 0.95.
+GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
+
+ALONE = "no neighbours to compare with"
+
+
+def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
+    """The views that are blurred in comparison with their neighbours; `directions` [V, 3] from the sphere to them."""
+    values = np.array([_laplacian(*_object(scene, view)) for view in range(scene.n_views)])
+    ratio = _over_neighbours(values, directions)
+    blurred = _worst_first(ratio, ratio < BLURRED)
+    if not _any(values):
+        consequence = "nothing tells how the surface bends inside its outline: is there texture, and light?"
+        return Finding("sharpness", "no texture in any view", "bad", consequence)
+    worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
+    if not len(blurred):
+        return Finding("sharpness", worst, "good", "no view blurs what the others see")
+    figure = f"blurred: {listed(blurred, scene.image_names)}; {worst}"
+    consequence = "blurred views wash out details for all: leave them out or take them again"
+    return Finding("sharpness", figure, graded(len(blurred) / scene.n_views, 0.0, FAIR_BLURRED), consequence)
+
+
+def exposure(scene: Scene, directions: np.ndarray) -> Finding:
+    """The views that are brighter or darker than their neighbours."""
+    values = np.array([_brightness(*_object(scene, view)) for view in range(scene.n_views)])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stops = np.log2(_over_neighbours(values, directions))
+    off = _worst_first(-np.abs(stops), np.abs(stops) > UNEVEN)
+    spread = (
+        f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
+    )
+    if not len(off):
+        return Finding("exposure", spread, "good", "one brightness fits all views")
+    figure = f"{spread}: {listed(off, scene.image_names)}"
+    consequence = "a colour that changes from view to view is explained by wrong shape: fix exposure and white balance"
+    return Finding("exposure", figure, graded(len(off) / scene.n_views, 0.0, FAIR_UNEVEN), consequence)
+
+
+def masks(scene: Scene, cameras: Cameras) -> Finding:
+    """The masks that contradict the visual hull of all; `cameras` in the working frame."""
+    if scene.masks is None:
+        consequence = "train with train.mask_weight = 0; what stands in the sphere beside the object becomes part of it"
+        return Finding("masks", "none", "good", consequence)
+    empty = np.flatnonzero([mask.max() <= MASK_HALF for mask in scene.masks])
+    hull = visual_hull(masked_views(cameras, scene.masks))
+    if hull is None:
+        consequence = (
+            "masks that bound no common volume pull the surface apart: check that masks and cameras belong together"
+        )
+        return Finding("masks", "no volume that most masks agree on", "bad", consequence)
+    figure = (
+        f"agree with their visual hull to {np.median(hull.agreement):.2f} (median), at least {hull.agreement.min():.2f}"
+    )
+    wrong = hull.views[np.argsort(hull.agreement)][: int(np.sum(hull.agreement < GOOD_AGREEMENT))]
+    verdict = graded(float(hull.agreement.min()), GOOD_AGREEMENT, FAIR_AGREEMENT)
+    if len(wrong):
+        consequence = "a wrong mask cuts the object or leaves floating pieces: correct it or leave the view out"
+        return Finding("masks", f"{figure}; contradicted: {listed(wrong, scene.image_names)}", verdict, consequence)
+    if len(empty):
+        consequence = "an empty mask says that there is no object in the view: correct it or leave the view out"
+        return Finding("masks", f"{figure}; empty: {listed(empty, scene.image_names)}", "bad", consequence)
+    return Finding("masks", figure, verdict, "the masks agree on one shape")
+
+
+def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
+    """Grey float32 [h, w] in [0, 1] of a photograph, reduced, and where it shows the object [h, w] bool.
+
+    That is the mask's inside, or the sphere's disc where there are no masks.
+    """
+    image = scene.images[view]
+    height, width = image.shape[:2]
+    scale = min(1.0, LARGEST_SIDE / max(width, height))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if scale < 1 else image
+    grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32) / np.iinfo(image.dtype).max
+    if scene.masks is not None:
+        mask = cv2.resize(scene.masks[view], size, interpolation=cv2.INTER_AREA) > MASK_HALF
+        side = 2 * ERODED + 1
+        return grey, cv2.erode(mask.astype(np.uint8), np.ones((side, side), np.uint8)) > 0
+    return grey, _disc(scene, view, size, scale)
+
+
+def _disc(scene: Scene, view: int, size: tuple[int, int], scale: float) -> np.ndarray:
+    """Where the sphere appears in a picture of `size`, reduced by `scale`: [h, w] bool, taken as a circle."""
+    middle = -scene.c2w[view, :3, 3] @ scene.c2w[view, :3, :3]
+    width, height = size
+    if middle[2] <= 0:
+        return np.zeros((height, width), dtype=bool)
+    pixel = scale * (scene.intrinsics[view] @ middle)[:2] / middle[2]
+    radius = scale * scene.intrinsics[view, 0, 0] / np.sqrt(max(middle @ middle - 1, 1e-6))
+    x, y = np.arange(width) - pixel[0], np.arange(height) - pixel[1]
+    return x**2 + y[:, None] ** 2 < radius**2
+
+
+def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
+    """Variance of the Laplacian over that of the picture, which takes brightness and contrast out; NaN for no texture.
+
+    The focus measure of Pech-Pacheco et al., Diatom autofocusing in brightfield microscopy (ICPR 2000).
+    """
+    if inside.sum() < LEAST_PIXELS or (contrast := float(grey[inside].var())) < 1e-6:
+        return float("nan")
+    return float(cv2.Laplacian(grey, cv2.CV_32F)[inside].var()) / contrast
+
+
+def _brightness(grey: np.ndarray, inside: np.ndarray) -> float:
+    """Median of the object's pixels; NaN where there are too few."""
+    return float(np.median(grey[inside])) if inside.sum() >= LEAST_PIXELS else float("nan")
+
+
+def _over_neighbours(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """`values` [V] over the median of their nearest neighbours', by direction; NaN without neighbours."""
+    ratios = np.full(len(values), np.nan)
+    known = np.flatnonzero(np.isfinite(values) & (values > 0))
+    for view in known:
+        others = known[known != view]
+        nearest = others[np.argsort(-(directions[others] @ directions[view]))][:NEIGHBOURS]
+        if len(nearest):
+            ratios[view] = values[view] / np.median(values[nearest])
+    return ratios
+
+
+def _worst_first(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """The numbers of the `chosen` [V] views, ascending in `values`."""
+    views = np.flatnonzero(chosen)
+    return views[np.argsort(values[views])]
+
+
+def _any(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).any())

@@ -1,0 +1,44 @@
+"""The format of NeRF's synthetic scenes: transforms_train.json, transforms_val.json and transforms_test.json.
+
+    folder/transforms_train.json   {"camera_angle_x", "frames": [{"file_path": "./train/r_0", "transform_matrix"}]}
+    folder/train/r_0.png           RGBA; the name stands in the file without its suffix
+
+`camera_angle_x` is the angle in radians that the image's width spans; one focal length, no distortion. The photographs
+of transforms_train.json are for training; those of transforms_test.json (else transforms_val.json, which is never
+trained on) are held out. Written by Blender's camera (y up, looking along -z); the world is Blender's, z up.
+
+Half pixels: Blender's optical axis goes through the middle of the image, pixel ((w - 1) / 2, (h - 1) / 2) here. The
+published NeRF (https://github.com/bmild/nerf at 14c5556, run_nerf_helpers.py, get_rays) takes w / 2 with pixels counted
+from 0, half a pixel beside it; not followed, matches on the lego scene bear out the middle. The other lens keys of
+`data.readers.transforms` are understood too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from data.capture import Capture, Photograph
+from data.config import DatasetConfig
+from data.readers.transforms import held_out_file, photograph, read_frames, require_distinct, required_file
+from data.scene import SceneError
+
+TRAINING_FILE = "transforms_train.json"
+
+
+def read_blender(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    source = folder / TRAINING_FILE
+    if not source.is_file():
+        raise SceneError(f"{folder}: has no {TRAINING_FILE}, which holds the cameras to train on")
+    held_out = held_out_file(folder)
+    photographs = _read_file(source, is_held_out=False)
+    photographs += _read_file(held_out, is_held_out=True) if held_out else []
+    require_distinct(source, photographs)
+    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs))
+
+
+def _read_file(path: Path, is_held_out: bool) -> list[Photograph]:
+    frames = read_frames(path)[1]
+    return [
+        photograph(frame, required_file(frame, "file_path", frame.name), is_held_out=is_held_out) for frame in frames
+    ]

@@ -1,0 +1,217 @@
+"""COLMAP's sparse models, binary or text: images/, optional masks/, sparse/0 (or sparse/, or the folder itself).
+
+The format: https://colmap.github.io/format.html and https://colmap.github.io/cameras.html. Poses there are world to
+camera with OpenCV's axes; pixel coordinates put (0.5, 0.5) at the centre of the first pixel, half a pixel off ours.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+
+from data.capture import Capture, Lens, Photograph, SparsePoints
+from data.child import ChildError, run_apart
+from data.config import DatasetConfig
+from data.images import list_images, natural_key
+from data.readers.colmap_files import (
+    ModelFileError,
+    Tables,
+    count_images,
+    load_tables,
+    model_folders,
+    model_suffix,
+    require_whole,
+)
+from data.scene import SceneError
+
+PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
+MODEL_FILES = ("cameras", "images", "points3D")
+ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
+
+# A model takes a few times its files in memory; the rest is what the library and its threads reserve.
+MEMORY_PER_BYTE = 64
+LEAST_MEMORY = 8 << 30
+
+
+@dataclass(frozen=True)
+class _Model:
+    """How the parameters of a camera model are laid out: focal lengths, cx, cy, then distortion."""
+
+    focals: int  # 1: one for both axes
+    distortion: int  # coefficients, the first ones of OpenCV's order
+    padded: int = 0  # to this many by zeros, as OpenCV takes 4, 5 or 8
+    is_fisheye: bool = False
+
+
+CAMERA_MODELS = {
+    "SIMPLE_PINHOLE": _Model(1, 0),
+    "PINHOLE": _Model(2, 0),
+    "SIMPLE_RADIAL": _Model(1, 1, 4),
+    "RADIAL": _Model(1, 2, 4),
+    "OPENCV": _Model(2, 4, 4),
+    "FULL_OPENCV": _Model(2, 8, 8),
+    "SIMPLE_RADIAL_FISHEYE": _Model(1, 1, 4, is_fisheye=True),
+    "RADIAL_FISHEYE": _Model(1, 2, 4, is_fisheye=True),
+    "OPENCV_FISHEYE": _Model(2, 4, 4, is_fisheye=True),
+}
+
+
+def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
+    """The photographs, lenses, poses and points of the COLMAP project at `folder`; nothing is decoded.
+
+    The photographs come in the natural order of their names. Of several models the one with the most photographs is
+    taken. `conf` is not used: all readers are called alike.
+
+    Raises SceneError for a model that is missing, damaged or uses another camera model, and for photographs or masks
+    that are not there.
+    """
+    model, notes = _choose_model(folder)
+    tables = _load(model)
+    pictures = _beside(folder, model, "images")
+    if pictures is None:
+        raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
+    images = sorted(tables.images, key=lambda image: natural_key(Path(image.name)))
+    _require_sound(model, tables)
+    lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
+    paths = _photograph_paths(pictures, [image.name for image in images])
+    masks = _mask_paths(_beside(folder, model, "masks"), [image.name for image in images])
+    photographs = tuple(
+        Photograph(path, lenses[image.camera], np.linalg.inv(_square(image.w2c)), mask)
+        for image, path, mask in zip(images, paths, masks, strict=True)
+    )
+    points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
+    return Capture(
+        name=folder.resolve().name,
+        source=model,
+        photographs=photographs,
+        points=points if len(points.xyz) else None,
+        notes=(*notes, *_left_out(pictures, paths)),
+    )
+
+
+def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
+    """The folder of the largest model, and a note where there were others."""
+    models = model_folders(folder)
+    if not models:
+        raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
+    counts = {path: _count(path) for path in models}
+    largest = max(models, key=lambda path: counts[path])  # the first of equals
+    if len(models) == 1:
+        return largest, ()
+    listed = ", ".join(f"{path} ({count})" for path, count in counts.items())
+    note = f"several COLMAP models, which share no frame: {listed} photographs; {largest}, the largest, is used"
+    return largest, (note,)
+
+
+def _count(model: Path) -> int:
+    try:
+        return count_images(model)
+    except (ModelFileError, OSError) as error:
+        raise SceneError(f"{model}: its list of images cannot be read ({error}); export the model again") from error
+
+
+def _load(model: Path) -> Tables:
+    """The model as arrays; SceneError for whatever pycolmap, or the look at the files before it, finds wrong."""
+    suffix = model_suffix(model)
+    files = [model / f"{name}{suffix}" for name in MODEL_FILES]
+    missing = [path.name for path in files if not path.is_file()]
+    if missing:
+        raise SceneError(f"{model}: has no {', '.join(missing)}, which belongs to the COLMAP model; export it again")
+    try:
+        require_whole(files)
+        size = sum(path.stat().st_size for path in files)
+        with tempfile.TemporaryDirectory() as scratch:
+            log, most = Path(scratch) / "log", LEAST_MEMORY + MEMORY_PER_BYTE * size
+            return run_apart(load_tables, str(model), log=log, most_memory=most)
+    except (ModelFileError, ChildError) as error:
+        raise SceneError(f"{model}: the COLMAP model cannot be read ({error}); export it again") from error
+
+
+def _require_sound(model: Path, tables: Tables) -> None:
+    """Raises SceneError for a model without photographs, with numbers that are not finite or with poses that are not
+    rigid."""
+    if not tables.images:
+        raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
+    for image in tables.images:
+        rotation = image.w2c[:, :3]
+        finite = np.isfinite(image.w2c).all()
+        if not finite or np.abs(rotation @ rotation.T - np.eye(3)).max() > ROTATION_TOLERANCE:
+            raise SceneError(f"{model}: the pose of {image.name} is not finite or no rotation; leave that image out")
+        if image.camera not in tables.cameras:
+            raise SceneError(f"{model}: {image.name} has the camera {image.camera}, which the model does not list")
+    if not np.isfinite(tables.xyz).all():
+        raise SceneError(f"{model}: its points hold NaN or infinite numbers; export the model again")
+
+
+def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
+    """The lens of one camera; SceneError for a camera model that OpenCV has no distortion for, or odd numbers."""
+    layout = CAMERA_MODELS.get(name)
+    if layout is None:
+        raise SceneError(
+            f"{model}: camera {key} has the camera model {name}, which is not read; "
+            f"reconstruct with one of {', '.join(CAMERA_MODELS)}, or undistort the photographs with COLMAP"
+        )
+    focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
+    if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:
+        raise SceneError(f"{model}: camera {key} ({name}) has the parameters {list(parameters)}, which are no lens")
+    if width < 1 or height < 1:
+        raise SceneError(f"{model}: camera {key} is {width}x{height} pixels; correct its size")
+    intrinsics = np.eye(3)
+    intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
+    intrinsics[:2, 2] = centre - PIXEL_CENTRE
+    distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
+    return Lens(intrinsics, distortion, layout.is_fisheye, (width, height))
+
+
+def _square(matrix: np.ndarray) -> np.ndarray:
+    return np.vstack([matrix, [0.0, 0.0, 0.0, 1.0]])
+
+
+def _beside(folder: Path, model: Path, name: str) -> Path | None:
+    """The folder `name` of the project, which is at `folder` or, where that is the model itself, above it."""
+    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
+    return next((place / name for place in places if (place / name).is_dir()), None)
+
+
+def _photograph_paths(pictures: Path, names: list[str]) -> list[Path]:
+    """The files of the photographs; SceneError where one is missing or its name leads out of the folder."""
+    for name in names:
+        if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise SceneError(f"{pictures}: the model names the photograph {name!r}, which lies outside; correct it")
+    paths = [pictures / name for name in names]
+    missing = [path for path in paths if not path.is_file()]
+    if missing:
+        raise SceneError(
+            f"{pictures}: {len(missing)} of the model's {len(paths)} photographs are missing, {missing[0].name} first; "
+            "put them there under the names the model has"
+        )
+    return paths
+
+
+def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
+    """One mask for each photograph: name.jpg.png as COLMAP calls it, or name.png, or the photograph's own name."""
+    if folder is None:
+        return [None] * len(names)
+    found = []
+    for name in names:
+        candidates = (folder / f"{name}.png", (folder / name).with_suffix(".png"), folder / name)
+        found.append(next((path for path in candidates if path.is_file()), None))
+    missing = [name for name, path in zip(names, found, strict=True) if path is None]
+    if missing:
+        raise SceneError(
+            f"{folder}: {len(missing)} of {len(names)} photographs have no mask, {missing[0]} first; "
+            f"name its mask {missing[0]}.png, or remove the folder"
+        )
+    return found
+
+
+def _left_out(pictures: Path, used: list[Path]) -> tuple[str, ...]:
+    """A note on photographs in the folder that the model has no pose for."""
+    unused = sorted(set(list_images(pictures)) - set(used), key=natural_key)
+    if not unused:
+        return ()
+    named = ", ".join(path.name for path in unused[:8]) + (", ..." if len(unused) > 8 else "")
+    return (f"{len(unused)} photographs in {pictures} have no pose in the model and are left out: {named}",)

@@ -1,0 +1,149 @@
+"""The files of a COLMAP model: held to their own counts first, then read by pycolmap in a process of its own.
+
+pycolmap takes a count that a binary file claims at its word and does not notice where the file ends early. Layout of
+the records: https://colmap.github.io/format.html.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.images import natural_key
+
+COUNT = struct.Struct("<Q")
+CAMERA_HEADER = struct.Struct("<iiQQ")  # id, model, width, height; then its parameters
+IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; then the name, ended by a zero byte
+IMAGE_POINT_BYTES = 24  # x, y, point
+POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
+TRACK_BYTES = 8  # image, its point
+# How many parameters the camera models 0, 1, ... have: src/colmap/sensor/models.h of COLMAP 4.2.1.
+PARAMETER_COUNTS = dict(enumerate((3, 4, 4, 5, 8, 8, 12, 5, 4, 5, 12, 16, 4, 5, 3, 4, 6, 2)))
+
+
+class ModelFileError(Exception):
+    """A file of the model that cannot be what it claims; the text says why, as part of a sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class PosedImage:
+    """One registered image."""
+
+    name: str
+    camera: int
+    w2c: np.ndarray  # [3, 4] float64
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """A model as plain arrays; N points, world frame, COLMAP's pixel convention."""
+
+    cameras: dict[int, tuple[str, int, int, np.ndarray]]  # model's name, width, height, parameters
+    images: tuple[PosedImage, ...]
+    xyz: np.ndarray  # [N, 3] float64
+    n_views: np.ndarray  # [N] int
+    error: np.ndarray  # [N] float64, pixels; NaN where unknown
+    rgb: np.ndarray  # [N, 3] uint8
+
+
+def model_folders(folder: Path) -> list[Path]:
+    """Where a scene folder has models: sparse/*, sparse/, itself; else in colmap/sparse/, where nerfstudio has them."""
+    for sparse, others in ((folder / "sparse", [folder]), (folder / "colmap" / "sparse", [])):
+        numbered = sorted(filter(Path.is_dir, sparse.iterdir()), key=natural_key) if sparse.is_dir() else []
+        models = [path for path in (*numbered, sparse, *others) if model_suffix(path)]
+        if models:
+            return models
+    return []
+
+
+def model_suffix(folder: Path) -> str:
+    """The kind, .bin or .txt, that COLMAP itself would read from `folder`; "" where it holds no model."""
+    return next((suffix for suffix in (".bin", ".txt") if (folder / f"cameras{suffix}").is_file()), "")
+
+
+def count_images(folder: Path) -> int:
+    """How many images the model lists; ModelFileError where the file ends before it says so, 0 where there is none."""
+    path = folder / f"images{model_suffix(folder)}"
+    if not path.is_file():
+        return 0
+    with open(path, "rb") as file:
+        if path.suffix == ".bin":
+            head = file.read(COUNT.size)
+            if len(head) < COUNT.size:
+                raise ModelFileError(f"{path.name} is cut short")
+            return COUNT.unpack(head)[0]
+        return sum(1 for line in file if not line.startswith(b"#")) // 2
+
+
+def require_whole(files: Sequence[Path]) -> None:
+    """Raises ModelFileError where a binary file of the model does not hold the records that it counts."""
+    walks = {"cameras.bin": _after_camera, "images.bin": _after_image, "points3D.bin": _after_point}
+    for path in files:
+        if path.name in walks:
+            _walk(path, walks[path.name])
+
+
+def _walk(path: Path, after: Callable[[memoryview, int], int]) -> None:
+    """Step over every record; they have to end where the file does."""
+    try:
+        content = memoryview(path.read_bytes())
+        (count,), position = COUNT.unpack_from(content), COUNT.size
+        for _ in range(count):
+            position = after(content, position)
+    except (struct.error, OverflowError, MemoryError):
+        raise ModelFileError(f"{path.name} is cut short or damaged") from None
+    if position != len(content):
+        raise ModelFileError(f"{path.name} is cut short or damaged: its records end at byte {position}")
+
+
+def _after_camera(content: memoryview, position: int) -> int:
+    kind = CAMERA_HEADER.unpack_from(content, position)[1]
+    if kind not in PARAMETER_COUNTS:
+        raise ModelFileError(f"cameras.bin has the unknown camera model {kind}")
+    return position + CAMERA_HEADER.size + 8 * PARAMETER_COUNTS[kind]
+
+
+def _after_image(content: memoryview, position: int) -> int:
+    IMAGE_HEADER.unpack_from(content, position)
+    position += IMAGE_HEADER.size
+    while content[position : position + 1].tobytes() != b"\0":
+        if position >= len(content):
+            raise struct.error
+        position += 1
+    (points,) = COUNT.unpack_from(content, position + 1)
+    return position + 1 + COUNT.size + points * IMAGE_POINT_BYTES
+
+
+def _after_point(content: memoryview, position: int) -> int:
+    track = POINT_HEADER.unpack_from(content, position)[-1]
+    return position + POINT_HEADER.size + track * TRACK_BYTES
+
+
+def load_tables(report: Callable[[object], None], folder: str) -> Tables:
+    """The model in `folder`, by pycolmap; whatever is wrong raises, or ends the process. A task for `run_apart`."""
+    import pycolmap
+
+    model = pycolmap.Reconstruction(folder)
+    cameras = {
+        key: (camera.model.name, camera.width, camera.height, np.array(camera.params, dtype=np.float64))
+        for key, camera in model.cameras.items()
+    }
+    images = tuple(
+        PosedImage(image.name, image.camera_id, np.array(image.cam_from_world().matrix()))
+        for image in model.images.values()
+        if image.has_pose
+    )
+    points = list(model.points3D.values())
+    error = np.array([point.error for point in points], dtype=np.float64)
+    return Tables(
+        cameras=cameras,
+        images=images,
+        xyz=np.array([point.xyz for point in points], dtype=np.float64).reshape(-1, 3),
+        n_views=np.array([len({part.image_id for part in point.track.elements}) for point in points], dtype=np.int64),
+        error=np.where(error < 0, np.nan, error),  # COLMAP writes -1 where it has not computed one
+        rgb=np.array([point.color for point in points], dtype=np.uint8).reshape(-1, 3),
+    )

@@ -1,0 +1,108 @@
+"""Which format a scene folder is in, from the files that are there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from data.config import FORMATS
+from data.images import IMAGE_SUFFIXES
+from data.readers.colmap_files import model_folders, model_suffix
+from data.readers.json_file import read_object
+from data.scene import SceneError
+
+# Where a folder holds both, the second was made from the first and says less, or was the first's raw material: LLFF's
+# table drops what COLMAP knows of the lens, and a NeuS scene has a region of interest that someone chose.
+PREFERRED = (("neus", "colmap"), ("neus", "llff"), ("colmap", "llff"))
+# Keys that ns-process-data writes and instant-ngp does not know.
+NERFSTUDIO_KEYS = ("camera_model", "applied_transform", "ply_file_path", "train_filenames", "distortion_params")
+VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
+MOST_SHOWN = 8  # names of files in a message
+MOST_SEARCHED = 64  # folders inside the given one in which a scene is looked for
+
+
+def recognise(folder: Path) -> str:
+    """The format of `folder`, one of FORMATS.
+
+    Raises SceneError, which says what was found and what to do, where it is not there or is no format's or several's.
+    """
+    if folder.is_file():
+        raise SceneError(f"{folder}: is a file; dataset.data_dir names the folder that holds the scene")
+    if not folder.is_dir():
+        raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
+    try:
+        found = _marks(folder)
+        for better, worse in PREFERRED:
+            if better in found and worse in found:
+                del found[worse]
+        if len(found) > 1:
+            marks = " and ".join(f"{mark} ({name})" for name, mark in found.items())
+            raise SceneError(f"{folder}: holds {marks}; set dataset.type to one of {', '.join(found)}")
+        return next(iter(found)) if found else _without_cameras(folder)
+    except OSError as error:
+        raise SceneError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
+
+
+def _marks(folder: Path) -> dict[str, str]:
+    """The formats that `folder` looks like, each with the file or folder that says so."""
+    found = {}
+    cameras = sorted(entry.name for entry in folder.glob("*.npz"))
+    if (folder / "image").is_dir() and cameras:
+        found["neus"] = f"image/ with {cameras[0]}"
+    if (folder / "transforms_train.json").is_file() and not (folder / "transforms.json").is_file():
+        found["blender"] = "transforms_train.json"
+    if (folder / "transforms.json").is_file():
+        found[_kind_of_transforms(folder / "transforms.json")] = "transforms.json"
+    models = [path.relative_to(folder) for path in model_folders(folder)]
+    if models and not ("nerfstudio" in found and models[0].parts[:1] == ("colmap",)):  # it was made from that model
+        found["colmap"] = f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
+    if (folder / "poses_bounds.npy").is_file():
+        found["llff"] = "poses_bounds.npy"
+    if not found and ((folder / "image").is_dir() or any(name.startswith("cameras") for name in cameras)):
+        found["neus"] = "image/" if (folder / "image").is_dir() else cameras[0]  # half of a scene: its reader says more
+    return found
+
+
+def _kind_of_transforms(path: Path) -> str:
+    """Whether nerfstudio or instant-ngp wrote the file; raises SceneError for one that cannot be read."""
+    content = read_object(path)
+    frames = content.get("frames")
+    first = frames[0] if isinstance(frames, list) and frames and isinstance(frames[0], dict) else {}
+    keys = {*content, *first}
+    return "nerfstudio" if keys & {*NERFSTUDIO_KEYS, "mask_path", "colmap_im_id"} else "ngp"
+
+
+def _without_cameras(folder: Path) -> str:
+    """Never returns: says what is there instead of a scene, and what to do."""
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    inner = [entry for entry in entries if entry.is_dir()][:MOST_SEARCHED]
+    scenes = [entry for entry in inner if _looks_like_a_scene(entry)]
+    if scenes:
+        raise SceneError(
+            f"{folder}: is no scene, but {scenes[0].name}/ in it looks like one; set dataset.data_dir to that"
+        )
+    pictures = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
+    video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)
+    if pictures or video:
+        raise SceneError(
+            f"{folder}: holds {'photographs' if pictures else 'a video'} but no cameras; find them first with "
+            f"--mode prepare --images {pictures or video}"
+        )
+    names = ", ".join(entry.name for entry in entries[:MOST_SHOWN]) or "nothing"
+    raise SceneError(
+        f"{folder}: is no scene of a known format (it holds {names}); dataset.type may be {', '.join(FORMATS)}, "
+        "data/README.md describes them"
+    )
+
+
+def _looks_like_a_scene(folder: Path) -> bool:
+    try:
+        return bool(_marks(folder))
+    except (OSError, SceneError):
+        return False
+
+
+def _holds(folder: Path, suffixes: tuple[str, ...]) -> bool:
+    try:
+        return any(entry.suffix.lower() in suffixes for entry in folder.iterdir())
+    except OSError:
+        return False

@@ -1,0 +1,102 @@
+"""The format of LLFF: poses_bounds.npy and images/.
+
+    folder/poses_bounds.npy   [N, 17]: a pose [3, 5] row by row, then the nearest and farthest depth of the points
+    folder/images/            N photographs, in the order of names that Python's `sorted` has: 10.png before 2.png
+    folder/images_4/, ...     reduced copies; read where images/ is missing
+
+The pose's columns are the camera's axes in the world, down, right and backwards, then its centre, then height, width
+and focal length in pixels (https://github.com/Fyusion/LLFF at c6e27b1, llff/poses/pose_utils.py, load_colmap_data); one
+focal length for both axes. The world is COLMAP's. Height, width and focal length are those of the photographs COLMAP
+saw: `Lens.size` lets reduced ones be scaled.
+
+Half pixels: the format drops COLMAP's principal point, which starts, and by default stays, in the middle of the image:
+((w - 1) / 2, (h - 1) / 2) here. It drops the distortion too: where the COLMAP model is at hand (sparse/), read that.
+The depths are not used but for a note.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from data.capture import Capture, Lens, Photograph
+from data.config import DatasetConfig
+from data.images import image_size, list_images
+from data.readers.json_file import positive, side
+from data.readers.npz import NpzError, read_npy
+from data.readers.poses import rigid_pose
+from data.readers.transforms import require_same_shape
+from data.scene import SceneError
+
+CAMERA_FILE = "poses_bounds.npy"
+COLUMNS = 17
+MAX_FILE_BYTES = 1 << 24  # 120 000 photographs
+
+
+def read_llff(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    source = folder / CAMERA_FILE
+    table = _read_table(source)
+    images = _list_photographs(folder)
+    if len(images) != len(table):
+        raise SceneError(
+            f"{source}: holds {len(table)} cameras and {images[0].parent} {len(images)} photographs; "
+            "give the photographs it was made from, all of them"
+        )
+    photographs = [
+        _photograph(f"{source}: row {index} ({image.name})", row, image)
+        for index, (row, image) in enumerate(zip(table, images, strict=True))
+    ]
+    near, far = table[:, 15].min(), table[:, 16].max()
+    notes = (f"{CAMERA_FILE}: its scene lies at depths of {near:.4g} to {far:.4g}",) if 0 < near < far else ()
+    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs), notes=notes)
+
+
+def _read_table(source: Path) -> np.ndarray:
+    """float64 [N, 17], finite, N at least 1."""
+    if not source.is_file():
+        raise SceneError(f"{source.parent}: has no {CAMERA_FILE}, which holds the cameras")
+    try:
+        table = read_npy(source, MAX_FILE_BYTES)
+    except (NpzError, OSError) as error:
+        raise SceneError(f"{source}: cannot be read as an npy file of numbers ({error}); write it again") from error
+    if table.ndim != 2 or table.shape[1] != COLUMNS or len(table) == 0 or table.dtype.kind not in "fiu":
+        raise SceneError(
+            f"{source}: holds {table.dtype} of shape {list(table.shape)} and must hold numbers [N, {COLUMNS}]; "
+            "write it again"
+        )
+    wrong = np.flatnonzero(~np.isfinite(table).all(axis=1))
+    if len(wrong):
+        raise SceneError(
+            f"{source}: row {wrong[0]} holds NaN or infinite numbers; correct it or leave that photograph out"
+        )
+    return table.astype(np.float64)
+
+
+def _list_photographs(folder: Path) -> list[Path]:
+    """The pictures of images/, else of the images_N/ that is reduced least, in the order of the table."""
+    reduced = [
+        (int(entry.name[7:]), entry) for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name)
+    ]
+    folders = [folder / "images", *(entry for _, entry in sorted(reduced))]
+    chosen = next((candidate for candidate in folders if candidate.is_dir()), None)
+    if chosen is None:
+        raise SceneError(f"{folder}: has no folder images/ with the photographs")
+    images = sorted(list_images(chosen), key=lambda path: path.name)
+    if not images:
+        raise SceneError(f"{chosen}: holds no .png, .jpg or .jpeg photographs")
+    return images
+
+
+def _photograph(where: str, row: np.ndarray, image: Path) -> Photograph:
+    pose = row[:15].reshape(3, 5)
+    size = side(where, "the width", float(pose[1, 4])), side(where, "the height", float(pose[0, 4]))
+    focal = positive(where, "the focal length", float(pose[2, 4]))
+    require_same_shape(where, size, image_size(image))
+    down, right, backwards, centre = pose[:, :4].T
+    c2w = np.eye(4)
+    c2w[:3] = np.stack([right, down, -backwards, centre], axis=1)
+    intrinsics = np.array([[focal, 0, (size[0] - 1) / 2], [0, focal, (size[1] - 1) / 2], [0, 0, 1]])
+    return Photograph(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w))

@@ -1,0 +1,140 @@
+"""The format of nerfstudio: transforms.json as `ns-process-data` writes it.
+
+    folder/transforms.json   {"camera_model": "OPENCV", "w", "h", "fl_x", "fl_y", "cx", "cy", "k1", "k2", "p1", "p2",
+                              "applied_transform": [3, 4], "ply_file_path", "train_filenames": [...], "frames": [...]}
+    folder/images/, masks/   wherever file_path and mask_path say
+    folder/sparse_pc.ply     points in the world of the file's matrices
+
+Lens keys stand for all photographs or in a frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
+https://github.com/nerfstudio-project/nerfstudio at 50e0e3c, data/dataparsers/nerfstudio_dataparser.py; keys in
+docs/quickstart/data_conventions.md there.
+
+The world is that of the file's own matrices and of sparse_pc.ply, so that a mesh lies where these do, z up.
+`applied_transform` (and `applied_scale`) lead there from the world the cameras came from, COLMAP's say; they are
+checked and not undone. `mask_path` is black where nerfstudio does not train; here it is black off the object.
+Photographs of `val_filenames` and `test_filenames` that `train_filenames` does not name are held out, and those in no
+list are left out.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from data.capture import Capture, Photograph, SparsePoints
+from data.config import DatasetConfig
+from data.errors import one_line
+from data.readers.json_file import matrix, positive, text
+from data.readers.points import read_points
+from data.readers.poses import rigid_pose
+from data.readers.transforms import Frame, find_file, photograph, read_frames, require_distinct, required_file
+from data.scene import SceneError
+
+CAMERA_FILE = "transforms.json"
+PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+FISHEYE_MODEL = "OPENCV_FISHEYE"
+SPLITS = ("train_filenames", "val_filenames", "test_filenames")
+
+
+def read_nerfstudio(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    source = folder / CAMERA_FILE
+    if not source.is_file():
+        raise SceneError(f"{folder}: has no {CAMERA_FILE}, which holds the cameras")
+    content, frames = read_frames(source)
+    _check_world(source, content)
+    _require_masks_for_all(source, frames)
+    held_out = _split(source, content, frames)
+    photographs = [_photograph(frame, held_out[index]) for index, frame in enumerate(frames) if index in held_out]
+    require_distinct(source, photographs)
+    return Capture(
+        name=folder.resolve().name,
+        source=source,
+        photographs=tuple(photographs),
+        points=_points(folder, source, content),
+        notes=_notes(content, len(frames) - len(photographs), any(shot.mask for shot in photographs)),
+    )
+
+
+def _photograph(frame: Frame, is_held_out: bool) -> Photograph:
+    model = frame.get("camera_model", "PERSPECTIVE")
+    if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
+        supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
+        raise SceneError(f"{frame.where}: camera_model {reprlib.repr(model)} is not supported; it may be {supported}")
+    image = required_file(frame, "file_path", frame.name)
+    mask = None
+    if "mask_path" in frame.own:
+        mask = required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
+    return photograph(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
+
+
+def _check_world(source: Path, content: Mapping[str, object]) -> None:
+    """What leads from the original world is not applied, but a broken one means broken cameras."""
+    if "applied_transform" in content:
+        where, key = str(source), "applied_transform"
+        rigid_pose(where, key, matrix(where, key, content[key]))
+    if "applied_scale" in content:
+        positive(str(source), "applied_scale", content["applied_scale"])
+
+
+def _require_masks_for_all(source: Path, frames: Sequence[Frame]) -> None:
+    without = [frame for frame in frames if "mask_path" not in frame.own]
+    if without and len(without) < len(frames):
+        raise SceneError(
+            f"{source}: {len(without)} of {len(frames)} frames have no mask_path, the first is {without[0].name}; "
+            "give one for each photograph, or none"
+        )
+
+
+def _split(source: Path, content: Mapping[str, object], frames: Sequence[Frame]) -> dict[int, bool]:
+    """Which frames are used, by their index, and whether each is held out."""
+    if not any(key in content for key in SPLITS):
+        return dict.fromkeys(range(len(frames)), False)
+    index_of = {find_file(frame, "file_path", frame.name): index for index, frame in enumerate(frames)}
+    named: dict[str, set[int]] = {}
+    for key in SPLITS:
+        named[key] = {_index_in(source, key, name, index_of) for name in _file_names(source, key, content)}
+    held_out = (named["val_filenames"] | named["test_filenames"]) - named["train_filenames"]
+    if not named["train_filenames"]:
+        raise SceneError(
+            f"{source}: train_filenames is missing or empty; name the photographs to train on, or no split"
+        )
+    return {index: index in held_out for index in sorted(named["train_filenames"] | held_out)}
+
+
+def _file_names(source: Path, key: str, content: Mapping[str, object]) -> list[str]:
+    value = content.get(key, [])
+    if not isinstance(value, list):
+        raise SceneError(f"{source}: {key} must be a list of file names; correct it")
+    return [text(str(source), f"an entry of {key}", name) for name in value]
+
+
+def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | None, int]) -> int:
+    as_frame = Frame(f"{source}: {key}", source.parent, name, {}, {})
+    path = find_file(as_frame, key, name)
+    if path is None or path not in index_of:
+        raise SceneError(f"{source}: {key} names {one_line(name)}, which is no frame's photograph; correct it")
+    return index_of[path]
+
+
+def _points(folder: Path, source: Path, content: Mapping[str, object]) -> SparsePoints | None:
+    """The points of `ply_file_path`; None where it is not given."""
+    if "ply_file_path" not in content:
+        return None
+    name = text(str(source), "ply_file_path", content["ply_file_path"])
+    path = find_file(Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
+    if path is None:
+        raise SceneError(f"{source}: ply_file_path {one_line(name)} is not there; put it there or remove the key")
+    return read_points(path)
+
+
+def _notes(content: Mapping[str, object], left_out: int, has_masks: bool) -> tuple[str, ...]:
+    notes = []
+    if left_out:
+        notes.append(f"{CAMERA_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
+    if has_masks:
+        notes.append(f"{CAMERA_FILE}: mask_path is taken for the object, white on it and black off it")
+    if "applied_transform" in content:
+        notes.append(f"{CAMERA_FILE}: meshes are written in the world of its matrices; applied_transform leads there")
+    return tuple(notes)

@@ -1,0 +1,77 @@
+"""The format of instant-ngp: transforms.json with intrinsics, as its scripts/colmap2nerf.py writes it.
+
+    folder/transforms.json   {"fl_x", "fl_y", "cx", "cy", "w", "h", "k1", "k2", "p1", "p2", "aabb_scale", "frames"}
+    folder/images/0001.jpg   wherever file_path says, with or without suffix
+
+Lens keys stand for all photographs or in a frame; `camera_angle_x`, `camera_angle_y` (radians) serve where `fl_x`,
+`fl_y` are missing; `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye, otherwise k1 k2 p1 p2 (k3) are OpenCV's. Half
+pixels and axes as in `data.readers.transforms`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
+src/nerf_loader.cu, but for two of its slips: there p1 overwrites k3, and focal lengths are not scaled with a picture
+that is smaller than w x h.
+
+Frames whose photograph is missing are left out, as there, and the capture's notes say so; more than half is an error.
+`aabb_scale`, `scale`, `offset` and `aabb` place the scene in instant-ngp's unit cube; they say nothing about where the
+object is and are not used: the world is that of the file's matrices (colmap2nerf.py turns it z up, centres it on what
+the cameras look at, and puts them 4 units away on average). Photographs of transforms_test.json beside it, else of
+transforms_val.json, are held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from data.capture import Capture, Photograph
+from data.config import DatasetConfig
+from data.readers.json_file import kind
+from data.readers.transforms import Frame, find_file, held_out_file, photograph, read_frames, require_distinct
+from data.scene import SceneError
+
+CAMERA_FILE = "transforms.json"
+LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the file was written for
+
+
+def read_ngp(folder: Path, conf: DatasetConfig) -> Capture:
+    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    source = folder / CAMERA_FILE
+    if not source.is_file():
+        raise SceneError(f"{folder}: has no {CAMERA_FILE}, which holds the cameras")
+    photographs, notes = _read_file(source, is_held_out=False)
+    held_out = held_out_file(folder)
+    if held_out:
+        others, more = _read_file(held_out, is_held_out=True)
+        photographs, notes = photographs + others, notes + more
+    require_distinct(source, photographs)
+    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs), notes=tuple(notes))
+
+
+def _read_file(path: Path, is_held_out: bool) -> tuple[list[Photograph], list[str]]:
+    """The photographs of one camera file that are there, and what to say about the others."""
+    frames = read_frames(path)[1]
+    images = [find_file(frame, "file_path", frame.name) for frame in frames]
+    missing = [frame for frame, image in zip(frames, images, strict=True) if image is None]
+    if len(frames) - len(missing) < LEAST_PRESENT * len(frames):
+        raise SceneError(
+            f"{path}: of the photographs of its {len(frames)} frames {len(missing)} are not there, the first is "
+            f"{missing[0].name}; put them there or remove the frames"
+        )
+    photographs = [
+        photograph(frame, image, _is_fisheye(frame), is_held_out)
+        for frame, image in zip(frames, images, strict=True)
+        if image is not None
+    ]
+    return photographs, _missing_notes(path, frames, missing)
+
+
+def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]) -> list[str]:
+    if not missing:
+        return []
+    counts = f"{len(missing)} of {len(frames)} frames are left out"
+    return [f"{path.name}: {counts}, their photographs are not there; the first is {missing[0].name}"]
+
+
+def _is_fisheye(frame: Frame) -> bool:
+    value = frame.get("is_fisheye", False)
+    if not isinstance(value, bool):
+        raise SceneError(f"{frame.where}: is_fisheye is {kind(value)} and must be true or false; correct it")
+    return value

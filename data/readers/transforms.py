@@ -1,0 +1,210 @@
+"""What the formats with a `transforms*.json` share: frames, poses, lenses and the photographs they name.
+
+`frames[i].transform_matrix` [4, 4] is camera to world, the camera in OpenGL's axes (x right, y up, looking along -z);
+lens keys stand beside `frames` for all photographs or in a frame for that one. Lengths are pixels of a `w` x `h` image.
+
+Half pixels. In instant-ngp and nerfstudio the first pixel covers [0, 1), so that its centre is at 0.5 and `cx`, `cy`
+count from the image's corner: https://github.com/NVlabs/instant-ngp at abe236e, include/neural-graphics-primitives/
+nerf_device.cuh line 572, `(pixel + 0.5) / resolution`; https://github.com/nerfstudio-project/nerfstudio at 50e0e3c,
+nerfstudio/cameras/cameras.py line 294, `pixel_offset = 0.5`. Both take them unchanged from COLMAP, which counts the
+same way. Here pixel (0, 0) is the first pixel's centre: 0.5 is subtracted. A principal point that is not given is the
+middle of the image: w / 2 from the corner, (w - 1) / 2 here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
+
+import numpy as np
+
+from data.capture import Lens, Photograph
+from data.errors import one_line
+from data.images import IMAGE_SUFFIXES, image_size
+from data.readers.json_file import matrix, number, objects, positive, read_object, side, text
+from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
+from data.scene import SceneError
+
+CORNER_TO_CENTRE = -0.5  # from pixels counted from the image's corner to pixels counted from the first pixel's centre
+
+FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
+# Lens models of instant-ngp (nerf_loader.cu, read_lens) that are no pinhole with OpenCV's distortion.
+OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
+HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first that is there
+LONGEST_NAME = 120  # characters of a file name that a message quotes
+SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One entry of `frames`, with what the file says for all of them."""
+
+    where: str  # starts every message: the file, the number of the frame and the photograph's name
+    folder: Path  # what file names are relative to
+    name: str  # file_path
+    own: Mapping[str, object]
+    shared: Mapping[str, object]
+
+    def get(self, key: str, default: object = None) -> object:
+        """The frame's own value of `key`, else the one for all frames, else `default`."""
+        return self.own.get(key, self.shared.get(key, default))
+
+
+def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
+    """The JSON object at `path` and its frames, of which there is at least one; raises SceneError."""
+    content = read_object(path)
+    frames = []
+    for index, entry in enumerate(objects(str(path), "frames", content)):
+        name = text(f"{path}: frame {index}", "file_path", entry.get("file_path"))
+        frames.append(Frame(f"{path}: frame {index} ({_shown(name)})", path.parent, name, entry, content))
+    return content, frames
+
+
+def _shown(name: str) -> str:
+    """A file name as a message can quote it."""
+    return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
+
+
+def held_out_file(folder: Path) -> Path | None:
+    """The camera file of the photographs that the format keeps for testing; None where there is none."""
+    return next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
+
+
+def find_file(frame: Frame, key: str, name: str) -> Path | None:
+    """The picture that `name` means, relative to the camera file; None where there is none.
+
+    Tried as it stands, then with .png, .jpg or .jpeg behind it, and with its own suffix in the other letter case.
+    Raises SceneError for a name that leads out of the scene folder.
+    """
+    relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp reads Windows' names too
+    if relative.split("/")[0] == ".." or os.path.isabs(relative) or PureWindowsPath(relative).drive:
+        raise SceneError(
+            f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"
+        )
+    path = frame.folder / relative
+    try:
+        longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
+        others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
+        return None if relative == "." else next(filter(Path.is_file, [path, *longer, *others]), None)
+    except (OSError, ValueError):  # longer than a file name may be, or a character that none may have
+        return None
+
+
+def required_file(frame: Frame, key: str, name: str) -> Path:
+    """`find_file`, which must find it; raises SceneError."""
+    path = find_file(frame, key, name)
+    if path is None:
+        raise SceneError(
+            f"{frame.where}: its {key} {_shown(name)} is not there (nor with {', '.join(IMAGE_SUFFIXES)} behind it); "
+            "put it there or remove the frame"
+        )
+    return path
+
+
+def photograph(
+    frame: Frame, image: Path, is_fisheye: bool = False, is_held_out: bool = False, mask: Path | None = None
+) -> Photograph:
+    """What `frame` says of the photograph `image`; raises SceneError or ImageError for whatever does not fit."""
+    if "transform_matrix" not in frame.own:
+        raise SceneError(f"{frame.where}: has no transform_matrix; give its pose or remove the frame")
+    given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
+    c2w = rigid_pose(frame.where, "transform_matrix", given) @ OPENGL_TO_OPENCV
+    return Photograph(image, read_lens(frame, image, is_fisheye), c2w, mask, is_held_out)
+
+
+def read_lens(frame: Frame, image: Path, is_fisheye: bool) -> Lens:
+    """The lens of a frame from its keys and those for all frames; sizes that are not given are the photograph's.
+
+    Raises SceneError for a lens that is no camera, is not supported, or was made for a photograph of another shape.
+    """
+    other = next((key for key in OTHER_LENSES if frame.get(key)), None)
+    if other is not None:
+        raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
+    size = _stated_size(frame, image)
+    intrinsics = np.eye(3)
+    intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
+    for axis, (key, length) in enumerate(zip(("cx", "cy"), size, strict=True)):
+        intrinsics[axis, 2] = number(frame.where, key, frame.get(key, length / 2)) + CORNER_TO_CENTRE
+    return Lens(intrinsics, _distortion(frame, is_fisheye), is_fisheye, size)
+
+
+def _stated_size(frame: Frame, image: Path) -> tuple[int, int]:
+    """The (width, height) that lengths are pixels of: `w` and `h`, else the photograph's own."""
+    actual = image_size(image)
+    stated = [key for key in ("w", "h") if frame.get(key) is not None]
+    if not stated:
+        return actual
+    if len(stated) == 1:
+        raise SceneError(f"{frame.where}: has {stated[0]} alone; give both w and h, or neither")
+    size = side(frame.where, "w", frame.get("w")), side(frame.where, "h", frame.get("h"))
+    require_same_shape(frame.where, size, actual)
+    return size
+
+
+def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, int]) -> None:
+    """Raises SceneError unless `actual` (width, height) is `stated`, up to one scale and a pixel of rounding."""
+    (w, h), (width, height) = stated, actual
+    if abs(width * h / w - height) > 1 and abs(height * w / h - width) > 1:
+        raise SceneError(
+            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another shape (cropped, or "
+            "turned?); give the photographs that the cameras were made from"
+        )
+
+
+def _focal_lengths(frame: Frame, size: tuple[int, int]) -> tuple[float, float]:
+    """In x and y; as in instant-ngp a frame's own keys replace the shared ones together, and one counts for both."""
+    for keys in (frame.own, frame.shared):
+        found = [_focal_length(frame.where, keys, axis, length) for axis, length in zip("xy", size, strict=True)]
+        given = [focal for focal in found if focal is not None]
+        if given:
+            return given[0], given[-1]
+    raise SceneError(f"{frame.where}: has no focal length; give fl_x or camera_angle_x, in the frame or for all frames")
+
+
+def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int) -> float | None:
+    """Pixels along `axis`, from the first key that is given: a length, or the angle that the whole image spans."""
+    key = next((key for key in FOCAL_KEYS[axis] if key in keys), None)
+    if key is None:
+        return None
+    value = positive(where, key, keys[key])
+    if key.startswith("fl_"):
+        return value
+    angle = math.radians(value) if key.endswith("_fov") else value
+    if angle >= math.pi:
+        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, which no pinhole sees; correct it")
+    return 0.5 * length / math.tan(0.5 * angle)
+
+
+def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
+    """OpenCV's coefficients, () where all are 0."""
+    listed = frame.get("distortion_params")
+    names = ("k1", "k2", "k3", "k4", "p1", "p2")  # also nerfstudio's order of distortion_params
+    if listed is not None and not (isinstance(listed, list) and len(listed) == len(names)):
+        raise SceneError(f"{frame.where}: distortion_params must be the six numbers {' '.join(names)}; correct it")
+    values = [frame.get(name, 0.0) for name in names] if listed is None else listed
+    k1, k2, k3, k4, p1, p2 = (number(frame.where, name, value) for name, value in zip(names, values, strict=True))
+    if is_fisheye and (p1 or p2):
+        raise SceneError(f"{frame.where}: a fisheye lens has no p1 and p2; remove them, or call the lens OPENCV")
+    if is_fisheye:
+        return (k1, k2, k3, k4)
+    if k4:
+        raise SceneError(
+            f"{frame.where}: k4 belongs to a fisheye lens; set is_fisheye or camera_model to one, or undistort the "
+            "photographs first"
+        )
+    given = (k1, k2, p1, p2, k3) if k3 else (k1, k2, p1, p2)
+    return given if any(given) else ()
+
+
+def require_distinct(source: Path, photographs: Sequence[Photograph]) -> None:
+    """Raises SceneError where two frames name one photograph."""
+    seen: set[Path] = set()
+    for shot in photographs:
+        if shot.image in seen:
+            raise SceneError(
+                f"{source}: the photograph {shot.image.name} ({shot.image}) is listed twice; remove a frame"
+            )
+        seen.add(shot.image)

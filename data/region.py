@@ -1,0 +1,233 @@
+"""The region of interest: the sphere that holds what is to be reconstructed and leaves every camera outside.
+
+Where the format does not give it, it is found from what supports it best: masks, the points of structure from motion,
+or the cameras alone. Everything is in the world frame of the cameras and moves with it under any similarity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.capture import SparsePoints
+from data.errors import UserError
+from data.finding import listed
+from data.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.scene import SceneError
+from data.sparse import object_points
+from data.visual_hull import Hull, masked_views, visual_hull
+
+MARGIN = 1.1  # sphere over object, the published dataset.scale_mat_scale
+POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tips that few points are on
+OUTSIDE = 1.02  # least distance of a camera in radii: a camera on the sphere would start its rays inside the surface
+LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds what was found
+LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
+LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the pictures
+FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where pictures show much more
+
+# Distances along the axes, in extents of the cameras, at which something in common is looked for.
+SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
+SEARCHED_VIEWS = 64
+LARGEST_POWER = 9  # of ten: the focal length in pixels of no camera is larger, or smaller than one over it
+HINT = 'give the region as --roi "x y z r"'
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A sphere in the world, and in one sentence how it was found."""
+
+    centre: np.ndarray  # [3] float64
+    radius: float
+    how: str
+
+    @property
+    def scale_mat(self) -> np.ndarray:
+        """[4, 4], unit sphere to world."""
+        matrix = np.diag([self.radius, self.radius, self.radius, 1.0])
+        matrix[:3, 3] = self.centre
+        return matrix
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A sphere that may still reach a camera."""
+
+    centre: np.ndarray
+    radius: float
+    source: str  # "from ..."
+
+
+def parse_roi(text: str) -> Region:
+    """The region of `--roi "x y z r"`: centre and radius in world units, apart by spaces or commas; else UserError."""
+    try:
+        numbers = [float(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        numbers = []
+    if len(numbers) != 4 or not all(math.isfinite(number) for number in numbers) or numbers[3] <= 0:
+        raise UserError(
+            f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers, such as --roi "0 0 0 1"'
+        )
+    return _region(np.array(numbers[:3]), numbers[3], "as given by --roi")
+
+
+def find_region(
+    intrinsics: np.ndarray,
+    c2w: np.ndarray,
+    sizes: np.ndarray,
+    masks: Sequence[np.ndarray] | None,
+    points: SparsePoints | None,
+) -> Region:
+    """The region of interest of V views: from masks, else from points, else from where the cameras look.
+
+    Args:
+        intrinsics: [V, 3, 3]; c2w: [V, 4, 4] OpenCV camera to world; sizes: [V, 2] (width, height).
+        masks: V times uint8 [H, W], 255 on the object. points: in the world frame.
+    Raises:
+        SceneError: the cameras have nothing in common, or nothing tells where along their axes it is.
+    """
+    cameras = _cameras(intrinsics, c2w, sizes)
+    _require_usable(cameras)
+    found = _from_masks(cameras, masks) if masks is not None else None
+    if found is None and points is not None:
+        found = _from_points(cameras, points)
+    if found is None:
+        found = _from_focus(cameras)
+    return _outside_cameras(found, cameras)
+
+
+def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
+    """Raises SceneError where at least half of the views show nothing of the region: cameras that look away."""
+    cameras = _cameras(intrinsics, c2w, sizes)
+    sees = room(region.centre[None], cameras)[:, 0] > -region.radius
+    if 2 * sees.sum() <= len(cameras):
+        raise SceneError(
+            f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
+            f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+        )
+
+
+def _cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> Cameras:
+    """The cameras in float64, with axes of unit length: some programs export poses with a scale."""
+    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)
+    return cameras
+
+
+def _require_usable(cameras: Cameras) -> None:
+    """Raises SceneError for numbers with which geometry would overflow."""
+    focals = cameras.intrinsics[:, (0, 1), (0, 1)]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        finite = np.isfinite(cameras.c2w).all() and np.isfinite(cameras.origins**4).all()
+        usual = np.isfinite(cameras.intrinsics).all() and (np.abs(np.log10(focals)) < LARGEST_POWER).all()
+    if not (finite and usual):
+        raise SceneError(
+            "the cameras hold numbers too large, too small or not finite, so that no region of interest is found among "
+            f"them; correct them, or {HINT}"
+        )
+
+
+def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> _Found | None:
+    """The ball about the visual hull; None where the masks do not bound one that leaves the cameras outside."""
+    hull = visual_hull(masked_views(cameras, masks))
+    if hull is None:
+        return None
+    centre, radius = enclosing_ball(hull.centres)
+    radius += hull.side / 2
+    if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * MARGIN * radius:
+        return None
+    return _unless_a_point(_Found(centre, MARGIN * radius, f"from the visual hull of {_asked(hull)}"), cameras)
+
+
+def _asked(hull: Hull) -> str:
+    """How many masks, and which of them were left out."""
+    left_out = hull.views[~hull.is_trusted]
+    count = f"{np.sum(hull.is_trusted)} masks"
+    return count if not len(left_out) else f"{count} ({listed(left_out)} left out, which the others contradict)"
+
+
+def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
+    """The ball about the points on what most cameras look at; None where there are too few."""
+    kept = object_points(cameras, points)
+    if kept is None:
+        return None
+    centre, radius = enclosing_ball(kept)
+    source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
+    return _unless_a_point(_Found(centre, POINTS_MARGIN * radius, source), cameras)
+
+
+def _unless_a_point(found: _Found, cameras: Cameras) -> _Found | None:
+    """What was found, or None where it is so small that nothing was."""
+    distance = np.median(np.linalg.norm(cameras.origins - found.centre, axis=1))
+    return found if found.radius > LEAST_RADIUS * distance else None
+
+
+def _from_focus(cameras: Cameras) -> _Found:
+    """The ball about the point that most cameras look at, as large as the median picture shows it.
+
+    That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
+    hold it, because a long picture is of a long thing.
+
+    Raises SceneError where they look at nothing in common, or along parallel axes.
+    """
+    _require_something_common(cameras)
+    centre = meeting_point(cameras.origins, cameras.axes)
+    if centre is None:
+        raise SceneError(f"the cameras look along parallel axes, so that nothing tells how far the object is; {HINT}")
+    borders = [border_distances(centre[None], *camera)[0] for camera in cameras]
+    held = np.array(borders).reshape(-1, 2, 2).min(axis=2)  # [V, 2], by the width and by the height
+    shown = held.min(axis=1)
+    if 2 * np.sum(shown > 0) <= len(cameras):
+        raise SceneError(
+            f"the cameras look at no common point ({listed(np.flatnonzero(shown <= 0))} do not show the one nearest "
+            f"to all axes); {HINT}"
+        )
+    distances = np.linalg.norm(cameras.origins - centre, axis=1)
+    radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
+    return _Found(centre, radius, f"from the common focus of {len(cameras)} cameras")
+
+
+def _require_something_common(cameras: Cameras) -> None:
+    """Raises SceneError where every point of the cameras' axes is in at most half of the pictures."""
+    apart = np.linalg.norm(cameras.origins - np.median(cameras.origins, axis=0), axis=1)
+    extent = np.median(apart[apart > 0]) if apart.any() else 0.0
+    if extent == 0:
+        raise SceneError(f"all cameras are at one place, so that nothing tells how far the object is; {HINT}")
+    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(SEARCHED_VIEWS, len(cameras))).round().astype(int))
+    some = cameras.pick(chosen)
+    along = extent * SEARCHED_DEPTHS[:, None]
+    searched = (some.origins[:, None] + some.axes[:, None] * along).reshape(-1, 3)
+    shows = room(searched, cameras) > 0
+    best = int(np.argmax(shows.sum(axis=0)))
+    if 2 * shows[:, best].sum() <= len(cameras):
+        raise SceneError(
+            f"the cameras look away from each other: no point is in more than {shows[:, best].sum()} of "
+            f"{len(cameras)} pictures ({listed(np.flatnonzero(~shows[:, best]))} look elsewhere); "
+            f"leave out the views of other places or correct the poses, or {HINT}"
+        )
+
+
+def _outside_cameras(found: _Found, cameras: Cameras) -> Region:
+    """The region, shrunk where a camera would lie inside; SceneError where less than LEAST_SHRUNK of it were left."""
+    distances = np.linalg.norm(cameras.origins - found.centre, axis=1)
+    nearest = int(np.argmin(distances))
+    radius = distances[nearest] / OUTSIDE
+    if radius >= found.radius:
+        return _region(found.centre, found.radius, found.source)
+    if radius < LEAST_SHRUNK * found.radius:
+        raise SceneError(
+            f"the camera of view {nearest} is {distances[nearest]:.3g} from the middle of the region of interest, "
+            f"whose radius is {found.radius:.3g}: no sphere about it leaves all cameras outside; "
+            f"leave that view out, or {HINT}"
+        )
+    shrunk = f"shrunk from {found.radius:.4g} to leave the camera of view {nearest} outside"
+    return _region(found.centre, radius, f"{found.source}, {shrunk}")
+
+
+def _region(centre: np.ndarray, radius: float, source: str) -> Region:
+    """The region, with its sentence."""
+    place = ", ".join(f"{value:.4g}" for value in centre)
+    return Region(centre, float(radius), f"region of interest: centre ({place}), radius {radius:.4g}, {source}")

@@ -1,0 +1,78 @@
+"""Which of the points of structure from motion lie on what the cameras look at."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from data.capture import SparsePoints
+from data.frustum import Cameras, enclosing_ball, meeting_point, room
+
+MOST_POINTS = 20_000  # looked at, drawn by chance: enough for a sphere
+MOST_VIEWS = 120  # likewise, evenly chosen
+LEAST_POINTS = 30  # fewer say nothing
+SURE_VIEWS = 3  # a point of two views may be a wrong match that nothing contradicts
+WORST_ERROR = 3.0  # times the median reprojection error
+NEIGHBOURS = 8
+SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: what lies sparser is an outlier
+TRIMMED = 0.98  # of the points that are left: what the ball is to hold
+TRIMMING_ROUNDS = 10
+
+
+def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
+    """The points [K, 3] on what most of `cameras` look at; None where fewer than LEAST_POINTS are left.
+
+    Left out, in this order: badly supported points, those that most pictures do not show, the background (farther from
+    the cameras' common focus than the cameras), what lies sparse, and the outermost 2 %.
+    """
+    xyz = _well_supported(points)
+    if len(xyz) > MOST_POINTS:
+        xyz = np.random.default_rng(0).choice(xyz, MOST_POINTS, replace=False)
+    for choose in (_shown_by_most, _around_the_focus, _dense, _central):
+        if len(xyz) < LEAST_POINTS:
+            return None
+        xyz = xyz[choose(xyz, cameras)]
+    return xyz if len(xyz) >= LEAST_POINTS else None
+
+
+def _well_supported(points: SparsePoints) -> np.ndarray:
+    """[K, 3]: finite, of a usual reprojection error where it is known, and of SURE_VIEWS views where enough are."""
+    finite = np.isfinite(points.xyz).all(axis=1) & (np.abs(np.nan_to_num(points.xyz)).max(axis=1, initial=0) < 1e30)
+    known = np.isfinite(points.error)
+    if known.any():
+        finite &= ~known | (points.error <= WORST_ERROR * np.median(points.error[known]))
+    sure = finite & (points.n_views >= SURE_VIEWS)
+    return points.xyz[sure if sure.sum() >= LEAST_POINTS else finite].astype(np.float64)
+
+
+def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
+    """[K] bool: in more than half of the pictures."""
+    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(MOST_VIEWS, len(cameras))).round().astype(int))
+    return 2 * np.sum(room(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
+
+
+def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
+    """[K] bool: nearer to the cameras' focus than the median camera; all where their axes are parallel."""
+    focus = meeting_point(cameras.origins, cameras.axes)
+    if focus is None or 2 * np.sum(room(focus[None], cameras) > 0) <= len(cameras):
+        return np.ones(len(xyz), dtype=bool)
+    limit = np.median(np.linalg.norm(cameras.origins - focus, axis=1))
+    return np.linalg.norm(xyz - focus, axis=1) < limit
+
+
+def _dense(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
+    """[K] bool: with neighbours about as near as most points have them."""
+    del cameras
+    distance = cKDTree(xyz).query(xyz, k=NEIGHBOURS + 1)[0][:, -1]
+    return distance <= SPARSEST * np.median(distance)
+
+
+def _central(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
+    """[K] bool: the TRIMMED share that fits into the smallest ball, found by trimming what is farthest out again."""
+    del cameras
+    centre = xyz.mean(axis=0)  # which a few far points do not move as they move the ball's
+    for _ in range(TRIMMING_ROUNDS):
+        distance = np.linalg.norm(xyz - centre, axis=1)
+        kept = distance <= np.quantile(distance, TRIMMED)
+        centre = enclosing_ball(xyz[kept])[0]
+    return kept

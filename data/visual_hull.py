@@ -1,0 +1,230 @@
+"""The visual hull: the largest volume whose silhouettes lie in the masks, as small cubes, found from coarse to fine.
+
+Masks of real scenes are not all right, so the views vote: a cube stays where all but a few of the views that have it in
+their picture have it on the object (Laurentini 1994 for the hull; the vote is ours).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+
+from data.cameras import pixels_to_rays
+from data.frustum import Cameras, meeting_point
+from data.scene import MASK_HALF
+
+MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
+MASK_SIDE = 192  # pixels; masks are reduced to this before they vote
+FULLEST_MASK = 0.95  # of the picture: such a mask says nothing
+FIRST_CUBES = 24  # along a side of the first box
+FINEST_CUBES = (
+    64  # along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks
+)
+MOST_CUBES = 200_000  # refining stops there: a hull so full is bounded well enough
+FIRST_BOX = 2.0  # half the side of the first box, in object radii as the median view sees them: elongated ones fit
+GROWTHS = 3  # times that the box may be doubled where the hull reaches its walls
+
+TOLERANCE = 0.2  # share of the views that may have a cube off the object while wrong masks are still among them
+STRICT_TOLERANCE = 0.03  # likewise once they are left out: what a pixel of a ragged outline is worth
+LEAST_AGREEMENT = 0.6  # of the median view's agreement with the hull: a mask below it is wrong
+
+
+@dataclass(frozen=True, eq=False)
+class MaskedViews:
+    """The views that take part: W masks, reduced, with cameras that fit them."""
+
+    views: np.ndarray  # [W] int, their numbers in the scene
+    cameras: Cameras  # of the reduced masks
+    masks: tuple[np.ndarray, ...]  # W times [h, w] uint8, 1 on the object
+
+    def pick(self, chosen: np.ndarray) -> MaskedViews:
+        """Those of them where `chosen` [W] is True."""
+        kept = np.flatnonzero(chosen)
+        return MaskedViews(self.views[kept], self.cameras.pick(kept), tuple(self.masks[index] for index in kept))
+
+    def turned(self, rotation: np.ndarray) -> MaskedViews:
+        """The same views in a world turned by `rotation` [3, 3]."""
+        turn = np.eye(4)
+        turn[:3, :3] = rotation
+        return replace(self, cameras=replace(self.cameras, c2w=turn @ self.cameras.c2w))
+
+
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """N cubes that fill the hull, their sides along the axes of the first view's camera."""
+
+    centres: np.ndarray  # [N, 3]
+    side: float
+    views: np.ndarray  # [W] int: the views that were asked
+    agreement: np.ndarray  # [W]: intersection over union of each view's mask and the hull's silhouette
+    is_trusted: np.ndarray  # [W] bool: False where the mask contradicts the others and was left out
+
+
+def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
+    """The views whose `masks` (uint8 [H, W], 255 on the object) say something: neither empty nor full."""
+    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(MOST_VIEWS, len(cameras))).round().astype(int))
+    reduced = [_reduced(masks[view]) for view in chosen]
+    speaks = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
+    chosen, reduced = chosen[speaks], [mask for mask, ok in zip(reduced, speaks, strict=True) if ok]
+    sizes = np.array([mask.shape[::-1] for mask in reduced], dtype=np.float64).reshape(-1, 2)
+    scales = sizes / cameras.sizes[chosen]
+    to_reduced = np.zeros((len(chosen), 3, 3))
+    to_reduced[:, 0, 0], to_reduced[:, 1, 1], to_reduced[:, 2, 2] = scales[:, 0], scales[:, 1], 1
+    to_reduced[:, :2, 2] = 0.5 * scales - 0.5  # pixel (0, 0) is a centre: x' + 0.5 = scale * (x + 0.5)
+    small = Cameras(to_reduced @ cameras.intrinsics[chosen], cameras.c2w[chosen], sizes)
+    return MaskedViews(chosen, small, tuple(reduced))
+
+
+def visual_hull(views: MaskedViews) -> Hull | None:
+    """The hull that most of `views` agree on; None where their masks bound no volume.
+
+    Carved with room for wrong masks; those that contradict the result are left out, and the rest carves it again.
+    """
+    if len(views.views) < 2:
+        return None
+    axes = views.cameras.c2w[0, :3, :3]  # the cubes stand along those of a camera, so that they turn with the world
+    views = views.turned(axes.T)
+    loose = _carve(views, TOLERANCE)
+    if loose is None:
+        return None
+    agreement = _agreements(*loose, views)
+    is_trusted = agreement >= LEAST_AGREEMENT * np.median(agreement)
+    kept = views.pick(is_trusted)
+    strict = loose[0][_stays(*loose, 1.0, kept, _distances(kept), STRICT_TOLERANCE)]
+    centres = strict if len(strict) else loose[0]
+    agreement = _agreements(centres, loose[1], views)
+    return Hull(centres @ axes.T, loose[1], views.views, agreement, is_trusted)
+
+
+def _distances(views: MaskedViews) -> list[np.ndarray]:
+    """W times [h, w]: pixels to the nearest one of the mask."""
+    return [cv2.distanceTransform(1 - mask, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) for mask in views.masks]
+
+
+def _reduced(mask: np.ndarray) -> np.ndarray:
+    """`mask` uint8 [H, W] as 0 and 1, its longer side at most MASK_SIDE pixels."""
+    scale = min(1.0, MASK_SIDE / max(mask.shape))
+    width, height = (max(1, round(side * scale)) for side in mask.shape[::-1])
+    on = (mask > MASK_HALF).astype(np.uint8)
+    return (cv2.resize(255 * on, (width, height), interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
+
+
+def _carve(views: MaskedViews, tolerance: float) -> tuple[np.ndarray, float] | None:
+    """Centres [N, 3] and side of the cubes that stay; None where none does or they are not bounded."""
+    box = _first_box(views)
+    if box is None:
+        return None
+    distances = _distances(views)
+    centre, half = box
+    for _ in range(GROWTHS + 1):
+        side = 2 * half / FIRST_CUBES
+        ticks = (np.arange(FIRST_CUBES) + 0.5) * side - half
+        cubes = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+        stays = _stays(cubes + centre, side, np.sqrt(3), views, distances, tolerance)
+        if not stays.any():
+            return None
+        if np.abs(cubes[stays]).max() < half - side:
+            return _refine(cubes[stays] + centre, side, views, distances, tolerance)
+        half *= 2
+    return None
+
+
+def _first_box(views: MaskedViews) -> tuple[np.ndarray, float] | None:
+    """Centre [3] and half the side of a box about the object; None where the masks' middles lie in one direction.
+
+    The centre is where the rays through the middles of the masks meet; the size, what the median view shows.
+    """
+    outlines = [cv2.convexHull(cv2.findNonZero(mask))[:, 0] for mask in views.masks]
+    middles = [np.mean(np.argwhere(mask), axis=0)[::-1] for mask in views.masks]
+    matrices = list(zip(views.cameras.intrinsics, views.cameras.c2w, strict=True))
+    rays = [pixels_to_rays(middle, *camera) for middle, camera in zip(middles, matrices, strict=True)]
+    origins, directions = (np.stack(part) for part in zip(*rays, strict=True))
+    centre = meeting_point(origins, directions)
+    if centre is None:
+        return None
+    radii = []
+    for outline, camera in zip(outlines, matrices, strict=True):
+        origins, directions = pixels_to_rays(outline, *camera)
+        radii.append(np.linalg.norm(np.cross(centre - origins, directions), axis=1).max())
+    return centre, FIRST_BOX * float(np.median(radii))
+
+
+def _refine(
+    cubes: np.ndarray, side: float, views: MaskedViews, distances: list[np.ndarray], tolerance: float
+) -> tuple[np.ndarray, float] | None:
+    """Halve `cubes` [N, 3] until they are fine enough; a cube stays while a part of it may be in the hull."""
+    octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    while np.ptp(cubes, axis=0).max() + side < FINEST_CUBES * side and 8 * len(cubes) <= MOST_CUBES:
+        cubes = (cubes[:, None] + octants * side).reshape(-1, 3)
+        side /= 2
+        cubes = cubes[_stays(cubes, side, np.sqrt(3), views, distances, tolerance)]
+        if not len(cubes):
+            return None
+    cubes = cubes[_stays(cubes, side, 1.0, views, distances, tolerance)]
+    return (cubes, side) if len(cubes) else None
+
+
+def _stays(
+    cubes: np.ndarray,
+    side: float,
+    reach: float,
+    views: MaskedViews,
+    distances: list[np.ndarray],
+    tolerance: float,
+) -> np.ndarray:
+    """Which of `cubes` [N, 3] the vote keeps.
+
+    A view has a cube on the object where a mask pixel lies within reach * side / 2 of its centre, projected: with
+    reach sqrt(3) no cube that holds a bit of the hull is lost. More than half of the views must see the cube at all.
+    """
+    alive = np.arange(len(cubes))  # those that the views asked so far have not voted out whatever the others say
+    seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
+    for number, (intrinsics, c2w, distance) in enumerate(
+        zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
+    ):
+        column, row, depth, inside = _land(cubes[alive], intrinsics, c2w, distance.shape)
+        pixels = 0.5 * reach * side * intrinsics[0, 0] / depth
+        seen[alive[inside]] += 1
+        off[alive[inside]] += distance[row, column] > pixels
+        if number % 8 == 7:
+            alive = alive[off[alive] <= tolerance * len(views.views)]
+    return (2 * seen > len(views.views)) & (off <= tolerance * seen)
+
+
+def _land(
+    points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Column, row (int) and depth of those of `points` [N, 3] that are in the picture, and which those are [N]."""
+    to_camera = intrinsics @ c2w[:3, :3].T
+    x, y, depth = to_camera @ points.T - (to_camera @ c2w[:3, 3])[:, None]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        x, y = x / depth, y / depth
+    height, width = shape
+    inside = (depth > 0) & (x > -0.5) & (x < width - 0.5) & (y > -0.5) & (y < height - 0.5)
+    column, row = (np.rint(value[inside]).astype(np.intp) for value in (x, y))
+    return np.minimum(column, width - 1), np.minimum(row, height - 1), depth[inside], inside
+
+
+def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarray:
+    """Intersection over union of each mask and the cubes' silhouette: [W]."""
+    agreements = []
+    for intrinsics, c2w, mask in zip(views.cameras.intrinsics, views.cameras.c2w, views.masks, strict=True):
+        drawn = silhouette(cubes, side, intrinsics, c2w, mask.shape)
+        agreements.append(np.sum(drawn & mask) / np.sum(drawn | mask))
+    return np.array(agreements)
+
+
+def silhouette(
+    cubes: np.ndarray, side: float, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
+) -> np.ndarray:
+    """Where cubes (centres [N, 3]) appear in a picture of `shape` (h, w): uint8, 1 on them; squares one cube wide."""
+    drawn = np.zeros(shape, dtype=np.uint8)
+    column, row, depth, _ = _land(cubes, intrinsics, c2w, shape)
+    if not len(depth):
+        return drawn
+    drawn[row, column] = 1
+    width = int(np.clip(np.ceil(side * intrinsics[0, 0] / np.median(depth)), 1, max(shape))) | 1
+    return cv2.dilate(drawn, np.ones((width, width), dtype=np.uint8))

@@ -1,0 +1,89 @@
+"""`--mode inspect`: the overview picture and the health table of a scene. Nothing is trained; Jittor is not loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from data.errors import one_line
+from data.files import write_result
+from data.finding import Finding
+from data.health import findings
+from data.images import write_image
+from data.overview import overview
+from data.readers import load_scene
+from data.scene import Scene, summary
+from models.config import ExperimentConfig
+from models.experiment import Experiment, background, results_folder
+
+FOLDER = "inspect"
+NARROWEST = 60  # columns of a terminal: below it words are broken
+INDENT = 2
+
+
+def inspect(conf: ExperimentConfig) -> Iterator[str]:
+    """Look at the scene of `conf`, write overview.png, health.md and health.json, and yield the lines to print.
+
+    They go to `<base_exp_dir>/inspect`; those of an earlier look are replaced. Raises UserError for a scene that cannot
+    be read and for a folder that cannot be written.
+    """
+    folder = results_folder(conf)
+    scene = load_scene(conf.dataset, background(conf))
+    yield one_line(summary(scene))
+    yield from map(one_line, scene.notes)
+    path = Experiment(conf, folder, scene, None).path
+    write_image(path(FOLDER, "overview.png"), overview(scene))
+    found = findings(scene)
+    write_result(path(FOLDER, "health.md"), markdown(scene, found).encode())
+    write_result(path(FOLDER, "health.json"), as_json(scene, found).encode())
+    yield ""
+    yield from table(found, shutil.get_terminal_size().columns)
+    yield ""
+    yield f"written: {folder / FOLDER}: overview.png, health.md, health.json"
+
+
+def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
+    """The findings for a terminal `columns` wide: check, verdict and figure; below them the consequence."""
+    width = max(len(finding.check) for finding in found) + INDENT
+    columns = max(columns, NARROWEST)
+    for finding in found:
+        head = f"{finding.check.ljust(width)}{finding.verdict.ljust(4 + INDENT)}"
+        for text, first in ((finding.figure, head), (finding.consequence, " " * (len(head) + INDENT))):
+            rest = " " * (len(head) + (0 if first == head else INDENT))
+            yield textwrap.fill(one_line(text), columns, initial_indent=first, subsequent_indent=rest)
+
+
+def markdown(scene: Scene, found: Sequence[Finding]) -> str:
+    """The report as a page."""
+    lines = [
+        f"# {_cell(scene.name)}",
+        "",
+        one_line(summary(scene)),
+        "",
+        *(f"- {one_line(note)}" for note in scene.notes),
+    ]
+    lines += ["", "![overview](overview.png)", "", "| check | verdict | figure | consequence for training |"]
+    lines += ["| --- | --- | --- | --- |"]
+    for finding in found:
+        cells = (finding.check, finding.verdict, finding.figure, finding.consequence)
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(scene: Scene, found: Sequence[Finding]) -> str:
+    """The report for programs."""
+    report = {
+        "scene": scene.name,
+        "views": list(scene.image_names),
+        "notes": list(scene.notes),
+        "findings": [dataclasses.asdict(finding) for finding in found],
+    }
+    return json.dumps(report, indent=2) + "\n"
+
+
+def _cell(text: str) -> str:
+    """`text` as one cell of a Markdown table."""
+    return one_line(text).replace("|", "\\|")

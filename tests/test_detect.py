@@ -1,0 +1,115 @@
+"""The format of a folder is told from its files; where it cannot be, one sentence says what to do."""
+
+import pytest
+from format_samples import blank_png, write_blender_sample, write_llff_sample, write_nerfstudio_sample, write_ngp_sample
+from scene_writers import make_views, write_json, write_nerfstudio, write_ngp
+from synthetic_scene import write_scene
+
+from data.readers.detect import FORMATS, recognise
+from data.scene import SceneError
+
+
+def touch(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+
+
+def write_colmap(folder, place="sparse/0", suffix=".bin"):
+    touch(folder, *(f"{place}/{name}{suffix}" for name in ("cameras", "images", "points3D")))
+
+
+def refused(folder):
+    with pytest.raises(SceneError) as caught:
+        recognise(folder)
+    message = str(caught.value)
+    assert "\n" not in message and str(folder) in message
+    return message
+
+
+def test_each_format_is_recognised(tmp_path):
+    writers = {
+        "neus": write_scene,
+        "blender": write_blender_sample,
+        "ngp": write_ngp_sample,
+        "nerfstudio": write_nerfstudio_sample,
+        "colmap": write_colmap,
+        "llff": write_llff_sample,
+    }
+    assert tuple(writers) == FORMATS
+    for name, write in writers.items():
+        (tmp_path / name).mkdir()
+        write(tmp_path / name)
+        assert recognise(tmp_path / name) == name
+
+
+@pytest.mark.parametrize("place", ["sparse/0", "sparse/2", "sparse", "colmap/sparse/0", "colmap/sparse", "."])
+@pytest.mark.parametrize("suffix", [".bin", ".txt"])
+def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place, suffix):
+    write_colmap(tmp_path, place, suffix)
+    assert recognise(tmp_path) == "colmap"
+
+
+@pytest.mark.parametrize("key", ["camera_model", "applied_transform", "ply_file_path", "train_filenames", "mask_path"])
+def test_nerfstudio_is_told_from_instant_ngp_by_its_keys(tmp_path, key):
+    write_ngp(tmp_path, make_views(1))
+    assert recognise(tmp_path) == "ngp"
+    content = {"frames": [{}]}
+    (content["frames"][0] if key == "mask_path" else content)[key] = "anything"
+    write_json(tmp_path / "transforms.json", content)
+    assert recognise(tmp_path) == "nerfstudio"
+
+
+def test_what_a_scene_was_made_from_does_not_make_it_ambiguous(tmp_path):
+    write_scene(tmp_path / "neus")
+    write_colmap(tmp_path / "neus")
+    write_llff_sample(tmp_path / "neus")
+    assert recognise(tmp_path / "neus") == "neus"
+    write_colmap(tmp_path / "llff")
+    write_llff_sample(tmp_path / "llff")
+    assert recognise(tmp_path / "llff") == "colmap"  # it knows the lens
+    write_ngp(tmp_path / "ngp", make_views(2))
+    write_json(tmp_path / "ngp" / "transforms_test.json", {})
+    assert recognise(tmp_path / "ngp") == "ngp"
+
+
+def test_a_folder_of_two_formats_asks_for_the_type(tmp_path):
+    write_nerfstudio(tmp_path, make_views(1))
+    write_scene(tmp_path)
+    message = refused(tmp_path)
+    assert "image/ with cameras_sphere.npz (neus) and transforms.json (nerfstudio)" in message
+    assert "set dataset.type to one of neus, nerfstudio" in message
+
+
+def test_half_a_neus_scene_is_left_to_its_reader(tmp_path):
+    blank_png(tmp_path / "a" / "image" / "0.png", 4, 4)
+    touch(tmp_path / "b", "cameras_sphere.npz")
+    assert recognise(tmp_path / "a") == recognise(tmp_path / "b") == "neus"
+
+
+def test_photographs_alone_lead_to_prepare(tmp_path):
+    blank_png(tmp_path / "flat" / "IMG_1.PNG", 4, 4)
+    assert f"no cameras; find them first with --mode prepare --images {tmp_path / 'flat'}" in refused(tmp_path / "flat")
+    blank_png(tmp_path / "deep" / "images" / "1.png", 4, 4)
+    assert f"--mode prepare --images {tmp_path / 'deep' / 'images'}" in refused(tmp_path / "deep")
+    touch(tmp_path / "film", "walk.MP4")
+    assert "holds a video but no cameras" in refused(tmp_path / "film")
+
+
+def test_a_folder_around_a_scene_names_the_scene(tmp_path):
+    write_ngp(tmp_path / "data" / "fox", make_views(1))
+    assert "fox/ in it looks like one; set dataset.data_dir to that" in refused(tmp_path / "data")
+
+
+def test_anything_else_is_said_with_what_it_holds(tmp_path):
+    assert "it holds nothing" in refused(tmp_path)
+    touch(tmp_path, "notes.txt", "mesh.ply")
+    message = refused(tmp_path)
+    assert "it holds mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)
+    assert "no such folder; dataset.data_dir" in refused(tmp_path / "nowhere")
+    assert "is a file; dataset.data_dir" in refused(tmp_path / "notes.txt")
+
+
+def test_a_camera_file_that_is_no_json_is_named(tmp_path):
+    (tmp_path / "transforms.json").write_text("{")
+    assert "transforms.json: cannot be read as JSON" in refused(tmp_path)

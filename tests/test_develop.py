@@ -1,0 +1,205 @@
+"""From captures to scenes: sizes, masks, backgrounds, frames, and which views are held out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
+
+from data.cameras import project
+from data.capture import Capture, Lens, Photograph, SparsePoints
+from data.develop import develop
+from data.images import ImageError
+from data.readers import load_held_out, load_scene
+from data.scene import SceneError, summary
+from data.split import split
+
+SIZES = ((64, 48), (80, 60), (48, 64))
+CONF = dataset_config(".")
+CONF_PATH = Path("scene")
+WORLD = np.array([[0.0, -2, 0, 1], [2, 0, 0, -3], [0, 0, 2, 0.5], [0, 0, 0, 1]])  # the unit sphere, in a turned world
+
+
+def centroid(weight):
+    y, x = np.mgrid[: weight.shape[0], : weight.shape[1]]
+    return np.array([(x * weight).sum(), (y * weight).sum()], float) / weight.sum()
+
+
+def lens_of(size, focal=1.6):
+    return Lens(np.array([[focal * size[0], 0, 0.52 * size[0]], [0, focal * size[0], 0.47 * size[1]], [0, 0, 1.0]]))
+
+
+def capture_of(folder, sizes=SIZES, masks=True, alpha=False, background=(0, 0, 0)):
+    """Photographs of a coloured sphere of half the region's radius, each with a lens and a size of its own."""
+    photographs = []
+    for index, size in enumerate(sizes):
+        lens = lens_of(size, focal=1.4 + 0.2 * index)
+        c2w = look_at(3.0 * np.array([np.cos(2.0 * index), np.sin(2.0 * index), 0.4]))
+        rgb, hit = draw_sphere(lens.intrinsics, c2w, size[1], size[0], 0.5)
+        picture = np.where(hit[..., None], np.rint(rgb * 255), background).astype(np.uint8)[..., ::-1]
+        if alpha:
+            picture = np.dstack([picture, hit.astype(np.uint8) * 255])
+        image, mask = folder / f"{index}.png", folder / f"mask{index}.png"
+        cv2.imwrite(str(image), picture)
+        cv2.imwrite(str(mask), hit.astype(np.uint8) * 255)
+        world = WORLD @ c2w
+        world[:3, :3] /= 2.0  # a pose has no scale
+        photographs.append(Photograph(image, lens, world, mask if masks else None))
+    return Capture("spheres", folder, tuple(photographs), scale_mat=WORLD)
+
+
+def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path):
+    capture = capture_of(tmp_path)
+    scene = develop(capture, capture.photographs, CONF)
+    assert [scene.size(view) for view in range(3)] == list(SIZES)
+    assert "48x64 to 80x60" in summary(scene)  # equal areas: the first of them
+    for view, (width, height) in enumerate(SIZES):
+        rays, shape = scene.rays(view)
+        closest = np.linalg.norm(np.cross(rays.origins, rays.directions), axis=1)
+        assert shape == (height, width)
+        np.testing.assert_array_equal((closest < 0.5).reshape(shape), scene.masks[view] == 255)
+
+
+def test_a_point_of_the_world_is_seen_at_the_same_pixel_by_capture_and_scene(tmp_path):
+    capture = capture_of(tmp_path)
+    scene = develop(capture, capture.photographs, CONF)
+    points = np.random.default_rng(0).uniform(-0.5, 0.5, (30, 3))
+    for view, photograph in enumerate(capture.photographs):
+        world = points @ WORLD[:3, :3].T + WORLD[:3, 3]
+        before, _ = project(world, photograph.lens.intrinsics, photograph.c2w)
+        after, _ = project(points, scene.intrinsics[view], scene.c2w[view])
+        np.testing.assert_allclose(after, before, atol=1e-9)
+
+
+@pytest.mark.parametrize("downscale", [2, 3])
+def test_a_reduced_scene_sees_the_same_sphere(tmp_path, downscale):
+    capture = capture_of(tmp_path, sizes=((640, 480), (490, 333)))
+    scene = develop(capture, capture.photographs, replace(CONF, downscale=downscale))
+    for view, (width, height) in enumerate(((640, 480), (490, 333))):
+        assert scene.size(view) == (width // downscale, height // downscale)
+        rays, shape = scene.rays(view)
+        closest = np.linalg.norm(np.cross(rays.origins, rays.directions), axis=1).reshape(shape)
+        # A wrong half pixel convention shifts by a quarter pixel or more.
+        np.testing.assert_allclose(centroid(closest < 0.5), centroid(scene.masks[view]), atol=0.08)
+
+
+@pytest.mark.parametrize("background", [0.0, 1.0])
+def test_alpha_is_the_mask_and_the_picture_lies_over_the_background(tmp_path, background):
+    capture = capture_of(tmp_path, masks=False, alpha=True, background=(9, 200, 77))
+    scene = develop(capture, capture.photographs, CONF, background)
+    for image, mask in zip(scene.images, scene.masks, strict=True):
+        assert set(np.unique(mask)) == {0, 255}
+        assert (image[mask == 0] == 255 * background).all() and (image[mask == 255] != 255 * background).any()
+
+
+def test_a_photograph_with_a_mask_file_keeps_its_own_background(tmp_path):
+    capture = capture_of(tmp_path, background=(9, 200, 77))
+    scene = develop(capture, capture.photographs, CONF, 1.0)
+    assert (scene.images[0][scene.masks[0] == 0] == (9, 200, 77)).all()
+
+
+def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(tmp_path):
+    capture = capture_of(tmp_path)
+    scene = develop(capture, capture.photographs, replace(CONF, roi="1 -3 0.6 1.5"))
+    np.testing.assert_allclose(scene.scene_to_world[:3, 3], [1, -3, 0.6])
+    np.testing.assert_allclose(scene.bbox_max, [1.01] * 3)
+    for view, photograph in enumerate(capture.photographs):
+        centre = scene.scene_to_world @ scene.c2w[view][:, 3]
+        np.testing.assert_allclose(centre[:3], photograph.c2w[:3, 3], atol=1e-9)
+
+
+def test_points_come_along_into_the_working_frame(tmp_path):
+    inside = np.random.default_rng(0).uniform(-1, 1, (9, 3))
+    points = SparsePoints(
+        inside @ WORLD[:3, :3].T + WORLD[:3, 3], np.full(9, 3), np.zeros(9), np.zeros((9, 3), np.uint8)
+    )
+    capture = replace(capture_of(tmp_path), points=points)
+    np.testing.assert_allclose(develop(capture, capture.photographs, CONF).points.xyz, inside, atol=1e-12)
+
+
+def without_mask(capture):
+    return replace(capture.photographs[1], mask=None)
+
+
+def with_size(capture):
+    return replace(capture.photographs[1], lens=replace(capture.photographs[1].lens, size=(33, 60)))
+
+
+def with_mask_of_another(capture):
+    return replace(capture.photographs[1], mask=capture.photographs[0].mask)
+
+
+def with_the_lens_of_another(capture):
+    return replace(capture.photographs[1], lens=capture.photographs[0].lens)
+
+
+def with_a_flat_pose(capture):
+    return replace(capture.photographs[1], c2w=np.diag([1.0, 1, 0, 1]))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (without_mask, ["1.png: has no mask", "0.png has"]),
+        (with_size, ["1.png: is 80x60 pixels and its camera 33x60"]),
+        (with_mask_of_another, ["mask0.png: is 64x48", "1.png 80x60"]),
+        (with_the_lens_of_another, ["1.png: is 80x60 pixels and 0.png 64x48", "same intrinsics"]),
+        (with_a_flat_pose, ["camera of 1.png cannot be used"]),
+    ],
+)
+def test_what_does_not_belong_together_is_named(tmp_path, change, words):
+    capture = capture_of(tmp_path)
+    photographs = [capture.photographs[0], change(capture), capture.photographs[2]]
+    with pytest.raises((SceneError, ImageError)) as caught:
+        develop(capture, photographs, CONF)
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def numbers(photographs):
+    return [int(photograph.image.stem) for photograph in photographs]
+
+
+@pytest.mark.parametrize(
+    ("keys", "train", "held_out"),
+    [
+        ({}, [0, 1, 2, 3, 4, 5], [6, 7]),
+        ({"test_every": 3}, [1, 2, 4, 5], [0, 3]),
+        ({"test_views": (4, 1)}, [0, 2, 3, 5], [4, 1]),
+        ({"train_views": (5, 2)}, [5, 2], [6, 7]),
+        ({"train_views": (5, 2), "test_views": (0,)}, [5, 2], [0]),
+    ],
+)
+def test_every_way_of_holding_out_views(keys, train, held_out):
+    photographs = [Photograph(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
+    found = split(Capture("x", CONF_PATH, tuple(photographs)), replace(CONF, **keys))
+    assert [numbers(part) for part in found] == [train, held_out]
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"test_views": (6,)}, "dataset.test_views: there is no photograph 6; scene has 0 to 5"),
+        ({"train_views": (-1,)}, "dataset.train_views: there is no photograph -1"),
+        ({"train_views": (2, 2)}, "names photograph 2 twice"),
+        ({"train_views": (3, 2), "test_every": 3}, "photograph 3 is in dataset.train_views and held out"),
+        ({"test_every": 1}, "no photograph is left to train on"),
+    ],
+)
+def test_lists_that_cannot_be_are_named(keys, words):
+    photographs = [Photograph(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
+    with pytest.raises(SceneError, match=words):
+        split(Capture("x", CONF_PATH, tuple(photographs)), replace(CONF, **keys))
+
+
+def test_held_out_views_share_the_frame_of_the_training_views(tmp_path):
+    written = write_scene(tmp_path, n_views=5)
+    conf = replace(dataset_config(tmp_path), test_every=2)
+    training = load_scene(conf)
+    held_out = load_held_out(conf, training)
+    assert training.image_names == ("001.png", "003.png")
+    assert held_out.image_names == ("000.png", "002.png", "004.png")
+    np.testing.assert_array_equal(held_out.scene_to_world, SCALE_MAT)
+    np.testing.assert_allclose(held_out.c2w, written.c2w[::2], atol=1e-9)
+    assert load_held_out(dataset_config(tmp_path), training) is None

@@ -1,0 +1,111 @@
+"""The pinhole picture of a lens: where world points appear in it, and that nothing unseen is shown."""
+
+import cv2
+import numpy as np
+import pytest
+
+from data.capture import Lens
+from data.undistort import Undistorter, fitted, resized
+
+K = np.array([[210.0, 0, 83], [0, 205, 61], [0, 0, 1]])
+SIZE = (160, 120)
+LENSES = {
+    "barrel": Lens(K, (-0.25, 0.05, 0.0, 0.0), size=SIZE),
+    "pincushion": Lens(K, (0.2, 0.1, 0.0, 0.0), size=SIZE),
+    "decentred": Lens(K, (0.05, -0.08, 0.01, -0.012), size=SIZE),
+    "fisheye": Lens(K, (0.05, -0.02, 0.01, 0.0), is_fisheye=True, size=SIZE),
+}
+
+
+def distorted(lens, points):
+    """Pixels [P, 2] of camera-frame points by the formulas of the model, written out."""
+    x, y = (points[:, :2] / points[:, 2:]).T
+    r2 = x * x + y * y
+    if lens.is_fisheye:
+        r = np.sqrt(r2)
+        theta = np.arctan(r)
+        k1, k2, k3, k4 = lens.distortion
+        ratio = theta * (1 + k1 * theta**2 + k2 * theta**4 + k3 * theta**6 + k4 * theta**8) / np.maximum(r, 1e-12)
+        x, y = x * ratio, y * ratio
+    else:
+        k1, k2, p1, p2 = lens.distortion
+        radial = 1 + k1 * r2 + k2 * r2 * r2
+        x, y = (
+            x * radial + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
+            y * radial + p1 * (r2 + 2 * y * y) + 2 * p2 * x * y,
+        )
+    return np.stack([x * K[0, 0] + K[0, 2], y * K[1, 1] + K[1, 2]], axis=-1)
+
+
+def spot(pixel):
+    """A smooth bright spot [H, W] around a pixel, which interpolation keeps in its place."""
+    y, x = np.mgrid[: SIZE[1], : SIZE[0]]
+    return np.rint(60000 * np.exp(-((x - pixel[0]) ** 2 + (y - pixel[1]) ** 2) / 18)).astype(np.uint16)
+
+
+def centroid(picture):
+    y, x = np.mgrid[: picture.shape[0], : picture.shape[1]]
+    weight = picture.astype(float) * (picture > picture.max() * 0.05)
+    return np.array([(x * weight).sum(), (y * weight).sum()]) / weight.sum()
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_a_point_appears_where_the_pinhole_sees_it(name):
+    lens = LENSES[name]
+    undistort = Undistorter(lens, SIZE)
+    for point in np.array([[0.0, 0, 2], [0.3, 0.2, 2], [-0.4, 0.25, 2], [0.35, -0.3, 2]]):
+        seen = centroid(undistort(spot(distorted(lens, point[None])[0])))
+        expected = (undistort.intrinsics @ point)[:2] / point[2]
+        np.testing.assert_allclose(seen, expected, atol=0.25)  # distortion also deforms the spot a little
+
+
+@pytest.mark.parametrize("name", LENSES)
+def test_no_pixel_shows_what_the_lens_did_not_see(name):
+    undistort = Undistorter(LENSES[name], SIZE)
+    white = undistort(np.full((SIZE[1], SIZE[0], 3), 255, np.uint8))
+    assert white.shape == (undistort.size[1], undistort.size[0], 3)
+    assert white.min() > 120  # at worst half a pixel of the border's darkness
+    assert undistort.size[0] > 0.7 * SIZE[0] and undistort.size[1] > 0.7 * SIZE[1]
+
+
+def test_a_lens_that_pulls_inwards_is_cut_and_one_that_pushes_outwards_keeps_its_size():
+    assert Undistorter(LENSES["barrel"], SIZE).size == SIZE
+    cut = Undistorter(LENSES["pincushion"], SIZE)
+    assert cut.size[0] < SIZE[0] and cut.size[1] < SIZE[1]
+
+
+def test_without_distortion_the_picture_is_the_file_exactly():
+    picture = np.random.default_rng(0).integers(0, 255, (120, 160, 3)).astype(np.uint8)
+    undistort = Undistorter(Lens(K, (0.0, 0.0, 0.0, 0.0), size=SIZE), SIZE)
+    np.testing.assert_array_equal(undistort(picture), picture)
+    np.testing.assert_array_equal(undistort.intrinsics, K)
+
+
+@pytest.mark.parametrize("distortion", [(1e3, 0.0, 0.0, 0.0), (1e200, 1e200, 0.0, 0.0)])
+def test_an_absurd_distortion_is_refused(distortion):
+    with pytest.raises(ValueError, match="next to nothing"):
+        Undistorter(Lens(K, distortion, size=SIZE), SIZE)
+
+
+def test_a_resize_keeps_the_corners_of_the_picture():
+    half = resized(K, (160, 120), (80, 40))
+    for corner, moved in (((-0.5, -0.5), (-0.5, -0.5)), ((159.5, 119.5), (79.5, 39.5))):
+        point = np.linalg.inv(K) @ [*corner, 1]
+        np.testing.assert_allclose((half @ point)[:2], moved, atol=1e-12)
+
+
+def test_a_reduced_photograph_takes_its_cameras_intrinsics_along():
+    lens = Lens(K, size=(160, 120))
+    np.testing.assert_allclose(fitted(lens, (80, 60)), resized(K, (160, 120), (80, 60)))
+    np.testing.assert_array_equal(fitted(lens, (160, 120)), K)
+    np.testing.assert_array_equal(fitted(Lens(K), (7, 5)), K)
+    with pytest.raises(ValueError, match="is 120x160 pixels and its camera 160x120"):
+        fitted(lens, (120, 160))
+
+
+def test_the_judge_agrees_with_opencv():
+    points = np.random.default_rng(0).uniform([-0.4, -0.3, 1.8], [0.4, 0.3, 2.2], (20, 3))
+    for lens in LENSES.values():
+        project = cv2.fisheye.projectPoints if lens.is_fisheye else cv2.projectPoints
+        found, _ = project(points[:, None], np.zeros(3), np.zeros(3), K, np.array(lens.distortion))
+        np.testing.assert_allclose(found[:, 0], distorted(lens, points), atol=1e-9)

@@ -176,7 +176,7 @@ def _dispatch(arguments: Arguments, experiment: Experiment, log: RunLogger) -> N
     elif mode.name == "interpolate":
         results.interpolate(runner.snapshot(), *mode.views)
     else:
-        results.evaluate(runner.snapshot(), arguments.resolution)
+        results.evaluate(runner.snapshot(), arguments.resolution, arguments.threshold)
 
 
 def _complain(sentence: str, status: int) -> int:

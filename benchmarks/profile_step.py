@@ -13,9 +13,9 @@ import numpy as np
 
 from data.rays import Rays
 from models.backend import jt
+from models.rendering import losses
 from models.rendering.renderer import NeuSRenderer
 from models.structs import SampleNoise, Var
-from models.training import losses
 from models.training.trainer import Trainer
 
 NANOSECONDS = 1e-9

@@ -31,8 +31,9 @@ FLAG_MEANINGS = {
     ),
     "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
     "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
-    "validate_mesh: the level of minus the signed distance that is meshed (default: 0)": (
-        "validate_mesh：提取“负的符号距离”的哪一个等值面（默认：0）"
+    "validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a NeRF's "
+    "density (default: 25)": (
+        "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"
     ),
     "validate_image: photograph (default: 0)": "validate_image：照片的编号（默认：0）",
     "validate_image: L times smaller than the photograph, 1 for full size "
@@ -108,6 +109,9 @@ TRAIN_MEANINGS = {
         "连续跳过多少步（损失或梯度不是有限值）后退回上一个完好的检查点"
     ),
     "how many of the newest checkpoints stay; 0: all": "保留最新的几个检查点；0：全部保留",
+    "how it gets there: cosine (NeuS) or exponential (NeRF) (not a published key)": (
+        "学习率怎样降到那里：cosine（NeuS）或 exponential（NeRF）（官方没有）"
+    ),
     "of every random draw; 0..2147483647 (not a published key)": "所有随机数的种子（官方配置没有这个键）",
     "rays at a time when an image is rendered, or auto; changes memory, never a result (likewise)": (
         "渲染图像时一次处理的光线数，或 auto；只影响内存，不影响结果（官方没有）"
@@ -129,13 +133,18 @@ TRAIN_MEANINGS = {
 NETWORK_MEANINGS = {
     "hidden layers": "隐藏层数",
     "their width": "隐藏层宽度",
-    "a point outside the sphere is (x, y, z, 1) / r: 4": "球外的点写成 (x, y, z, 1) / r：4",
+    "neus: a surface; nerf: a radiance field of two networks of the block nerf": (
+        "neus：曲面；nerf：辐射场，由 nerf 块的两个网络组成"
+    ),
+    "a point outside the sphere is (x, y, z, 1) / r: 4; with type = nerf (x, y, z): 3": (
+        "球外的点写成 (x, y, z, 1) / r：4；type = nerf 时为 (x, y, z)：3"
+    ),
     "a direction: 3": "方向：3",
     "octaves of the point's encoding": "点的位置编码的倍频数；0 表示不编码",
     "octaves of the direction's encoding": "方向的位置编码的倍频数；0 表示不编码",
     "outputs of the variant without use_viewdirs": "不用 use_viewdirs 时的输出数",
     "hidden layers after which the encoded point joins again": "在这些隐藏层之后再次接入编码后的点",
-    "true where n_outside > 0": "n_outside > 0 时必须为 true",
+    "true where n_outside > 0 or type = nerf": "n_outside > 0 或 type = nerf 时必须为 true",
     "1 distance + d_feature": "1 个距离 + d_feature",
     "a point: 3": "点：3",
     "width of the hidden layers; above 3 + 6 * multires where skip_in is not empty": (
@@ -172,6 +181,14 @@ RENDERER_MEANINGS = {
     "rounds in which n_importance are placed; >= 1 where n_importance > 0": (
         "分几轮放置 n_importance 个点；n_importance > 0 时至少为 1"
     ),
+    "stratified, for the coarse network": "粗网络的分层采样点数",
+    "placed where the coarse network sees something; the fine network gets both": (
+        "加在粗网络看到东西之处的采样点数；细网络使用两者"
+    ),
+    "where samples begin along the unit ray, in working-frame units; 0 with far = 0: the span of the unit sphere": (
+        "采样沿单位光线开始之处，以工作坐标系为单位；与 far 同为 0 时取单位球的范围"
+    ),
+    "where they end; above near, or both 0": "采样结束之处；大于 near，或两者都为 0",
     "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
 }
 

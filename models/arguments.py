@@ -20,7 +20,7 @@ PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_
 MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
 
 DESCRIPTION = """\
-NeuS in Jittor: posed photographs in, a triangle mesh out.
+NeuS and NeRF in Jittor: posed photographs in, a triangle mesh and new views out.
 
 modes:
   train             optimise the scene of the conf; writes checkpoints, images and meshes as it goes
@@ -78,7 +78,7 @@ class Arguments:
     overwrite: bool
     checkpoint: Path | None
     replay: Path | None
-    threshold: float
+    threshold: float | None
     resolution: int
     image: int
     resolution_level: int | None
@@ -224,9 +224,9 @@ def _add_output_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--mcube_threshold",
         type=finite,
-        default=0.0,
         metavar="X",
-        help="validate_mesh: the level of minus the signed distance that is meshed (default: 0)",
+        help="validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a "
+        "NeRF's density (default: 25)",
     )
     add("--image", type=whole(0, MAX_INT), default=0, metavar="N", help="validate_image: photograph (default: 0)")
     add(

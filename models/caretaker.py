@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.backend import jt
 from models.config import to_hocon
 from models.experiment import Experiment
 from models.interrupts import DivergedError
@@ -80,13 +79,13 @@ class Caretaker:
 
     def examine(self) -> None:
         """At a validation: does the training still work? Each kind of trouble is told once, until it has passed."""
-        fields = self.trainer.renderer.fields
-        with jt.no_grad():
-            sdf = fields.sdf.sdf(jt.array(health.probe_points())).numpy()
-            inv_s = float(fields.sharpness().item())
-        if not np.isfinite(sdf).all():
+        renderer = self.trainer.renderer
+        surface = renderer.surface
+        values = surface.outward(health.probe_points())
+        if not np.isfinite(values).all():
             return  # the guard's business
-        self._vitals.append(health.vitals(self.trainer.finished_steps, inv_s, sdf, self._psnrs))
+        step, inv_s = self.trainer.finished_steps, renderer.sharpness()
+        self._vitals.append(health.vitals(step, inv_s, values, surface, self._psnrs))
         self._psnrs = []
         del self._vitals[: -health.HISTORY]
         found = health.findings(self._vitals)

@@ -15,8 +15,7 @@ from data.rays import PixelBatch, Rays
 from models import memory
 from models.config import TrainConfig
 from models.config_strict import AUTO
-from models.rendering.renderer import NeuSRenderer
-from models.structs import SampleNoise
+from models.rendering.protocol import Renderer
 from models.training.trainer import Trainer
 from models.views.render import render_rays
 
@@ -25,7 +24,6 @@ MOST_GRID_POINTS = 2**16  # likewise a grid
 FLOAT_BYTES = 4
 # Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
 UPDATE_COPIES = 4
-MIDDLE = 0.5  # any jitter does: it moves depths, and memory does not depend on them
 STATE_KEY = "ray_chunk"  # in the state of a checkpoint
 
 
@@ -38,7 +36,8 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
 
     def peak(chunk: int) -> int:
         part = _first_rays(batch, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
-        noise = _middle_noise(trainer, len(part.rays))
+        # Any jitter does, and none may be drawn from the run's generator.
+        noise = trainer.renderer.draw_noise(len(part.rays), np.random.default_rng(0))
         return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
 
     memory.release()
@@ -62,7 +61,7 @@ def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
     return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}}
 
 
-def render_chunk(renderer: NeuSRenderer, rays: Rays, conf: TrainConfig) -> memory.Choice:
+def render_chunk(renderer: Renderer, rays: Rays, conf: TrainConfig) -> memory.Choice:
     """Rays of a picture at a time under `auto`; any rays will do."""
 
     def peak(count: int) -> int:
@@ -91,7 +90,7 @@ class ResultChunks:
         self._rays = 0 if conf.render_chunk == AUTO else int(conf.render_chunk)
         self._points = 0
 
-    def rays(self, renderer: NeuSRenderer, rays: Rays) -> int:
+    def rays(self, renderer: Renderer, rays: Rays) -> int:
         """For pictures."""
         self._rays = self._rays or render_chunk(renderer, rays, self._conf).chunk
         return self._rays
@@ -116,11 +115,3 @@ def _first_rays(batch: PixelBatch, count: int) -> PixelBatch:
     """The first `count` rays of a batch."""
     mask = None if batch.mask is None else batch.mask[:count]
     return PixelBatch(batch.rays.slice(0, count), batch.rgb[:count], mask, batch.view[:count])
-
-
-def _middle_noise(trainer: Trainer, rays: int) -> SampleNoise | None:
-    """Jitter for the rays of a measurement, without a draw from the run's generator."""
-    if trainer.renderer.conf.perturb == 0.0:
-        return None
-    outside = np.full((rays, trainer.renderer.conf.n_outside), MIDDLE, np.float32)
-    return SampleNoise(np.full((rays, 1), MIDDLE, np.float32), outside)

@@ -1,155 +1,55 @@
-"""A conf as frozen dataclasses: one class per block, one field per published key, ours with defaults.
-
-The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs) and of the
-constructors they are handed to (models/fields.py and models/renderer.py there); confs/base/*.conf explains each.
-"""
+"""Confs: read, checked, and written; the blocks themselves are in models/config_blocks.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
-from data.config import DatasetConfig
+from models.config_blocks import (
+    EXPONENTIAL,
+    INITIALISATION_KEYS,
+    INPUT_WIDTHS,
+    NERF,
+    NETWORK_BLOCKS,
+    NEUS,
+    ColorConfig,
+    ExperimentConfig,
+    GeneralConfig,
+    ModelConfig,
+    NerfConfig,
+    NerfRendererConfig,
+    RendererConfig,
+    SdfConfig,
+    TrainConfig,
+    VarianceConfig,
+)
 from models.config_hocon import parse_tree, quoted, read_tree, write_tree
-from models.config_strict import AUTO, Auto, ConfigError, check_limits, from_tree, leaf_types, limits, nearest, shown
+from models.config_strict import ConfigError, check_limits, from_tree, leaf_types, nearest, shown
 
-MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
-MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
-LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
-LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
-INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
-# Keys that only shape the initial weights: another value does not contradict weights already trained.
-INITIALISATION_KEYS = frozenset({"bias", "geometric_init", "inside_outside"})
-LARGEST_EMA_DECAY = 0.999999  # float32 rounds what a larger one takes in of each step to nothing
-NETWORK_BLOCKS = ("nerf", "sdf_network", "rendering_network")
-
-
-@dataclass(frozen=True)
-class GeneralConfig:
-    """Where the results of an experiment go."""
-
-    base_exp_dir: str
-    recording: tuple[str, ...] = ()  # folders whose .py files are copied into <base_exp_dir>/recording
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Schedule, losses and frequencies. Steps count optimiser steps; a frequency of 0 means never."""
-
-    learning_rate: float = limits(above=0)
-    learning_rate_alpha: float = limits(at_least=0, at_most=1)
-    end_iter: int = limits(at_least=1)
-    batch_size: int = limits(at_least=1)
-    validate_resolution_level: int = limits(at_least=1)
-    use_white_bkgd: bool
-    save_freq: int = limits(at_least=0)
-    val_freq: int = limits(at_least=0)
-    val_mesh_freq: int = limits(at_least=0)
-    report_freq: int = limits(at_least=1)
-    igr_weight: float = limits(at_least=0)
-    mask_weight: float = limits(at_least=0)
-    warm_up_end: float = limits(0.0, at_least=0)
-    anneal_end: float = limits(0.0, at_least=0)
-    max_bad_steps: int = limits(10, at_least=1)  # in a row, before the run goes back to its last good checkpoint
-    keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
-    seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
-    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays at a time when an image is rendered
-    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays of a batch that are differentiated at a time
-    memory_limit: float | Auto = limits(AUTO, above=0)  # GB, 10^9 bytes, that the chunks of "auto" are chosen for
-    ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
-    mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
-
-
-@dataclass(frozen=True)
-class NerfConfig:
-    """The background network (inverted-sphere NeRF)."""
-
-    D: int = limits(8, at_least=1)
-    W: int = limits(256, at_least=2)
-    d_in: int = limits(3, at_least=3, at_most=4)
-    d_in_view: int = limits(3, at_least=3, at_most=3)
-    multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    output_ch: int = limits(4, at_least=1)
-    skips: tuple[int, ...] = (4,)
-    use_viewdirs: bool = False
-
-
-@dataclass(frozen=True)
-class SdfConfig:
-    """The signed distance network."""
-
-    d_in: int = limits(at_least=3, at_most=3)
-    d_out: int = limits(at_least=2)
-    d_hidden: int = limits(at_least=1)
-    n_layers: int = limits(at_least=1, at_most=MAX_SDF_LAYERS)
-    skip_in: tuple[int, ...] = (4,)
-    multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    bias: float = 0.5
-    scale: float = limits(1.0, above=0)
-    geometric_init: bool = True
-    weight_norm: bool = True
-    inside_outside: bool = False
-
-    @property
-    def embedded_width(self) -> int:
-        """Width of the encoded input: the point and, per octave, its sines and cosines."""
-        return self.d_in * (1 + 2 * self.multires)
-
-
-@dataclass(frozen=True)
-class ColorConfig:
-    """The colour network."""
-
-    d_feature: int = limits(at_least=1)
-    mode: str = limits(one_of=tuple(INPUT_WIDTHS))
-    d_in: int = limits(at_least=1)
-    d_out: int = limits(at_least=3, at_most=3)
-    d_hidden: int = limits(at_least=1)
-    n_layers: int = limits(at_least=1)
-    weight_norm: bool = True
-    multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
-    squeeze_out: bool = True
-
-
-@dataclass(frozen=True)
-class VarianceConfig:
-    """The single sharpness parameter; inv_s = exp(10 * value)."""
-
-    init_val: float = limits(at_most=LOG_FLOAT32_MAX / 10)
-
-
-@dataclass(frozen=True)
-class RendererConfig:
-    """How many samples a ray gets, and where."""
-
-    n_samples: int = limits(at_least=1)
-    n_importance: int = limits(at_least=0)
-    n_outside: int = limits(at_least=0)
-    up_sample_steps: int = limits(at_least=0)
-    perturb: float = limits(at_least=0)
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The networks and the renderer."""
-
-    nerf: NerfConfig
-    sdf_network: SdfConfig
-    variance_network: VarianceConfig
-    rendering_network: ColorConfig
-    neus_renderer: RendererConfig
-
-
-@dataclass(frozen=True)
-class ExperimentConfig:
-    """A whole conf."""
-
-    general: GeneralConfig
-    dataset: DatasetConfig
-    train: TrainConfig
-    model: ModelConfig
+__all__ = [
+    "EXPONENTIAL",
+    "INPUT_WIDTHS",
+    "NERF",
+    "NEUS",
+    "ColorConfig",
+    "ConfigError",
+    "ExperimentConfig",
+    "GeneralConfig",
+    "ModelConfig",
+    "NerfConfig",
+    "NerfRendererConfig",
+    "RendererConfig",
+    "SdfConfig",
+    "TrainConfig",
+    "VarianceConfig",
+    "from_tree",
+    "load_config",
+    "network_differences",
+    "parse_config",
+    "to_hocon",
+    "validate",
+]
 
 
 def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
@@ -179,6 +79,9 @@ def validate(conf: ExperimentConfig) -> None:
     check_limits(conf)
     _check_paths(conf)
     _check_schedule(conf.train)
+    if conf.model.type == NERF:
+        _check_radiance(conf.model)
+        return
     _check_sdf(conf.model.sdf_network)
     _check_color(conf.model.rendering_network, conf.model.sdf_network)
     _check_sampling(conf.model.neus_renderer)
@@ -188,8 +91,10 @@ def validate(conf: ExperimentConfig) -> None:
 
 def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
     """The keys in which the conf b contradicts weights trained under the checkpoint's conf a, one sentence each."""
+    if a.type != b.type:
+        return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
     found = []
-    for block in NETWORK_BLOCKS:
+    for block in NETWORK_BLOCKS[a.type]:
         old, new = getattr(a, block), getattr(b, block)
         for name in (field.name for field in fields(old) if field.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, name), getattr(new, name)
@@ -241,6 +146,11 @@ def _check_schedule(train: TrainConfig) -> None:
             f"train.warm_up_end = {train.warm_up_end:g}: must be below train.end_iter = {train.end_iter}; "
             "lower it (a twentieth of end_iter is usual)"
         )
+    if train.learning_rate_decay == EXPONENTIAL and train.learning_rate_alpha == 0.0:
+        raise ConfigError(
+            "train.learning_rate_alpha = 0: an exponential decay never gets there; set it above 0, such as 0.1, or "
+            "learning_rate_decay = cosine"
+        )
 
 
 def _check_sdf(sdf: SdfConfig) -> None:
@@ -268,20 +178,35 @@ def _check_color(color: ColorConfig, sdf: SdfConfig) -> None:
 
 def _check_sampling(renderer: RendererConfig) -> None:
     """Importance sampling needs sections to refine and rounds to do it in."""
-    if renderer.n_importance == 0:
+    if renderer.allows_importance(renderer.n_importance):
         return
     if renderer.n_samples < 2:
         raise ConfigError("model.neus_renderer.n_samples = 1: must be at least 2 where n_importance > 0")
-    if renderer.up_sample_steps < 1:
-        raise ConfigError("model.neus_renderer.up_sample_steps = 0: must be at least 1 where n_importance > 0")
+    raise ConfigError("model.neus_renderer.up_sample_steps = 0: must be at least 1 where n_importance > 0")
 
 
 def _check_background(nerf: NerfConfig) -> None:
     """What the renderer asks of the background network: points as (x, y, z, 1) / r, and view directions."""
-    if nerf.d_in != 4:
-        raise ConfigError(f"model.nerf.d_in = {nerf.d_in}: must be 4 where neus_renderer.n_outside > 0")
+    _check_nerf(nerf, 4, "where neus_renderer.n_outside > 0")
+
+
+def _check_radiance(model: ModelConfig) -> None:
+    """What a radiance field asks of its networks, points as (x, y, z) and view directions, and of near and far."""
+    _check_nerf(model.nerf, 3, "where model.type = nerf")
+    renderer = model.nerf_renderer
+    if renderer.far <= renderer.near and (renderer.near, renderer.far) != (0.0, 0.0):
+        raise ConfigError(
+            f"model.nerf_renderer.far = {renderer.far:g}: must be above near = {renderer.near:g}; or set both to 0 for "
+            "the span of the unit sphere"
+        )
+
+
+def _check_nerf(nerf: NerfConfig, d_in: int, where: str) -> None:
+    """A NeRF network with view directions; `where` says when it needs `d_in` inputs."""
+    if nerf.d_in != d_in:
+        raise ConfigError(f"model.nerf.d_in = {nerf.d_in}: must be {d_in} {where}")
     if not nerf.use_viewdirs:
-        raise ConfigError("model.nerf.use_viewdirs = false: must be true where neus_renderer.n_outside > 0")
+        raise ConfigError(f"model.nerf.use_viewdirs = false: must be true {where}")
     if any(layer < 0 or layer == nerf.D - 1 for layer in nerf.skips):
         last = nerf.D - 1
         raise ConfigError(f"model.nerf.skips = {shown(nerf.skips)}: must not be negative nor the last layer, {last}")

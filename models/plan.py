@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from data.scene import Scene
 from models import backend, memory
 from models.backend import jt
 from models.chunks import ResultChunks, settled_chunk, training_chunk
-from models.config import ExperimentConfig, RendererConfig
-from models.rendering.renderer import Fields, NeuSRenderer
-from models.runner import build_fields
+from models.config import ExperimentConfig, NerfRendererConfig, RendererConfig
+from models.rendering.protocol import Renderer
+from models.runner import build_renderer
 from models.training.trainer import Trainer
 from models.views.render import render_rays
 
@@ -42,24 +42,21 @@ class PlanRow:
     fits: bool  # False: above the limit even with one ray at a time
 
 
-def importances(conf: RendererConfig) -> list[int]:
-    """The values of the table, ascending: the fixed ones and the conf's own; only 0 where the conf allows no other."""
-    if conf.n_samples < 2 or conf.up_sample_steps < 1:
-        return [0]
-    return sorted({*IMPORTANCES, conf.n_importance})
+def importances(conf: RendererConfig | NerfRendererConfig) -> list[int]:
+    """The values of the table, ascending: the fixed ones and the conf's own, as far as the conf allows them."""
+    return [count for count in sorted({*IMPORTANCES, conf.n_importance}) if conf.allows_importance(count)]
 
 
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
     """Measure the rows one after the other; the networks are the conf's, with their first weights."""
-    for count in importances(conf.model.neus_renderer):
-        fields = build_fields(conf.model, np.random.default_rng(conf.train.seed))
-        yield measure(conf, scene, fields, count)
+    for count in importances(conf.model.renderer):
+        yield measure(conf, scene, count)
         memory.release()
 
 
-def measure(conf: ExperimentConfig, scene: Scene, fields: Fields, n_importance: int) -> PlanRow:
+def measure(conf: ExperimentConfig, scene: Scene, n_importance: int) -> PlanRow:
     """One row: a few steps and one chunk of a picture."""
-    renderer = NeuSRenderer(fields, replace(conf.model.neus_renderer, n_importance=n_importance))
+    renderer = build_renderer(conf.model.with_importance(n_importance), np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
     trainer = Trainer(renderer, PixelSampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
     settled = settled_chunk(conf.train, {})
@@ -88,7 +85,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
     yield "".join(name.rjust(WIDTH) for name in COLUMNS)
     for row in plan(conf, scene):
-        yield line(row, conf.model.neus_renderer.n_importance)
+        yield line(row, conf.model.renderer.n_importance)
     yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
 
 
@@ -121,6 +118,6 @@ def _seconds_of_steps(trainer: Trainer) -> float:
     return time.perf_counter() - begin
 
 
-def _render_chunk(renderer: NeuSRenderer, rays: Rays, chunk: int) -> None:
+def _render_chunk(renderer: Renderer, rays: Rays, chunk: int) -> None:
     """The first chunk of a picture: the others take no more."""
     render_rays(renderer, rays.slice(0, chunk), chunk, 1.0, None)

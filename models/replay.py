@@ -10,8 +10,7 @@ import numpy as np
 from data.errors import UserError
 from models.config import parse_config
 from models.fields.state import import_state
-from models.rendering.renderer import NeuSRenderer
-from models.runner import build_fields
+from models.runner import build_renderer
 from models.training.anomaly import Anomaly, load_anomaly
 from models.training.guard import fetched, find_in_inputs, find_in_readings, find_in_weights, listed, readings
 from models.training.trainer import Trainer
@@ -43,8 +42,7 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     """A trainer as it was before the step; it has no sampler and can take no further one."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
     random = np.random.default_rng(0)  # every weight is replaced
-    renderer = NeuSRenderer(build_fields(conf.model, random), conf.model.neus_renderer)
-    trainer = Trainer(renderer, None, conf.train, random)
+    trainer = Trainer(build_renderer(conf.model, random), None, conf.train, random)
     trainer.finished_steps = anomaly.inputs.step
     for name, network in trainer.networks.items():
         prefix = name + "."

@@ -18,10 +18,9 @@ from data.files import write_result
 from data.images import to_uint8, write_image
 from data.rays import Rays
 from data.scene import Scene
-from models.backend import jt
 from models.chunks import ResultChunks
 from models.experiment import Experiment, held_out_scene
-from models.rendering.renderer import NeuSRenderer
+from models.rendering.protocol import Renderer
 from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import chamfer, read_mesh
@@ -39,7 +38,7 @@ class Snapshot:
     """A model at one step, with all that its results depend on."""
 
     experiment: Experiment
-    renderer: NeuSRenderer
+    renderer: Renderer
     step: int
     seconds: float  # of training so far
     cos_anneal_ratio: float
@@ -84,26 +83,26 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path
     return path
 
 
-def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> trimesh.Trimesh:
-    """The surface in the working frame; raises EmptySurfaceError where there is none."""
+def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -> trimesh.Trimesh:
+    """The surface in the working frame, at the model's own level for None.
 
-    def signed_distance(points: np.ndarray) -> np.ndarray:
-        with jt.no_grad():
-            return snapshot.renderer.fields.sdf.sdf(jt.array(points)).numpy()
-
+    Raises EmptySurfaceError where there is none.
+    """
     low, high = snapshot.experiment.scene.bbox_min, snapshot.experiment.scene.bbox_max
+    surface = snapshot.renderer.surface
     grid = sample_grid(
-        signed_distance,
+        surface.outward,
         low,
         high,
         resolution,
-        snapshot.chunks.points(signed_distance),
+        snapshot.chunks.points(surface.outward),
         progress=lambda chunks: snapshot.log.progress(chunks, desc="surface", leave=False),
     )
-    return marching_cubes(grid, threshold, low, high)
+    level = surface.threshold if threshold is None else threshold
+    return marching_cubes(grid, level, low, high, surface.quantity)
 
 
-def validate_mesh(snapshot: Snapshot, resolution: int, threshold: float) -> Path:
+def validate_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -> Path:
     """Write the surface, in world coordinates, to meshes/; raises EmptySurfaceError where there is none."""
     return _write_world_mesh(snapshot, extract_mesh(snapshot, resolution, threshold))
 
@@ -146,7 +145,7 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
     os.replace(temporary, path)
 
 
-def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
+def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Evaluation:
     """Figures against held-out views and the reference mesh, and the picture report/report.png to look at.
 
     Without held-out views the picture shows the first photograph's. Raises EmptySurfaceError where there is no mesh.
@@ -158,7 +157,7 @@ def evaluate(snapshot: Snapshot, resolution: int) -> Evaluation:
     scores = [psnr(first.rgb, scene.rgb_image(0))]
     for view in snapshot.log.progress(range(1, held_out.n_views if held_out else 1), desc="held-out views"):
         scores.append(psnr(snapshot.render(*scene.rays(view)).rgb, scene.rgb_image(view)))
-    mesh = extract_mesh(snapshot, resolution, 0.0)
+    mesh = extract_mesh(snapshot, resolution, threshold)
     _write_world_mesh(snapshot, mesh)
     reference = experiment.conf.dataset.reference_mesh
     evaluation = Evaluation(

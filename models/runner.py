@@ -11,29 +11,39 @@ from data.scene import summary
 from models import backend, memory
 from models.caretaker import Caretaker
 from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
-from models.config import ModelConfig, to_hocon
+from models.config import NERF, ModelConfig, to_hocon
 from models.experiment import Experiment, frame_state, record
 from models.fields.color import RenderingNetwork
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.interrupts import Interrupted, Interrupts
+from models.rendering.protocol import Renderer
+from models.rendering.radiance import NeRFRenderer, RadianceFields
 from models.rendering.renderer import Fields, NeuSRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.checkpoint import not_finite, prune_checkpoints, save_checkpoint
 from models.training.logger import RunLogger
-from models.training.trainer import StepOutput, Trainer
+from models.training.trainer import Trainer
 
 
 def build_fields(conf: ModelConfig, generator: np.random.Generator) -> Fields:
-    """Freshly initialised networks; the background network only where it is used."""
+    """Freshly initialised networks of a surface; the background network only where it is used."""
     return Fields(
         sdf=SDFNetwork(conf.sdf_network, generator),
         color=RenderingNetwork(conf.rendering_network, generator),
         sharpness=SingleVarianceNetwork(conf.variance_network),
         nerf=NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None,
     )
+
+
+def build_renderer(conf: ModelConfig, generator: np.random.Generator) -> Renderer:
+    """The model that `model.type` asks for, with fresh networks; nothing else asks for the type."""
+    if conf.type == NERF:
+        fields = RadianceFields(coarse=NeRF(conf.nerf, generator), fine=NeRF(conf.nerf, generator))
+        return NeRFRenderer(fields, conf.nerf_renderer)
+    return NeuSRenderer(build_fields(conf, generator), conf.neus_renderer)
 
 
 class Runner:
@@ -52,8 +62,8 @@ class Runner:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
         model = experiment.conf.model
-        renderer = NeuSRenderer(build_fields(model, initial), model.neus_renderer)
-        averaged = NeuSRenderer(build_fields(model, initial), model.neus_renderer) if self.conf.ema_decay > 0 else None
+        renderer = build_renderer(model, initial)
+        averaged = build_renderer(model, initial) if self.conf.ema_decay > 0 else None
         sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
         self.trainer = Trainer(renderer, sampler, self.conf, jitter, averaged)
         self.caretaker = Caretaker(experiment, self.trainer, log)
@@ -108,7 +118,7 @@ class Runner:
                     now = time.perf_counter()
                     rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
                     reported_at, reported_step = now, self.step
-                    bar.set_postfix_str(self._report(scalars, output, rays_per_second))
+                    bar.set_postfix_str(self._report(scalars, rays_per_second))
                 self._write_due_results()
             self.trainer.settle()
             self.caretaker.after_step()
@@ -127,7 +137,7 @@ class Runner:
             if not choice.fits:
                 self.log.warn(
                     f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it, or lower "
-                    "model.neus_renderer.n_samples and n_importance"
+                    f"model.{self.experiment.conf.model.type}_renderer.n_samples and n_importance"
                 )
         self.trainer.ray_chunk = chunk
         if chunk < self.conf.batch_size:
@@ -137,14 +147,14 @@ class Runner:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
         return frequency > 0 and self.step % frequency == 0
 
-    def _report(self, scalars: dict[str, float], output: StepOutput, rays_per_second: float) -> str:
+    def _report(self, scalars: dict[str, float], rays_per_second: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
         rate = self.trainer.learning_rate
         self.caretaker.note_psnr(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
-            f"inv_s {output.render.inv_s.item():.1f}, {rays_per_second:.0f} rays/s"
+            f"{self.trainer.renderer.remark(scalars)}, {rays_per_second:.0f} rays/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text
@@ -161,7 +171,7 @@ class Runner:
             validate_image(self.snapshot(), view, self.conf.validate_resolution_level)
         if self._due(self.conf.val_mesh_freq):
             try:
-                validate_mesh(self.snapshot(), self.conf.mesh_resolution, 0.0)
+                validate_mesh(self.snapshot(), self.conf.mesh_resolution, None)
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):

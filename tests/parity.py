@@ -25,9 +25,10 @@ from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
+from models.rendering import losses
 from models.rendering.renderer import Fields, NeuSRenderer
 from models.structs import RenderOutput
-from models.training import losses, schedules
+from models.training import schedules
 from models.training.optimizer import Adam
 
 FIELD_BOUND = 2e-5  # values and gradients at given points

@@ -153,7 +153,7 @@ def test_every_example_of_the_help_page_parses(tmp_path, monkeypatch):
 def test_no_flag_at_all_trains_the_demo_conf():
     arguments = parse_arguments([])
     assert arguments.mode == Mode("train") and arguments.conf is None and not arguments.is_continue
-    assert arguments.resolution == 512 and arguments.threshold == 0.0 and arguments.device == "auto"
+    assert arguments.resolution == 512 and arguments.threshold is None and arguments.device == "auto"
 
 
 def test_modes_are_read_exactly():
@@ -168,7 +168,7 @@ DISPATCHED = [
     (["--is_continue"], ("open_training", (True, None, False)), ("train", ())),
     (["--overwrite"], ("open_training", (False, None, True)), ("train", ())),
     (["--checkpoint", "c"], ("open_training", (False, Path("c"), False)), ("train", ())),
-    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (512, 0.0))),
+    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (512, None))),
     (
         ["--mode", "validate_mesh", "--resolution", "64", "--mcube_threshold", "-0.5", "--checkpoint", "c"],
         ("open_results", (Path("c"),)),
@@ -177,7 +177,7 @@ DISPATCHED = [
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
     (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
-    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (512,))),
+    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (512, None))),
 ]
 
 

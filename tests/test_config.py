@@ -98,6 +98,13 @@ OURS = {
     "train.memory_limit": "auto",
     "train.ema_decay": 0.0,
     "train.mesh_resolution": 64,
+    "train.learning_rate_decay": "cosine",
+    "model.type": "neus",
+    "model.nerf_renderer.n_samples": 64,
+    "model.nerf_renderer.n_importance": 128,
+    "model.nerf_renderer.perturb": 1.0,
+    "model.nerf_renderer.near": 0.0,
+    "model.nerf_renderer.far": 0.0,
 }
 
 

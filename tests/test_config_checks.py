@@ -9,6 +9,7 @@ from config_samples import CONFS, changed
 
 from models import config
 from models.config import ConfigError, from_tree, load_config, network_differences, parse_config, to_hocon, validate
+from models.config_blocks import LOG_FLOAT32_MAX
 from models.config_strict import check_limits, limits
 
 CANNOT_WORK = [
@@ -94,10 +95,10 @@ def test_a_background_needs_its_network_to_fit(nerf, key):
 
 
 def test_the_largest_sharpness_is_finite_in_float32():
-    largest = np.float32(config.LOG_FLOAT32_MAX / 10)
+    largest = np.float32(LOG_FLOAT32_MAX / 10)
     with np.errstate(over="raise"):
         assert np.isfinite(np.exp(np.float32(10) * largest))
-    assert pytest.approx(np.log(np.finfo(np.float32).max), abs=5e-3) == config.LOG_FLOAT32_MAX
+    assert pytest.approx(np.log(np.finfo(np.float32).max), abs=5e-3) == LOG_FLOAT32_MAX
 
 
 def test_only_what_contradicts_trained_weights_is_a_difference():

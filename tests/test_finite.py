@@ -16,9 +16,8 @@ from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.ops import native
 from models.ops.elementwise import length
-from models.rendering import sampling, volrend
+from models.rendering import losses, sampling, volrend
 from models.structs import SampleNoise
-from models.training import losses
 
 EXAMPLES = 60
 N = 6

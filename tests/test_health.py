@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from runs import SHORT, run
 
+from models.rendering.protocol import SurfaceField
 from models.training import health
 from models.training.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 
@@ -11,7 +12,7 @@ from models.training.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals
 def course(psnr=(), inv_s=(), **last):
     """Validations every 100 steps with these numbers."""
     count = max(len(psnr), len(inv_s), 1)
-    values = [{"inv_s": 50.0, "sdf_min": -0.2, "inside_share": 0.1, "psnr": 25.0} for _ in range(count)]
+    values = [{"inv_s": 50.0, "lowest": -0.2, "inside_share": 0.1, "psnr": 25.0} for _ in range(count)]
     for index, value in enumerate(psnr):
         values[index]["psnr"] = value
     for index, value in enumerate(inv_s):
@@ -33,14 +34,15 @@ HEALTHY = {
     "a small fall": course(inv_s=[20.0, 19.9, 19.8, 19.7, 19.6]),
     "sharp and falling a little": course(inv_s=[900.0, 800.0, 700.0, 600.0, 500.0]),
     "nearly full": course(inside_share=health.FULL_SHARE - 0.01),
-    "surface touched": course(sdf_min=0.0),
+    "surface touched": course(lowest=0.0),
 }
 ILL = {
-    "empty": (course(sdf_min=0.1, inside_share=0.0), "no surface inside the region of interest"),
+    "empty": (course(lowest=0.1, inside_share=0.0), "no surface inside the region of interest"),
     "full": (course(inside_share=1.0), "fills the whole region of interest"),
     "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "PSNR has stayed at 12.0 dB"),
     "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
 }
+DISTANCE = SurfaceField(np.negative, 0.0, "the signed distance")  # its function is not called here
 CAUSES = ("scale_mat_0", "masks", "cameras and photographs")
 
 
@@ -69,10 +71,20 @@ def test_a_longer_history_with_the_same_end_says_the_same(name):
 def test_vitals_of_a_sphere_are_its_own(radius, share):
     points = health.probe_points()
     assert len(points) > 5000 and (np.linalg.norm(points, axis=1) < 1.0).all()
-    seen = health.vitals(7, 30.0, np.linalg.norm(points, axis=1) - radius, [10.0, np.inf, np.nan, 20.0])
+    seen = health.vitals(7, 30.0, np.linalg.norm(points, axis=1) - radius, DISTANCE, [10.0, np.inf, np.nan, 20.0])
     assert seen.inside_share == pytest.approx(share, abs=0.02) and seen.psnr == 15.0
-    assert seen.sdf_min == pytest.approx(-radius, abs=0.1)
-    assert health.vitals(7, 30.0, points, []).psnr is None
+    assert seen.lowest == pytest.approx(-radius, abs=0.1)
+    assert health.vitals(7, 30.0, points, DISTANCE, []).psnr is None
+
+
+def test_a_density_is_judged_by_its_own_level():
+    field = SurfaceField(np.negative, 25.0, "minus the density")
+    points = health.probe_points()
+    radius = np.linalg.norm(points, axis=1)
+    fog = health.vitals(7, None, np.full(len(points), -3.0), field, [])
+    ball = health.vitals(7, None, np.where(radius < 0.5, -90.0, 0.0), field, [])
+    assert findings([ball] * 20) == {} and ball.inside_share == pytest.approx(0.125, abs=0.02)
+    assert list(findings([fog])) == ["empty"] and "minus the density is above -3.000" in findings([fog])["empty"]
 
 
 @pytest.mark.parametrize(

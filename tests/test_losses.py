@@ -9,8 +9,8 @@ from config_samples import changed
 from gradcheck import assert_grad_close, central_differences
 
 from models.backend import jt
+from models.rendering import losses
 from models.structs import RenderOutput
-from models.training import losses
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)

@@ -16,6 +16,7 @@ from models.config import ExperimentConfig, load_config
 from models.config_strict import leaf_types
 
 ROOT = Path(__file__).resolve().parents[1]
+LOGGING = ("runner", "rendering/renderer", "rendering/radiance")  # the modules that name scalars
 TEXTS = {language: path.read_text(encoding="utf-8") for language, path in make_tables.READMES.items()}
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in [*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md")]}
 MAX_IMAGE_BYTES = 300_000
@@ -225,7 +226,7 @@ def test_both_readmes_quote_the_same_messages():
 @pytest.mark.parametrize("language", TEXTS)
 def test_the_scalars_named_are_those_that_are_logged(language):
     tag = re.compile(r"(?:Loss|Statistics)/\w+")
-    logged = {match for name in ("runner", "training/trainer") for match in tag.findall(read_module(name))}
+    logged = {match for name in LOGGING for match in tag.findall(read_module(name))}
     assert set(tag.findall(TEXTS[language].partition("## ")[2].partition("<!-- flags -->")[0])) == logged
 
 

@@ -13,8 +13,8 @@ from data.rays import Rays
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
 from models.ops import native as native_ops
+from models.rendering import losses
 from models.structs import SampleNoise
-from models.training import losses
 
 COUNT = 5
 RAYS = random_rays(COUNT)

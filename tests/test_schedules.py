@@ -32,6 +32,12 @@ def test_the_learning_rate_rises_evenly_and_falls_as_half_a_cosine(step, share):
     assert learning_rate(step, TRAIN) == pytest.approx(4e-4 * share, rel=1e-12, abs=1e-18)
 
 
+@pytest.mark.parametrize(("step", "share"), [(50, 0.5), (100, 1.0), (500, math.sqrt(0.05)), (900, 0.05)])
+def test_an_exponential_decay_loses_the_same_share_at_every_step(step, share):
+    conf = dataclasses.replace(TRAIN, learning_rate_decay="exponential")
+    assert learning_rate(step, conf) == pytest.approx(4e-4 * share, rel=1e-12)
+
+
 def test_without_warm_up_the_first_step_has_the_full_rate():
     assert learning_rate(0, dataclasses.replace(TRAIN, warm_up_end=0.0)) == pytest.approx(4e-4)
 

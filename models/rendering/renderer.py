@@ -11,14 +11,15 @@ import numpy as np
 
 from data.rays import Rays
 from models.backend import jt
-from models.config import RendererConfig
+from models.config import RendererConfig, TrainConfig
 from models.fields.color import RenderingNetwork
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.ops.elementwise import hard_clip, length
-from models.rendering import sampling, volrend
-from models.structs import RenderOutput, SampleNoise, Var
+from models.rendering import losses, sampling, volrend
+from models.rendering.protocol import SEEN_OPACITY, Placement, SurfaceField
+from models.structs import LossTerms, RayView, RenderOutput, SampleNoise, Var
 
 EIKONAL_RADIUS = 1.2  # the eikonal loss reaches a little beyond the region of interest, so that its rim is regular
 
@@ -47,6 +48,88 @@ class NeuSRenderer:
     def __init__(self, fields: Fields, conf: RendererConfig) -> None:
         self.fields = fields
         self.conf = conf
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The networks under their published names, in the published order."""
+        networks = {"nerf": self.fields.nerf} if self.fields.nerf is not None else {}
+        return networks | {
+            "sdf_network_fine": self.fields.sdf,
+            "variance_network_fine": self.fields.sharpness,
+            "color_network_fine": self.fields.color,
+        }
+
+    @property
+    def surface(self) -> SurfaceField:
+        """The zero set of the signed distance."""
+        return SurfaceField(self._distances, 0.0, "the signed distance")
+
+    def sharpness(self) -> float:
+        """inv_s."""
+        with jt.no_grad():
+            return float(self.fields.sharpness().item())
+
+    def draw_noise(self, rays: int, generator: np.random.Generator) -> SampleNoise | None:
+        """A shift for each ray, and a place within its stratum for each depth of the background."""
+        if self.conf.perturb == 0.0:
+            return None
+        return SampleNoise(
+            inside=generator.random((rays, 1), dtype=np.float32),
+            outside=generator.random((rays, self.conf.n_outside), dtype=np.float32),
+        )
+
+    def place(self, rays: Rays, noise: SampleNoise | None) -> Placement:
+        """All depths inside the sphere, which takes the up-sampling rounds, and the sections near the sphere."""
+        with jt.no_grad():
+            depths = self.place_depths(rays, noise)
+            near = float(self.near_sphere(rays, depths).sum().item())
+            return Placement(depths.numpy(), near)
+
+    def loss(
+        self,
+        output: RenderOutput,
+        target: Var,
+        mask: Var,
+        conf: TrainConfig,
+        counts: losses.BatchCounts | None = None,
+    ) -> LossTerms:
+        """`losses.training_loss`."""
+        return losses.training_loss(output, target, mask, conf, counts)
+
+    def scalars(self, output: RenderOutput, terms: LossTerms, target: Var, mask: Var) -> dict[str, Var]:
+        """The published TensorBoard scalars."""
+        weight_max = output.weights.max(dim=1, keepdims=True)
+        count = mask.sum() + losses.COUNT_EPS
+        return {
+            "Loss/loss": terms.total,
+            "Loss/color_loss": terms.color,
+            "Loss/eikonal_loss": terms.eikonal,
+            "Loss/mask_loss": terms.mask,
+            "Statistics/s_val": 1.0 / output.inv_s,
+            "Statistics/cdf": (output.cdf[:, :1] * mask).sum() / count,
+            "Statistics/weight_max": (weight_max * mask).sum() / count,
+            "Statistics/psnr": losses.masked_psnr(output.rgb, target, mask),
+        }
+
+    def remark(self, scalars: dict[str, float]) -> str:
+        """The sharpness."""
+        return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
+
+    def view(self, rays: Rays, cos_anneal_ratio: float, background_rgb: np.ndarray | None) -> RayView:
+        """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
+        with jt.no_grad():
+            output = self.render(rays, None, cos_anneal_ratio, background_rgb)
+        weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
+        opacity = weights.sum(axis=1, keepdims=True)
+        normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
+        summed = (weights * output.midpoints.numpy()).sum(axis=1, keepdims=True)
+        distance = np.divide(summed, opacity, out=np.zeros_like(summed), where=opacity > SEEN_OPACITY)
+        return RayView(output.rgb.numpy(), *(array.astype(np.float32) for array in (normal, distance, opacity)))
+
+    def _distances(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1]."""
+        with jt.no_grad():
+            return self.fields.sdf.sdf(jt.array(points)).numpy()
 
     def render(
         self,

@@ -126,12 +126,24 @@ def upsample_weights(depths: Var, sdf: Var, radius: Var, inv_s: float) -> Var:
     return weights_from_alpha(alpha_from_cdfs(entry_cdf, exit_cdf))
 
 
-def invert_cdf(edges: Var, weights: Var, count: int) -> Var:
+def strata(near: Var, far: Var, count: int) -> Var:
+    """Borders of `count` even strata from near to far, [R, 1] -> [R, count + 1] (NeRF, arXiv 2003.08934, eq. 2)."""
+    return near + (far - near) * jt.array(np.linspace(0.0, 1.0, count + 1, dtype=np.float32)[None, :])
+
+
+def stratified_depths(borders: Var, jitter: Var | None) -> Var:
+    """A depth in each stratum: [R, N + 1] -> [R, N]; jitter [R, N] uniform in [0, 1), None for the middles."""
+    share = 0.5 if jitter is None else jitter
+    return borders[:, :-1] + (borders[:, 1:] - borders[:, :-1]) * share
+
+
+def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) -> Var:
     """`count` depths at the quantiles (i + 1/2) / count of the histogram `weights` over `edges`.
 
     Args:
         edges: [R, N] ascending.
         weights: [R, N-1], not negative, of any sum.
+        jitter: [R, count] uniform in [0, 1), takes the place of the 1/2; None for the 1/2.
     Returns:
         [R, count] ascending, within the edges.
     """
@@ -141,8 +153,11 @@ def invert_cdf(edges: Var, weights: Var, count: int) -> Var:
     # A triangular product instead of cumsum, which Jittor computes through NumPy, one thread, outside the graph.
     cdf = jt.matmul(density, jt.array(np.triu(np.ones((bins, bins), np.float32))))
     cdf = jt.concat([jt.zeros_like(cdf[:, :1]), cdf], dim=1)
-    quantiles = np.linspace(0.5 / count, 1.0 - 0.5 / count, count, dtype=np.float32)
-    u = jt.array(np.broadcast_to(quantiles, (edges.shape[0], count)).copy())
+    if jitter is None:
+        quantiles = np.linspace(0.5 / count, 1.0 - 0.5 / count, count, dtype=np.float32)
+        u = jt.array(np.broadcast_to(quantiles, (edges.shape[0], count)).copy())
+    else:
+        u = (jt.array(np.arange(count, dtype=np.float32)[None, :]) + jitter) / float(count)
     index = jt.searchsorted(cdf, u, right=True)
     below, above = (index - 1).maximum(0), index.minimum(bins)
     cdf_below, cdf_above = cdf.gather(1, below), cdf.gather(1, above)

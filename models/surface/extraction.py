@@ -1,4 +1,4 @@
-"""A signed distance function (SDF) to triangles: sample it on a grid, march the cubes.
+"""A signed distance function (SDF), or another field that grows outwards, to triangles: sample a grid, march the cubes.
 
 N is the resolution: grid points per axis, the corners of the box included. P is a number of points. "Published" is
 https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_fields, extract_geometry).
@@ -55,37 +55,44 @@ def sample_grid(
     return values.reshape((resolution,) * 3)
 
 
-def marching_cubes(grid: np.ndarray, threshold: float, bound_min: np.ndarray, bound_max: np.ndarray) -> trimesh.Trimesh:
+def marching_cubes(
+    grid: np.ndarray,
+    threshold: float,
+    bound_min: np.ndarray,
+    bound_max: np.ndarray,
+    quantity: str = "the signed distance",
+) -> trimesh.Trimesh:
     """The surface in an SDF `grid` [N, N, N] sampled from `bound_min` [3] to `bound_max` [3]; same frame as the box.
 
     As published, what is marched is -sdf at `threshold`: a threshold above 0 moves the surface inwards. Faces look
-    outwards, because the marched field grows inwards. Raises EmptySurfaceError where nothing crosses the threshold.
+    outwards, because the marched field grows inwards. `quantity` is what messages call the field. Raises
+    EmptySurfaceError where nothing crosses the threshold.
     """
-    _require_crossing(grid, threshold)
+    _require_crossing(grid, threshold, quantity)
     vertices, faces = mcubes.marching_cubes(-grid, threshold)
     if len(faces) == 0:
-        raise EmptySurfaceError(_no_crossing(float(grid.min()), float(grid.max()), threshold))
+        raise EmptySurfaceError(_no_crossing(float(grid.min()), float(grid.max()), threshold, quantity))
     low, high = np.asarray(bound_min, dtype=np.float64), np.asarray(bound_max, dtype=np.float64)
     vertices = vertices / (np.array(grid.shape) - 1.0) * (high - low) + low
     return trimesh.Trimesh(vertices, faces.astype(np.int64), process=False)
 
 
-def _require_crossing(grid: np.ndarray, threshold: float) -> None:
+def _require_crossing(grid: np.ndarray, threshold: float, quantity: str) -> None:
     """Raises EmptySurfaceError unless the grid is finite and lies on both sides of the threshold."""
     lowest, highest = float(grid.min()), float(grid.max())
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         raise EmptySurfaceError(
-            "No surface: the signed distance is not finite everywhere inside the bounds, which means that the training "
+            f"No surface: {quantity} is not finite everywhere inside the bounds, which means that the training "
             "diverged; resume from an earlier checkpoint or train again with a lower learning rate."
         )
     if not lowest < -threshold < highest:
-        raise EmptySurfaceError(_no_crossing(lowest, highest, threshold))
+        raise EmptySurfaceError(_no_crossing(lowest, highest, threshold, quantity))
 
 
-def _no_crossing(lowest: float, highest: float, threshold: float) -> str:
+def _no_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> str:
     return (
-        f"No surface: the signed distance runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
+        f"No surface: {quantity} runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
         f"{-threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation images), "
         "the object lies outside the bounds (check scale_mat_0 of the object camera file), or --mcube_threshold is "
-        "too far from 0."
+        "too far from its default."
     )

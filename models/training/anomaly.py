@@ -14,7 +14,7 @@ from data.errors import UserError
 from data.files import write_result
 from data.rays import PixelBatch, Rays
 from data.readers.npz import NpzError, read_members
-from models.structs import SampleNoise
+from models.structs import noise_from
 from models.training.guard import BadStep, StepInputs
 
 FORMAT = "neus-jittor anomaly 1"
@@ -76,7 +76,6 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
     def below(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
-    noise = below("noise/")
     batch = PixelBatch(Rays(**below("rays/")), arrays["rgb"], arrays.get("mask"), arrays["view"])
-    inputs = StepInputs(int(meta["step"]), batch, SampleNoise(**noise) if noise else None)
+    inputs = StepInputs(int(meta["step"]), batch, noise_from(below("noise/")))
     return Anomaly(inputs, below("weights/"), str(meta["conf"]), tuple(map(str, meta["findings"])), meta["states"])

@@ -13,18 +13,8 @@ import numpy as np
 
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
-from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.protocol import Renderer
 from models.structs import Var
-
-
-def published_networks(fields: Fields) -> dict[str, jt.nn.Module]:
-    """The networks by the names they have in checkpoints, in the order their parameters are optimised in."""
-    networks = {"nerf": fields.nerf} if fields.nerf is not None else {}
-    return networks | {
-        "sdf_network_fine": fields.sdf,
-        "variance_network_fine": fields.sharpness,
-        "color_network_fine": fields.color,
-    }
 
 
 def decay_at(step: int, decay: float) -> float:
@@ -35,22 +25,22 @@ def decay_at(step: int, decay: float) -> float:
 class WeightAverage:
     """Networks of their own that hold the average; they are rendered with, never differentiated."""
 
-    def __init__(self, renderer: NeuSRenderer, live: Mapping[str, jt.nn.Module], decay: float) -> None:
+    def __init__(self, renderer: Renderer, live: Mapping[str, jt.nn.Module], decay: float) -> None:
         """`renderer` has networks of the same shapes as `live`, from whose weights the average starts."""
         self.renderer = renderer
         self.decay = decay
-        self.networks = published_networks(renderer.fields)
+        self.networks = renderer.networks
         for name, network in self.networks.items():
             import_state(network, export_state(live[name]))
         self._values = [value for network in self.networks.values() for value in named_parameters(network).values()]
 
     def update(self, parameters: Sequence[Var], step: int) -> None:
-        """Take in the weights after a step, in the order of the published networks."""
+        """Take in the weights after a step, in the order of the networks."""
         kept = decay_at(step, self.decay)
         for value, parameter in zip(self._values, parameters, strict=True):
             value.update((value.detach() * kept + parameter.detach() * (1.0 - kept)).detach())
         jt.sync(self._values)  # else each step would leave its graph behind, for the first picture to work off
 
     def export(self) -> dict[str, dict[str, np.ndarray]]:
-        """Copies of the averaged weights, network by network, under their published names."""
+        """Copies of the averaged weights, network by network, under their names in checkpoints."""
         return {name: export_state(network) for name, network in self.networks.items()}

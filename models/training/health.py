@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.rendering.protocol import SurfaceField
+
 PROBE_POINTS = 24  # per side: 7,000 of them lie in the sphere, some milliseconds with the published networks
 FULL_SHARE = 0.98  # of the sphere inside the surface: it has nowhere left to be seen from
 FLAT_VALIDATIONS = 8
@@ -23,10 +25,12 @@ class Vitals:
     """The numbers of one validation."""
 
     step: int
-    inv_s: float
-    sdf_min: float  # over the unit sphere
-    inside_share: float  # of the unit sphere's volume where the sdf is negative
+    inv_s: float | None  # None for what has no sharpness
+    lowest: float  # of the field that the surface is a level set of, over the unit sphere
+    inside_share: float  # of the unit sphere's volume within the surface
     psnr: float | None = None  # dB, mean over the training batches reported since the validation before
+    level: float = 0.0  # of the field at the surface
+    quantity: str = "the signed distance"  # what the field is
 
 
 def probe_points() -> np.ndarray:
@@ -36,10 +40,13 @@ def probe_points() -> np.ndarray:
     return grid[(grid**2).sum(axis=1) < 1.0]
 
 
-def vitals(step: int, inv_s: float, sdf: np.ndarray, psnrs: Sequence[float]) -> Vitals:
-    """The numbers of a validation from the sdf at `probe_points` and the PSNRs reported since the one before."""
+def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: SurfaceField, psnrs: Sequence[float]) -> Vitals:
+    """The numbers of a validation: `values` of the surface's field at `probe_points`, PSNRs reported since the last."""
     finite = [value for value in psnrs if np.isfinite(value)]
-    return Vitals(step, inv_s, float(sdf.min()), float((sdf < 0.0).mean()), float(np.mean(finite)) if finite else None)
+    level = -surface.threshold
+    share = float((values < level).mean())
+    psnr = float(np.mean(finite)) if finite else None
+    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity)
 
 
 def findings(history: Sequence[Vitals]) -> dict[str, str]:
@@ -51,10 +58,10 @@ def findings(history: Sequence[Vitals]) -> dict[str, str]:
 def _empty(history: Sequence[Vitals]) -> str:
     """No surface inside the region of interest."""
     last = history[-1]
-    if last.sdf_min <= 0.0:
+    if last.lowest <= last.level:
         return ""
     return (
-        f"step {last.step}: no surface inside the region of interest (the signed distance is above {last.sdf_min:.3f} "
+        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above {last.lowest:.3f} "
         "everywhere in it): usually the sphere of scale_mat_0 misses the object, or the masks are empty or inverted"
     )
 
@@ -85,7 +92,7 @@ def _flat(history: Sequence[Vitals]) -> str:
 
 def _fog(history: Sequence[Vitals]) -> str:
     """inv_s falling again and again."""
-    values = [entry.inv_s for entry in history[-FALLING_VALIDATIONS - 1 :]]
+    values = [entry.inv_s for entry in history[-FALLING_VALIDATIONS - 1 :] if entry.inv_s is not None]
     falls = all(after < before for before, after in zip(values, values[1:], strict=False))
     if len(values) <= FALLING_VALIDATIONS or not falls:
         return ""

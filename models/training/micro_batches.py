@@ -1,7 +1,7 @@
 """The gradient of a step, in one piece or as a sum over chunks of rays of which only one lives at a time.
 
-R rays in the batch, r in a chunk. The three normalisers of the losses span the batch: the rays and the masked rays are
-known beforehand, the sections near the sphere once all depths are placed, which needs no gradient. With them given,
+R rays in the batch, r in a chunk. The normalisers of the losses span the batch: the rays and the masked rays are known
+beforehand, the sections near the sphere (of NeuS) once all depths are placed, which needs no gradient. With them given,
 the losses of the chunks add up to the loss of the batch, and so do the gradients.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from data.rays import PixelBatch, Rays
+from data.rays import PixelBatch
 from models.backend import jt
 from models.config import TrainConfig
-from models.rendering.renderer import NeuSRenderer
-from models.structs import LossTerms, RenderOutput, SampleNoise, Var
-from models.training import losses
+from models.rendering import losses
+from models.rendering.protocol import Placement, Renderer
+from models.structs import Noise, Output, Terms, Var
 
 # Texts of the RuntimeErrors in which Jittor, CUDA and the C++ library report that memory ran out.
 FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
@@ -27,8 +27,8 @@ FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot alloc
 class BatchGradient:
     """What one batch gives: its losses, what they were computed from, and d total / d parameter."""
 
-    terms: LossTerms
-    render: RenderOutput
+    terms: Terms
+    render: Output
     target: Var  # [R, 3]
     mask: Var  # [R, 1]
     gradients: list[Var]  # in the order of the parameters
@@ -49,9 +49,9 @@ def is_allocation_failure(error: Exception) -> bool:
 
 
 def differentiate(
-    renderer: NeuSRenderer,
+    renderer: Renderer,
     batch: PixelBatch,
-    noise: SampleNoise | None,
+    noise: Noise | None,
     settings: RenderSettings,
     conf: TrainConfig,
     parameters: Sequence[Var],
@@ -63,12 +63,12 @@ def differentiate(
     """
     if chunk >= len(batch.rays):
         return _in_one(renderer, batch, noise, settings, conf, parameters)
-    depths, counts = place_batch(renderer, batch, noise, conf, chunk)
+    placements, counts = place_batch(renderer, batch, noise, conf, chunk)
     pieces, sums = [], None
-    for start in range(0, len(batch.rays), chunk):
+    for start, placement in zip(range(0, len(batch.rays), chunk), placements, strict=True):
         rows = slice(start, start + chunk)
-        piece, target, mask = _piece(renderer, batch, noise, settings, conf, rows, depths[rows], counts)
-        terms = losses.training_loss(piece, target, mask, conf, counts)
+        piece, target, mask = _piece(renderer, batch, noise, settings, conf, rows, placement)
+        terms = renderer.loss(piece, target, mask, conf, counts)
         found = [value.detach() for value in jt.grad(terms.total, list(parameters))]
         added = found if sums is None else [total + value for total, value in zip(sums, found, strict=True)]
         sums = [total.stop_grad() for total in added]
@@ -81,26 +81,20 @@ def differentiate(
 
 
 def place_batch(
-    renderer: NeuSRenderer, batch: PixelBatch, noise: SampleNoise | None, conf: TrainConfig, chunk: int
-) -> tuple[np.ndarray, losses.BatchCounts]:
-    """Depths [R, N] of the sections of a whole batch, placed chunk by chunk, and the normalisers they settle."""
-    placed, near = [], 0.0
-    for start in range(0, len(batch.rays), chunk):
-        rows = slice(start, start + chunk)
-        rays = batch.rays.slice(rows.start, rows.stop)
-        with jt.no_grad():
-            depths = renderer.place_depths(rays, _noise_rows(noise, rows))
-            near += float(renderer.near_sphere(rays, depths).sum().item())
-            placed.append(depths.numpy())
+    renderer: Renderer, batch: PixelBatch, noise: Noise | None, conf: TrainConfig, chunk: int
+) -> tuple[list[Placement], losses.BatchCounts]:
+    """What is settled of each chunk of a batch before it is differentiated, and the normalisers of the batch."""
+    parts = [slice(start, start + chunk) for start in range(0, len(batch.rays), chunk)]
+    placements = [renderer.place(batch.rays.slice(rows.start, rows.stop), _noise_rows(noise, rows)) for rows in parts]
     mask = losses.binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch.rays), conf)
-    counts = losses.BatchCounts(rays=len(batch.rays), masked=float(mask.sum().item()), near=near)
-    return np.concatenate(placed), counts
+    near = sum(placement.near for placement in placements)
+    return placements, losses.BatchCounts(rays=len(batch.rays), masked=float(mask.sum().item()), near=near)
 
 
 def _in_one(
-    renderer: NeuSRenderer,
+    renderer: Renderer,
     batch: PixelBatch,
-    noise: SampleNoise | None,
+    noise: Noise | None,
     settings: RenderSettings,
     conf: TrainConfig,
     parameters: Sequence[Var],
@@ -108,7 +102,7 @@ def _in_one(
     """The whole batch as one graph."""
     target, mask = _photograph(batch, conf, slice(0, len(batch.rays)))
     render = renderer.render(batch.rays, noise, settings.cos_anneal_ratio, settings.background_rgb)
-    terms = losses.training_loss(render, target, mask, conf)
+    terms = renderer.loss(render, target, mask, conf)
     gradients = jt.grad(terms.total, list(parameters))
     # What is handed on must not keep the graph: its activations would stay beside those of the next step. A failed
     # allocation is met here, before any weight has changed.
@@ -118,20 +112,23 @@ def _in_one(
 
 
 def _piece(
-    renderer: NeuSRenderer,
+    renderer: Renderer,
     batch: PixelBatch,
-    noise: SampleNoise | None,
+    noise: Noise | None,
     settings: RenderSettings,
     conf: TrainConfig,
     rows: slice,
-    depths: np.ndarray,
-    counts: losses.BatchCounts,
-) -> tuple[RenderOutput, Var, Var]:
-    """Rendering, photograph and mask of some rays of a batch whose depths are placed."""
-    rays: Rays = batch.rays.slice(rows.start, rows.stop)
+    placement: Placement,
+) -> tuple[Output, Var, Var]:
+    """Rendering, photograph and mask of some rays of a batch."""
     target, mask = _photograph(batch, conf, rows)
+    depths = None if placement.depths is None else jt.array(placement.depths)
     render = renderer.render(
-        rays, _noise_rows(noise, rows), settings.cos_anneal_ratio, settings.background_rgb, jt.array(depths)
+        batch.rays.slice(rows.start, rows.stop),
+        _noise_rows(noise, rows),
+        settings.cos_anneal_ratio,
+        settings.background_rgb,
+        depths,
     )
     return render, target, mask
 
@@ -143,28 +140,28 @@ def _photograph(batch: PixelBatch, conf: TrainConfig, rows: slice) -> tuple[Var,
     return jt.array(rgb), losses.binary_mask(mask, len(rgb), conf)
 
 
-def _noise_rows(noise: SampleNoise | None, rows: slice) -> SampleNoise | None:
+def _noise_rows(noise: Noise | None, rows: slice) -> Noise | None:
     """The jitter of some rays."""
-    return None if noise is None else SampleNoise(noise.inside[rows], noise.outside[rows])
+    return None if noise is None else replace(noise, **{name: array[rows] for name, array in vars(noise).items()})
 
 
-def _values(part: LossTerms | RenderOutput) -> list[Var]:
+def _values(part: Terms | Output) -> list[Var]:
     """The fields in order."""
     return [getattr(part, field.name) for field in fields(part)]
 
 
-def _cut(part: LossTerms | RenderOutput) -> LossTerms | RenderOutput:
+def _cut(part: Terms | Output) -> Terms | Output:
     """The same values, off the graph that they came from."""
     return replace(part, **{field.name: getattr(part, field.name).detach().stop_grad() for field in fields(part)})
 
 
-def _add(terms: Sequence[LossTerms]) -> LossTerms:
+def _add(terms: Sequence[Terms]) -> Terms:
     """Sums of each term over the chunks."""
-    return LossTerms(*(sum(values[1:], start=values[0]) for values in zip(*map(_values, terms), strict=True)))
+    return type(terms[0])(*(sum(values[1:], start=values[0]) for values in zip(*map(_values, terms), strict=True)))
 
 
-def _join(renders: Sequence[RenderOutput]) -> RenderOutput:
-    """The chunks one below the other; the sharpness is the same in each."""
-    names = [field.name for field in fields(RenderOutput) if field.name != "inv_s"]
+def _join(renders: Sequence[Output]) -> Output:
+    """The chunks one below the other; what has no row per ray is the same in each."""
+    names = [field.name for field in fields(renders[0]) if field.metadata.get("rows", True)]
     joined = {name: jt.concat([getattr(render, name) for render in renders], dim=0) for name in names}
-    return RenderOutput(**joined, inv_s=renders[0].inv_s)
+    return replace(renders[0], **joined)

@@ -13,11 +13,11 @@ from models import memory
 from models.backend import jt
 from models.config import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
-from models.rendering.renderer import NeuSRenderer
-from models.structs import LossTerms, RenderOutput, SampleNoise, Var
-from models.training import guard, losses, schedules
+from models.rendering.protocol import Renderer
+from models.structs import Noise, Output, Terms, Var
+from models.training import guard, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
-from models.training.ema import WeightAverage, published_networks
+from models.training.ema import WeightAverage
 from models.training.logger import complain
 from models.training.micro_batches import BatchGradient, RenderSettings, differentiate, is_allocation_failure
 from models.training.optimizer import Adam
@@ -29,25 +29,15 @@ WHITE = np.ones(3, np.float32)
 class StepOutput:
     """What one step computed, not yet waited for."""
 
-    terms: LossTerms
-    render: RenderOutput
+    renderer: Renderer
+    terms: Terms
+    render: Output
     target: Var  # [R, 3]
     mask: Var  # [R, 1]
 
     def scalars(self) -> dict[str, float]:
-        """The published TensorBoard scalars; waits for the device."""
-        weight_max = self.render.weights.max(dim=1, keepdims=True)
-        count = self.mask.sum() + losses.COUNT_EPS
-        values = {
-            "Loss/loss": self.terms.total,
-            "Loss/color_loss": self.terms.color,
-            "Loss/eikonal_loss": self.terms.eikonal,
-            "Loss/mask_loss": self.terms.mask,
-            "Statistics/s_val": 1.0 / self.render.inv_s,
-            "Statistics/cdf": (self.render.cdf[:, :1] * self.mask).sum() / count,
-            "Statistics/weight_max": (weight_max * self.mask).sum() / count,
-            "Statistics/psnr": losses.masked_psnr(self.render.rgb, self.target, self.mask),
-        }
+        """The TensorBoard scalars; waits for the device."""
+        values = self.renderer.scalars(self.render, self.terms, self.target, self.mask)
         return {name: float(value.item()) for name, value in values.items()}
 
 
@@ -59,11 +49,11 @@ class Trainer:
 
     def __init__(
         self,
-        renderer: NeuSRenderer,
+        renderer: Renderer,
         sampler: PixelSampler | None,
         conf: TrainConfig,
         generator: np.random.Generator,
-        averaged: NeuSRenderer | None = None,
+        averaged: Renderer | None = None,
     ) -> None:
         """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none."""
         self.renderer = renderer
@@ -71,7 +61,7 @@ class Trainer:
         self.conf = conf
         self.generator = generator
         self.finished_steps = 0
-        self.networks = published_networks(renderer.fields)
+        self.networks = renderer.networks
         self._parameters = {
             f"{network}.{name}": value
             for network, module in self.networks.items()
@@ -84,7 +74,7 @@ class Trainer:
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 
     @property
-    def result_renderer(self) -> NeuSRenderer:
+    def result_renderer(self) -> Renderer:
         """What pictures and meshes are made with: the averaged weights where there are any."""
         return self.renderer if self.average is None else self.average.renderer
 
@@ -120,7 +110,7 @@ class Trainer:
         self.finished_steps += 1
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(found.terms, found.render, found.target, found.mask)
+        return StepOutput(self.renderer, found.terms, found.render, found.target, found.mask)
 
     def settle(self) -> None:
         """Wait for the last step and hear its verdict."""
@@ -142,12 +132,12 @@ class Trainer:
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
 
-    def gradient_of(self, batch: PixelBatch, noise: SampleNoise | None, chunk: int) -> BatchGradient:
+    def gradient_of(self, batch: PixelBatch, noise: Noise | None, chunk: int) -> BatchGradient:
         """Losses and gradients of a batch, `chunk` rays at a time; changes nothing."""
         settings = RenderSettings(self.cos_anneal_ratio, self.background_rgb)
         return differentiate(self.renderer, batch, noise, settings, self.conf, self.optimizer.parameters, chunk)
 
-    def _gradient(self, batch: PixelBatch, noise: SampleNoise | None) -> BatchGradient:
+    def _gradient(self, batch: PixelBatch, noise: Noise | None) -> BatchGradient:
         """The same at the chunk of the run, which is halved where memory runs out."""
         while True:
             try:
@@ -169,15 +159,9 @@ class Trainer:
             )
         self.ray_chunk, self._has_halved = halved, True
 
-    def _draw_noise(self, batch: PixelBatch) -> SampleNoise | None:
+    def _draw_noise(self, batch: PixelBatch) -> Noise | None:
         """Jitter of one batch; None where the conf asks for none."""
-        if self.renderer.conf.perturb == 0.0:
-            return None
-        rays, outside = len(batch.rays), self.renderer.conf.n_outside
-        return SampleNoise(
-            inside=self.generator.random((rays, 1), dtype=np.float32),
-            outside=self.generator.random((rays, outside), dtype=np.float32),
-        )
+        return self.renderer.draw_noise(len(batch.rays), self.generator)
 
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.images import to_uint8
 from data.rays import Rays
-from models.backend import jt
-from models.rendering.renderer import NeuSRenderer
-from models.structs import RenderOutput
+from models.rendering.protocol import Renderer
+from models.structs import RayView
 
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
-SEEN_OPACITY = 1e-2  # below it a ray's distance is the mean of next to nothing
 SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
 FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
 
@@ -24,13 +21,13 @@ class RenderedView:
     """What a camera sees, float32."""
 
     rgb: np.ndarray  # [h, w, 3] in [0, 1]
-    normal: np.ndarray  # [h, w, 3], working frame; weighted mean of sdf gradients, length up to about opacity
+    normal: np.ndarray  # [h, w, 3], working frame, outwards; length up to about opacity
     distance: np.ndarray  # [h, w], working-frame units along the unit ray; 0 where the object is not seen
-    opacity: np.ndarray  # [h, w], of the sections inside the unit sphere, in [0, 1]
+    opacity: np.ndarray  # [h, w], of the object, in [0, 1]
 
 
 def render_view(
-    renderer: NeuSRenderer,
+    renderer: Renderer,
     rays: Rays,
     shape: tuple[int, int],
     chunk: int,
@@ -38,37 +35,20 @@ def render_view(
     background_rgb: np.ndarray | None,
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    columns = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb)
-    rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in columns)
+    seen = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb)
+    rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(
-    renderer: NeuSRenderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
-) -> list[np.ndarray]:
-    """(rgb, normal, distance, opacity) of R rays, [R, 3 | 3 | 1 | 1]; see `render_view`."""
-    parts = list(_render_chunks(renderer, rays, chunk, cos_anneal_ratio, background_rgb))
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
-
-
-def _render_chunks(
-    renderer: NeuSRenderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
-) -> Iterator[tuple[np.ndarray, ...]]:
-    """(rgb, normal, distance, opacity) of each chunk, [r, 3 | 3 | 1 | 1]; nothing of the graph outlives its chunk."""
-    for start in range(0, len(rays), chunk):
-        with jt.no_grad():
-            output = renderer.render(rays.slice(start, start + chunk), None, cos_anneal_ratio, background_rgb)
-        yield output.rgb.numpy(), *_surface(output)
-
-
-def _surface(output: RenderOutput) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Normal [r, 3], distance [r, 1] and opacity [r, 1] of what lies inside the sphere."""
-    weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
-    opacity = weights.sum(axis=1, keepdims=True)
-    normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
-    summed = (weights * output.midpoints.numpy()).sum(axis=1, keepdims=True)
-    distance = np.divide(summed, opacity, out=np.zeros_like(summed), where=opacity > SEEN_OPACITY)
-    return normal.astype(np.float32), distance.astype(np.float32), opacity.astype(np.float32)
+    renderer: Renderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
+) -> RayView:
+    """What R rays show; nothing of a chunk's graph outlives it."""
+    parts = [
+        vars(renderer.view(rays.slice(start, start + chunk), cos_anneal_ratio, background_rgb)).values()
+        for start in range(0, len(rays), chunk)
+    ]
+    return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:

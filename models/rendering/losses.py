@@ -1,6 +1,7 @@
-"""The terms of the training loss, pure functions on Vars (NeuS, arXiv 2106.10689, section 3.4).
+"""The terms of the training losses, pure functions on Vars.
 
-R rays, N sections inside the sphere. Every loss is 0 where rendering and photograph agree.
+NeuS: arXiv 2106.10689, section 3.4; NeRF: 2003.08934, eq. 6. R rays, N sections inside the sphere.
+Every loss is 0 where rendering and photograph agree.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from models.backend import jt
 from models.config import TrainConfig
 from models.ops.elementwise import hard_clip, length, magnitude
-from models.structs import LossTerms, RenderOutput, Var
+from models.structs import LossTerms, RadianceOutput, RadianceTerms, RenderOutput, Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
 # Opacities are kept this far from 0 and 1 in the mask loss; beyond it a ray gets no gradient (as published).
@@ -35,6 +36,12 @@ def color_loss(rgb: Var, target: Var, mask: Var, masked: float | None = None) ->
     """
     count = mask.sum() if masked is None else masked
     return (magnitude(rgb - target) * mask).sum() / (count + COUNT_EPS)
+
+
+def squared_error(rgb: Var, target: Var, mask: Var, masked: float | None = None) -> Var:
+    """Mean over channels, and over the rays within the mask, of (rgb - target)^2; as for `color_loss`."""
+    count = mask.sum() if masked is None else masked
+    return ((rgb - target).sqr() * mask).sum() / ((count + COUNT_EPS) * 3.0)
 
 
 def eikonal_loss(sdf_gradient: Var, near_sphere: Var, near: float | None = None) -> Var:
@@ -81,7 +88,24 @@ def training_loss(
     return LossTerms(total=total, color=color, eikonal=eikonal, mask=silhouette)
 
 
+def radiance_loss(
+    output: RadianceOutput, target: Var, mask: Var, conf: TrainConfig, counts: BatchCounts | None = None
+) -> RadianceTerms:
+    """The squared errors of both passes and, by its weight, the mean of their mask losses; as `training_loss`.
+
+    Without a mask weight every ray counts, whatever the photograph shows behind the object; with one, as for NeuS,
+    colours count within the mask and opacities everywhere.
+    """
+    fine, coarse = (
+        squared_error(rgb, target, mask, counts and counts.masked) for rgb in (output.rgb, output.coarse_rgb)
+    )
+    silhouettes = [
+        mask_loss(opacity, mask, counts and counts.rays) for opacity in (output.opacity, output.coarse_opacity)
+    ]
+    silhouette = sum(silhouettes[1:], start=silhouettes[0]) * 0.5
+    return RadianceTerms(total=fine + coarse + silhouette * conf.mask_weight, fine=fine, coarse=coarse, mask=silhouette)
+
+
 def masked_psnr(rgb: Var, target: Var, mask: Var) -> Var:
     """Peak signal-to-noise ratio in dB over the rays in the mask."""
-    error = ((rgb - target).sqr() * mask).sum() / ((mask.sum() + COUNT_EPS) * 3.0)
-    return error.log() * (-10.0 / math.log(10.0))
+    return squared_error(rgb, target, mask).log() * (-10.0 / math.log(10.0))

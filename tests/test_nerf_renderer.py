@@ -1,0 +1,277 @@
+"""The radiance field's renderer against a float64 statement of it, and against fields whose pictures are known."""
+
+import dataclasses
+from types import SimpleNamespace
+
+import nerf_oracles
+import numpy as np
+import pytest
+from config_samples import changed
+from gradcheck import assert_grad_close, central_differences, some_entries
+from tiny_networks import params64, random_rays, roughen
+
+from data.rays import Rays
+from models.backend import jt
+from models.config import NerfConfig, NerfRendererConfig
+from models.fields.nerf import NeRF
+from models.fields.state import import_state, named_parameters
+from models.rendering import losses, sampling
+from models.rendering.radiance import SURFACE_DENSITY, NeRFRenderer, RadianceFields
+from models.structs import SampleNoise, StratifiedNoise, noise_from
+from models.surface.extraction import marching_cubes, sample_grid
+
+COUNT = 5
+RAYS = random_rays(COUNT)
+NETWORK = NerfConfig(D=3, W=12, d_in=3, multires=2, multires_view=1, skips=(1,), use_viewdirs=True)
+SIZES = NerfRendererConfig(n_samples=7, n_importance=9)
+RNG = np.random.default_rng(5)
+NOISE = StratifiedNoise(RNG.random((COUNT, 7), dtype=np.float32), RNG.random((COUNT, 9), dtype=np.float32))
+MIDDLES = (np.full((COUNT, 7), 0.5), np.full((COUNT, 9), 0.5))
+TARGET = RNG.random((COUNT, 3), dtype=np.float32)
+MASK = np.float32([1, 0, 1, 1, 0])[:, None]
+WHITE = np.ones(3, np.float32)
+
+
+def tiny(conf=SIZES, seed=0):
+    """A renderer of two different networks that nobody chose."""
+    rng = np.random.default_rng(seed)
+    return NeRFRenderer(RadianceFields(*(roughen(NeRF(NETWORK, rng), seed + i, 0.3) for i in (1, 2))), conf)
+
+
+def oracle(renderer, noise=None, behind=None, params=None, fine=None):
+    """The same picture by the oracle."""
+    params = params or {name: params64(field) for name, field in vars(renderer.fields).items()}
+    jitters = MIDDLES if noise is None else (noise.coarse.astype(np.float64), noise.fine.astype(np.float64))
+    return nerf_oracles.render(params, NETWORK, RAYS, (7, 9), jitters, behind, fine)
+
+
+class Field:
+    """A network whose raw density is a function of the point, and whose raw colour is constant."""
+
+    def __init__(self, raw, rgb=(0.0, 0.0, 0.0)):
+        self.raw, self.rgb = raw, np.float32(rgb)
+
+    def __call__(self, points, view_dirs):
+        assert points.shape == view_dirs.shape and points.ndim == 2 and points.is_stop_grad()
+        return self.raw(points).reshape((-1, 1)), jt.array(np.tile(self.rgb, (points.shape[0], 1)))
+
+
+def of_field(raw, rgb=(0.0, 0.0, 0.0), conf=None):
+    """A renderer of that field in both passes."""
+    field = Field(raw, rgb)
+    return NeRFRenderer(RadianceFields(field, field), conf or NerfRendererConfig(n_samples=64, n_importance=64))
+
+
+def ball(points):
+    """Raw density of a ball of radius 0.5: opaque within a hundredth of its surface."""
+    return (0.5 - points.sqr().sum(dim=1).sqrt()) * 20000.0
+
+
+# the pieces
+
+
+@pytest.mark.parametrize("jitter", [None, NOISE.coarse], ids=["middles", "jitter"])
+def test_stratified_depths_agree_with_the_oracle_and_stay_in_their_strata(jitter):
+    near, far = jt.array(RAYS.near), jt.array(RAYS.far)
+    edges = sampling.strata(near, far, 7)
+    depths = sampling.stratified_depths(edges, None if jitter is None else jt.array(jitter)).numpy()
+    for ray in range(COUNT):
+        expected = nerf_oracles.borders(float(RAYS.near[ray, 0]), float(RAYS.far[ray, 0]), 7)
+        np.testing.assert_allclose(edges.numpy()[ray], expected, atol=1e-6)
+        places = np.full(7, 0.5) if jitter is None else jitter[ray].astype(np.float64)
+        np.testing.assert_allclose(depths[ray], nerf_oracles.coarse_depths(expected, places), atol=1e-6)
+    assert (depths >= edges.numpy()[:, :-1]).all() and (depths <= edges.numpy()[:, 1:]).all()
+
+
+@pytest.mark.parametrize("count", [1, 9, 40])
+@pytest.mark.parametrize("noisy", [False, True], ids=["middles", "jitter"])
+def test_quantiles_agree_with_linear_interpolation_of_the_inverse(count, noisy):
+    rng = np.random.default_rng(count)
+    weights = (rng.random((COUNT, 7)) ** 3).astype(np.float32)
+    edges = np.sort(rng.random((COUNT, 8)), axis=1).astype(np.float32)
+    jitter = rng.random((COUNT, count), dtype=np.float32) if noisy else None
+    given = None if jitter is None else jt.array(jitter)
+    found = sampling.invert_cdf(jt.array(edges), jt.array(weights), count, given).numpy()
+    places = np.full((COUNT, count), 0.5) if jitter is None else jitter.astype(np.float64)
+    for ray in range(COUNT):
+        expected = nerf_oracles.fine_depths(edges[ray].astype(np.float64), weights[ray].astype(np.float64), places[ray])
+        np.testing.assert_allclose(found[ray], expected, atol=2e-5)
+
+
+def test_as_many_quantiles_fall_into_a_stratum_as_its_share_of_the_weight():
+    weights = np.float32([[0.1, 0.0, 0.6, 0.3]])
+    depths = sampling.invert_cdf(jt.array(np.float32([[0, 1, 2, 3, 4]])), jt.array(weights), 1000).numpy()
+    counts, _ = np.histogram(depths, bins=[0, 1, 2, 3, 4])
+    np.testing.assert_allclose(counts / 1000, weights[0], atol=2e-3)
+
+
+# the picture
+
+
+@pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
+@pytest.mark.parametrize("noise", [None, NOISE], ids=["middles", "jitter"])
+def test_both_passes_agree_with_the_oracle(noise, behind):
+    renderer = tiny()
+    output = renderer.render(RAYS, noise, background_rgb=behind)
+    for name, value in oracle(renderer, noise, behind).items():
+        actual = getattr(output, name).numpy()
+        assert actual.shape == value.shape, name
+        np.testing.assert_allclose(actual, value, atol=1e-4, err_msg=name)
+    assert output.rgb.numpy().std(axis=0).max() > 0.01 and (output.rgb.numpy() != output.coarse_rgb.numpy()).any()
+
+
+def test_depths_run_from_near_to_far_where_the_conf_says_so():
+    renderer = tiny(dataclasses.replace(SIZES, near=0.5, far=9.0))
+    depths = renderer.render(RAYS).depths.numpy()
+    assert (depths > 0.5).all() and (depths < 9.0).all() and (depths.max(axis=1) > 8.0).all()
+    assert (np.diff(depths, axis=1) >= 0.0).all()
+
+
+def test_nothing_behind_the_camera_is_seen():
+    rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
+    output = tiny().render(rays, background_rgb=WHITE)
+    assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
+    np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
+    assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
+
+
+@pytest.mark.parametrize("behind", [None, WHITE, np.float32([0.1, 0.5, 0.9])], ids=["black", "white", "colour"])
+def test_an_empty_field_shows_the_colour_behind_it(behind):
+    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(RAYS, background_rgb=behind)
+    expected = np.zeros(3) if behind is None else behind
+    np.testing.assert_allclose(output.rgb.numpy(), np.tile(expected, (COUNT, 1)), atol=1e-6)
+    assert output.opacity.numpy().max() < 1e-6
+
+
+def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
+    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(RAYS)
+    half = (RAYS.far - RAYS.near) / 64 / 2  # the first section begins in the middle of its stratum
+    seen = 1.0 - np.exp(-np.log1p(np.exp(0.3)) * (RAYS.far - RAYS.near - half))
+    np.testing.assert_allclose(output.coarse_rgb.numpy(), seen * [0.0, 0.5, 1.0], atol=1e-5)
+
+
+def test_fine_depths_gather_at_the_surface_that_the_coarse_pass_sees():
+    rays = Rays(*(np.float32(a) for a in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
+    depths = of_field(ball).render(rays).depths.numpy()[0]
+    assert (np.abs(depths - 2.5) < 2 * 2.0 / 64).sum() > 60
+
+
+def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
+    rays = random_rays(200, seed=8)
+    seen = of_field(ball).view(rays, 1.0, None)
+    closest = np.linalg.norm(rays.origins + rays.directions * (rays.near + 1.0), axis=1)
+    hit, missed = closest < 0.4, closest > 0.55
+    assert hit.sum() > 20 and missed.sum() > 20
+    assert seen.opacity[hit].min() > 0.999 and seen.opacity[missed].max() < 1e-3
+    assert (seen.distance[missed] == 0.0).all()
+    half_chord = np.sqrt(0.25 - closest[hit, None] ** 2)
+    np.testing.assert_allclose(seen.distance[hit], rays.near[hit] + 1.0 - half_chord, atol=0.03)
+    points = (rays.origins + rays.directions * seen.distance)[hit]
+    radial = points / np.linalg.norm(points, axis=1, keepdims=True)
+    assert (np.sum(seen.normal[hit] * radial, axis=1) > 0.99).all()
+
+
+def test_the_surface_field_meshes_the_ball_facing_outwards():
+    surface = of_field(ball).surface
+    low, high = np.full(3, -1.0), np.full(3, 1.0)
+    grid = sample_grid(surface.outward, low, high, 40, 5000)
+    mesh = marching_cubes(grid, surface.threshold, low, high, surface.quantity)
+    radii = np.linalg.norm(mesh.vertices, axis=1)
+    assert surface.threshold == SURFACE_DENSITY and abs(np.median(radii) - 0.5) < 0.02
+    assert mesh.is_watertight and mesh.volume > 0
+
+
+def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_asked_for():
+    renderer, still = tiny(), tiny(dataclasses.replace(SIZES, perturb=0.0))
+    draws = renderer.draw_noise(COUNT, np.random.default_rng(3))
+    assert draws.coarse.shape == (COUNT, 7) and draws.fine.shape == (COUNT, 9)
+    first, second, even = (renderer.render(RAYS, noise).rgb.numpy() for noise in (draws, draws, None))
+    assert np.array_equal(first, second) and not np.array_equal(first, even)
+    generator = np.random.default_rng(3)
+    assert still.draw_noise(COUNT, generator) is None
+    assert generator.bit_generator.state == np.random.default_rng(3).bit_generator.state
+
+
+def test_a_noise_is_known_by_its_fields():
+    assert noise_from({}) is None
+    assert isinstance(noise_from(vars(NOISE)), StratifiedNoise)
+    assert isinstance(noise_from({"inside": MASK, "outside": MASK}), SampleNoise)
+    with pytest.raises(ValueError, match="coarse, outside"):
+        noise_from({"outside": MASK, "coarse": MASK})
+
+
+# the loss and its gradient
+
+
+@pytest.mark.parametrize("mask_weight", [0.0, 0.3])
+def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
+    renderer, conf = tiny(), changed(train={"mask_weight": mask_weight}).train
+    mask = losses.binary_mask(jt.array(MASK), COUNT, conf)
+    terms = renderer.loss(renderer.render(RAYS, NOISE), jt.array(TARGET), mask, conf)
+    expected = nerf_oracles.losses(
+        oracle(renderer, NOISE), TARGET, MASK if mask_weight else 1.0 + 0 * MASK, mask_weight
+    )
+    for name, value in expected.items():
+        assert getattr(terms, name).item() == pytest.approx(value, rel=1e-4), name
+
+
+def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
+    renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train
+    output, counts = renderer.render(RAYS), losses.BatchCounts(rays=COUNT, masked=3.0, near=0.0)
+    whole = renderer.loss(output, jt.array(TARGET), jt.array(MASK), conf)
+    parts = []
+    for rows in (slice(0, 2), slice(2, 5)):
+        part = renderer.render(RAYS.slice(rows.start, rows.stop))
+        parts.append(renderer.loss(part, jt.array(TARGET[rows]), jt.array(MASK[rows]), conf, counts))
+    for name in vars(whole):
+        total = sum(getattr(part, name).item() for part in parts)
+        assert total == pytest.approx(getattr(whole, name).item(), rel=1e-5), name
+
+
+@pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
+def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
+    renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train
+    output = renderer.render(RAYS, NOISE, background_rgb=behind)
+    terms = renderer.loss(output, jt.array(TARGET), jt.array(MASK), conf)
+    params = {name: params64(field) for name, field in vars(renderer.fields).items()}
+    fields = vars(renderer.fields).items()
+    parameters = {(name, leaf): var for name, field in fields for leaf, var in named_parameters(field).items()}
+    gradients = jt.grad(terms.total, list(parameters.values()))
+    fine = output.depths.numpy().astype(np.float64)
+    for (network, leaf), gradient in zip(parameters, gradients, strict=True):
+        actual = gradient.numpy()
+        scale = float(np.abs(actual).max())
+        assert scale > 0.0, f"{network}.{leaf} receives no gradient"
+
+        def loss(value, network=network, leaf=leaf):
+            moved = params | {network: params[network] | {leaf: value}}
+            return nerf_oracles.losses(oracle(renderer, NOISE, behind, moved, fine), TARGET, MASK, 0.3)["total"]
+
+        entries = some_entries(actual, 2, seed=len(leaf))
+        expected = central_differences(loss, params[network][leaf], entries)
+        name = f"{network}.{leaf}"
+        assert_grad_close(actual.ravel()[entries], expected, rtol=2e-4, atol=2e-4 * scale, name=name)
+
+
+def test_scalars_tell_both_passes_apart():
+    renderer, conf = tiny(), changed().train
+    output = renderer.render(RAYS)
+    target, mask = jt.array(TARGET), jt.ones((COUNT, 1))
+    scalars = renderer.scalars(output, renderer.loss(output, target, mask, conf), target, mask)
+    values = {name: float(value.item()) for name, value in scalars.items()}
+    for name, rgb in (("psnr", output.rgb), ("coarse_psnr", output.coarse_rgb)):
+        expected = -10.0 * np.log10(np.mean((rgb.numpy().astype(np.float64) - TARGET) ** 2))
+        assert values[f"Statistics/{name}"] == pytest.approx(expected, abs=1e-3)
+    assert f"{values['Statistics/coarse_psnr']:.2f}" in renderer.remark(values)
+    assert renderer.sharpness() is None
+
+
+def test_the_networks_keep_their_weights_apart():
+    renderer = tiny()
+    state = SimpleNamespace(before=renderer.render(RAYS))
+    zeros = {name: np.zeros(var.shape, np.float32) for name, var in named_parameters(renderer.fields.coarse).items()}
+    import_state(renderer.networks["nerf_coarse"], zeros)
+    after = renderer.render(RAYS)
+    assert not np.array_equal(after.coarse_rgb.numpy(), state.before.coarse_rgb.numpy())
+    np.testing.assert_allclose(after.coarse_rgb.numpy().std(axis=1), 0.0, atol=1e-6)
+    assert list(renderer.networks) == ["nerf_coarse", "nerf_fine"]

@@ -1,0 +1,224 @@
+"""A radiance field through the command line: training, resuming, pictures, meshes, figures, and what is refused."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import trimesh
+from config_samples import CONFS, changed, flat
+from runs import ROOT, SHORT, contents, run, saved
+from test_guard import spoil_batches, spoil_image
+
+import exp_runner
+from data.images import read_image
+from data.readers import load_scene
+from data.sampler import PixelSampler
+from models import plan
+from models.config import ConfigError, load_config, network_differences, validate
+from models.runner import build_renderer
+from models.training.trainer import Trainer
+
+SIZES = ("model.nerf_renderer.n_samples=8", "model.nerf_renderer.n_importance=8")
+NERF = ("model.type=nerf", "model.nerf.d_in=3", *SIZES)
+SETTINGS = (*SHORT, *NERF)
+
+
+def run_nerf(folder, *arguments, settings=SETTINGS):
+    """`run` with a radiance field."""
+    return run(folder, *arguments, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Six steps with a checkpoint after three, and a picture at the end."""
+    folder = tmp_path_factory.mktemp("nerf")
+    assert run_nerf(folder, settings=(*SHORT[:3], "train.val_freq=6", SHORT[4], "train.report_freq=2", *NERF)) == 0
+    return folder
+
+
+def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
+    first, second = saved(trained, 3), saved(trained, 6)
+    assert list(second.tensors) == ["nerf_coarse", "nerf_fine"]
+    for network, named in first.tensors.items():
+        for name, values in named.items():
+            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+    lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
+    assert len(lines) == 3 and all("coarse " in line and "inv_s" not in line for line in lines)
+
+
+def test_a_second_run_is_the_same_bit_for_bit_and_another_seed_another(trained, tmp_path):
+    assert run_nerf(tmp_path / "a") == 0 and run_nerf(tmp_path / "b", "--seed", "1") == 0
+    assert contents(saved(tmp_path / "a", 6)) == contents(saved(trained, 6)) != contents(saved(tmp_path / "b", 6))
+
+
+def test_a_new_process_goes_on_bit_for_bit(trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
+    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
+    program += f"from runs import run; sys.exit(run(Path({str(tmp_path)!r}), '--is_continue', settings={SETTINGS!r}))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+
+
+def trainer_of(*settings):
+    """A trainer on the bundled scene."""
+    conf = load_config(ROOT / "confs/debug.conf", overrides=(f"dataset.data_dir={ROOT}/data/demo", *NERF, *settings))
+    renderer = build_renderer(conf.model, np.random.default_rng(0))
+    sampler = PixelSampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
+    return Trainer(renderer, sampler, conf.train, np.random.default_rng(2))
+
+
+@pytest.mark.parametrize("mask_weight", [0.0, 0.1])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(mask_weight):
+    trainer = trainer_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
+    trainer.step()
+    batch = trainer.sampler.next()
+    noise = trainer._draw_noise(batch)
+    one, split = (trainer.gradient_of(batch, noise, chunk) for chunk in (64, 10))
+    for name in vars(one.terms):
+        assert getattr(split.terms, name).item() == pytest.approx(getattr(one.terms, name).item(), rel=1e-5), name
+    for name, a, b in zip(trainer.parameter_names, split.gradients, one.gradients, strict=True):
+        assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-5 * np.linalg.norm(b.numpy()) > 0, name
+    for name in vars(one.render):
+        ours, theirs = getattr(split.render, name).numpy(), getattr(one.render, name).numpy()
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_a_split_averaged_run_resumes_bit_for_bit(tmp_path):
+    settings = (*SETTINGS, "train.ray_chunk=10", "train.ema_decay=0.9")
+    assert run_nerf(tmp_path / "a", settings=settings) == 0
+    assert run_nerf(tmp_path / "b", settings=(*settings, "train.end_iter=3")) == 0
+    assert run_nerf(tmp_path / "b", "--is_continue", settings=settings) == 0
+    ours, theirs = saved(tmp_path / "b", 6), saved(tmp_path / "a", 6)
+    assert contents(ours) == contents(theirs) and list(ours.ema) == ["nerf_coarse", "nerf_fine"]
+    for network, named in theirs.ema.items():
+        assert all(np.array_equal(ours.ema[network][name], value) for name, value in named.items())
+
+
+def test_training_teaches_both_passes():
+    trainer = trainer_of("train.end_iter=400", "train.learning_rate=5e-3")
+    batch = trainer.sampler.next()
+    trainer.sampler = SimpleNamespace(next=lambda: batch)
+    scalars = [trainer.step().scalars() for _ in range(60)]
+    for name in ("Loss/color_loss", "Loss/coarse_loss"):
+        assert scalars[-1][name] < 0.8 * scalars[0][name]
+
+
+# results
+
+
+def middle_density(folder, capsys):
+    """A level that the density crosses, from the sentence of a mesh without a surface."""
+    assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 1
+    error = capsys.readouterr().err
+    assert "never crosses -25" in error and error.count("\n") == 1
+    low, high = re.search(r"minus the density runs from (\S+) to (\S+) inside", error).groups()
+    return -(float(low) + float(high)) / 2
+
+
+def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
+    assert run_nerf(trained, "--mode", "validate_image", "--image", "2", "--resolution_level", "5") == 0
+    assert read_image(trained / "validations_fine/00000006_0_2.png").shape == (120, 40, 3)
+    distance = np.load(trained / "distances/00000006_0_2.npy")
+    assert 2.0 < distance[20, 20] < 4.0  # the unit sphere's span before a camera at distance 3
+    level = ("--mcube_threshold", str(middle_density(trained, capsys)))
+    assert run_nerf(trained, "--mode", "validate_mesh", "--resolution", "24", *level) == 0
+    mesh = trimesh.load(trained / "meshes/00000006.ply")
+    assert len(mesh.faces) > 0 and np.abs(mesh.vertices - (4.0, -7.0, 1.5)).max() < 2.5 * 1.1  # the world frame
+    assert run_nerf(trained, "--mode", "interpolate_0_1") == 0
+    assert (trained / "render/00000006_0_1.mp4").is_file()
+    assert run_nerf(trained, "--mode", "evaluate", "--resolution", "24", *level) == 0
+    figures = json.loads((trained / "report/report.json").read_text())
+    assert 5 < figures["psnr"] < 40 and figures["chamfer"] > 0
+
+
+def test_the_chunk_never_changes_a_picture(trained):
+    pictures = []
+    for chunk in (1600, 7):
+        settings = (*SETTINGS, f"train.render_chunk={chunk}")
+        assert run_nerf(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
+        pictures.append([(trained / name).read_bytes() for name in ("validations_fine/00000006_0_0.png",)])
+    assert pictures[0] == pictures[1]
+
+
+def test_a_plan_has_a_row_for_every_number_of_fine_samples(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(plan, "IMPORTANCES", (0, 16))
+    assert run_nerf(tmp_path / "none", "--mode", "plan") == 0
+    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()[:1].isdigit()]
+    assert rows == ["8*", "16"] and not (tmp_path / "none").exists()
+
+
+# trouble
+
+
+def test_a_bad_batch_is_skipped_kept_and_replayed(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, {2}, spoil_image)
+    assert run_nerf(tmp_path, settings=(*SETTINGS, "train.ray_chunk=64")) == 0
+    assert "step 3 was skipped" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert exp_runner.main(["--mode", "replay", str(tmp_path / "anomalies/step_00000003.npz")]) == 1
+    told = capsys.readouterr().out
+    assert "the colours of photograph" in told and "the fine loss" in told and "nerf_coarse." in told
+
+
+def test_a_checkpoint_of_the_other_kind_is_refused_in_one_sentence(trained, tmp_path, capsys):
+    assert run_nerf(trained, "--is_continue", settings=SHORT) == 2
+    error = capsys.readouterr().err
+    assert "model.type: nerf in the checkpoint, neus in the conf" in error and error.count("\n") == 1
+    source = str(ROOT / "tests/golden/official_wmask_000040.pth")
+    assert run_nerf(tmp_path, "--mode", "validate_image", "--checkpoint", source) == 2
+    error = capsys.readouterr().err
+    assert "nerf_coarse: the network is missing" in error and error.count("\n") == 1
+
+
+def test_only_the_networks_of_the_type_count_in_a_comparison():
+    first = load_config(CONFS / "nerf_cpu.conf", "x").model
+    assert network_differences(first, load_config(CONFS / "nerf_cpu.conf", "x", SIZES).model) == []
+    other = load_config(CONFS / "nerf_cpu.conf", "x", ("model.sdf_network.scale=3", "model.nerf.W=64")).model
+    assert network_differences(first, other) == [f"model.nerf.W: {first.nerf.W} in the checkpoint, 64 in the conf"]
+
+
+CANNOT_WORK = [
+    ("model.type=nerv", "model.type = 'nerv': must be one of neus, nerf"),
+    ("model.nerf.d_in=4", "model.nerf.d_in = 4: must be 3 where model.type = nerf"),
+    ("model.nerf.use_viewdirs=false", "model.nerf.use_viewdirs = false: must be true where model.type = nerf"),
+    ("model.nerf.skips=[3]", "model.nerf.skips = [3]: must not be negative nor the last layer, 3"),
+    ("model.nerf_renderer.n_samples=1", "model.nerf_renderer.n_samples = 1: must be at least 2"),
+    ("model.nerf_renderer.n_importance=0", "model.nerf_renderer.n_importance = 0: must be at least 1"),
+    ("model.nerf_renderer.perturb=-1", "model.nerf_renderer.perturb"),
+    ("model.nerf_renderer.near=2", "model.nerf_renderer.far = 0: must be above near = 2"),
+    ("model.nerf_renderer={near=2,far=2}", "model.nerf_renderer.far = 2: must be above near = 2"),
+    ("model.nerf_renderer.far=inf", "model.nerf_renderer.far"),
+    ("train.learning_rate_decay=linear", "train.learning_rate_decay = 'linear': must be one of cosine, exponential"),
+    ("train.learning_rate_alpha=0", "train.learning_rate_alpha = 0: an exponential decay never gets there"),
+    ("model.nerf_renderer.n_sample=3", "did you mean model.nerf_renderer.n_samples?"),
+]
+
+
+@pytest.mark.parametrize(("override", "words"), CANNOT_WORK, ids=[row[0] for row in CANNOT_WORK])
+def test_a_value_that_cannot_work_is_refused_by_its_key(override, words):
+    with pytest.raises(ConfigError) as refused:
+        load_config(CONFS / "nerf_synthetic.conf", "x", ("model.nerf.D=4", "model.nerf.skips=[1]", override))
+    assert words in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_what_only_a_surface_needs_is_not_asked_of_a_radiance_field():
+    odd = {"model.rendering_network.d_in=5", "model.sdf_network.d_out=9", "model.neus_renderer.n_samples=1"}
+    validate(load_config(CONFS / "nerf_cpu.conf", "x", tuple(odd)))
+    with pytest.raises(ConfigError):
+        validate(changed(rendering_network={"d_in": 5}))
+
+
+def test_the_published_sizes_are_those_of_the_full_size_conf():
+    conf = flat(load_config(CONFS / "nerf_synthetic.conf", "lego"))
+    published = {"D": 8, "W": 256, "multires": 10, "multires_view": 4, "skips": (4,), "use_viewdirs": True}
+    assert published.items() <= {key.rpartition(".")[2]: conf[key] for key in conf if "model.nerf." in key}.items()
+    assert (conf["model.nerf_renderer.n_samples"], conf["model.nerf_renderer.n_importance"]) == (64, 128)
+    assert (conf["train.batch_size"], conf["train.learning_rate"], conf["train.use_white_bkgd"]) == (1024, 5e-4, True)
+    assert conf["train.learning_rate_alpha"] == pytest.approx(0.1 ** (conf["train.end_iter"] / 500_000), rel=1e-3)

@@ -7,6 +7,7 @@ import compare_cameras
 import numpy as np
 import pytest
 import rendered_photographs
+from PIL import Image
 
 from data.child import ChildError, run_apart
 from data.config import DatasetConfig
@@ -135,10 +136,21 @@ def test_masks_from_files_arrive_in_the_scene(copied):
     assert (copied / "scene" / "masks.png").is_file()
 
 
-def test_masks_by_grabcut_come_with_a_preview(copied):
+def test_masks_by_grabcut_come_with_a_preview(copied, monkeypatch):
+    half = lambda picture, *camera: np.where(np.indices(picture.shape[:2])[1] < 99, 255, 0).astype(np.uint8)  # noqa: E731
+    monkeypatch.setattr(pipeline.masks, "grab_cut", half)
     assert prepare(request(copied, masks="grabcut", overwrite=True), str)
     assert len(list_images(copied / "scene" / "mask")) == N_VIEWS
     assert (copied / "scene" / "masks.png").is_file()
+
+
+@pytest.mark.parametrize(("radius", "words"), [(None, "fills the photographs"), (1.0, "has the colours of what lies")])
+def test_grabcut_that_tells_nothing_is_refused(copied, radius, words):
+    centre = read(copied / "scene").scene_to_world[:3, 3]
+    roi = " ".join(map(str, [*centre, radius])) if radius else ""
+    with pytest.raises(UserError, match=words):
+        prepare(request(copied, masks="grabcut", roi=roi, overwrite=True), str)
+    assert read(copied / "scene").n_views == N_VIEWS
 
 
 def test_masks_of_an_earlier_scene_do_not_stay(copied):
@@ -251,3 +263,19 @@ def test_a_child_returns_its_result_and_reports_events(tmp_path):
 def test_a_child_that_fails_says_how(tmp_path, task, words):
     with pytest.raises(ChildError, match=words):
         run_apart(task, log=tmp_path / "log")
+
+
+def test_a_focal_length_in_exif_is_where_the_search_starts(tmp_path):
+    surfaces, poses = rendered_photographs.textures(1), rendered_photographs.poses(4)
+    (tmp_path / "photos").mkdir()
+    for index, pose in enumerate(poses):
+        exif = Image.Exif()
+        exif.get_ifd(0x8769)[0xA405] = 36  # mm: 333 pixels of 320 x 240
+        Image.fromarray(rendered_photographs.render(pose, surfaces)).save(
+            tmp_path / "photos" / f"IMG {index}.jpg", exif=exif, quality=95
+        )
+    said = []
+    assert prepare(request(tmp_path), said.append)
+    assert said[0] == "4 photographs of 320x240 share one camera, focal length 333 px by EXIF"
+    degrees, _ = compare_cameras.compare(poses, compare_cameras.poses_of(tmp_path / "scene"))
+    assert degrees.max() < 0.5

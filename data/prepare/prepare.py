@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -66,9 +65,9 @@ def prepare(request: Request, say: Say) -> bool:
             return False
         frames = _photographs(request, sources, steps, say)
         _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
-        model = _cameras(request, frames, steps, say)
+        _cameras(request, frames, steps, say)
         steps.forget(FINISHED)
-        for note in steps.run(FINISHED, (), lambda: _write_scene(request, model["notes"])):
+        for note in steps.run(FINISHED, (), lambda: _write_scene(request, frames)):
             say(note)
     except OSError as error:
         named = error.filename or request.target
@@ -148,8 +147,8 @@ def _photographs(request: Request, sources: Sequence[Path], steps: Steps, say: S
     return frames
 
 
-def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> dict[str, Any]:
-    """The camera model's description, as `map_images` gives it."""
+def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> None:
+    """Find the cameras of the photographs and say how it went."""
     is_video = not request.images.is_dir()
     database = str(Path(DATABASE).parent)
     steps.run("features", (database,), lambda: find_features(steps.folder, groups(frames)), is_resumable=True)
@@ -161,7 +160,6 @@ def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) 
     )
     for note in model["notes"]:
         say(note)
-    return model
 
 
 def _masks_of_frames(
@@ -190,13 +188,15 @@ def _write_masks(
             bar.update()
 
 
-def _write_scene(request: Request, notes: Sequence[str]) -> list[str]:
+def _write_scene(request: Request, frames: Sequence[Frame]) -> list[str]:
     """Develop the photographs and put the products in their place; returns what is to be said."""
     work = request.target / WORK
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, roi=request.roi)
     capture = replace(read_colmap(work, conf), name=request.target.resolve().name, notes=())
     with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
         scene = check_scene(develop(capture, capture.photographs, conf))
+    called = {frame.name: frame.source for frame in frames}
+    scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
     if request.masks == "grabcut":
         scene = _with_grabcut(scene)
     fresh = work / FINISHED
@@ -216,6 +216,13 @@ def _with_grabcut(scene: Scene) -> Scene:
         for picture, intrinsics, c2w in zip(scene.images, scene.intrinsics, scene.c2w, strict=True):
             found.append(masks.grab_cut(picture, intrinsics, c2w))
             bar.update()
+    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
+    if not LEAST_COVER <= share <= MOST_COVER:
+        full = "the region of interest fills the photographs, so that nothing tells what is background"
+        empty = "what lies in the region of interest has the colours of what lies around it"
+        raise UserError(
+            f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, or choose another --roi"
+        )
     return check_scene(replace(scene, masks=tuple(found)))
 
 

@@ -73,6 +73,8 @@ def _rebased(dataset: DatasetConfig) -> DatasetConfig:
 
 def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
+    if arguments.mode.name == "prepare":
+        return _prepare(arguments, conf)
     if arguments.mode.name == "inspect":
         return _inspect(conf)
     from models import backend
@@ -107,6 +109,15 @@ def _replay(arguments: Arguments) -> int:
     from models.training.logger import say
 
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
+
+
+def _prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Find the cameras of photographs; returns the exit status."""
+    from models.preparation import run
+    from models.training.logger import say
+
+    run(arguments, conf.dataset, say)
+    return 0
 
 
 def _inspect(conf: ExperimentConfig) -> int:

@@ -22,7 +22,7 @@ from benchmarks import report, startup
 from benchmarks.flops import step_flops
 from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEER, PLAIN, START_SECONDS, Row
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, parse_shape, shape_conf, write_job
-from benchmarks.workers import Answer, Worker, alternate
+from benchmarks.workers import Alone, Answer, Asked, Worker, alternate
 from data.errors import UserError
 from models.config import ModelConfig
 
@@ -140,9 +140,10 @@ def _measure_shape(
         if options.with_plain:
             job = str(_job_path(folder, shape))
             workers[PLAIN] = stack.enter_context(_ours(options, PLAIN, folder, job, PLAIN))
-        workers[MATMUL] = stack.enter_context(_ours(options, MATMUL, folder))
+        product = stack.enter_context(_ours(options, MATMUL, folder))
         about = {who: workers[who].ask("about")["about"] for who in (OURS, PEER) if who in workers}
-        answers = alternate(workers, "step", options.warm_up, options.steps)
+        sides: dict[str, Asked] = {**workers, MATMUL: Alone(product, list(workers.values()))}
+        answers = alternate(sides, "step", options.warm_up, options.steps)
         if options.with_profile:
             profile = workers[OURS].ask("profile")
             print(report.profile_table(shape, profile["seconds"], profile["phases"]), end="\n\n")

@@ -83,7 +83,7 @@ def step_rows(shape: Shape, flops: int, answers: Mapping[str, Sequence[Answer]],
         Row(f"step {shape}, s", seconds[OURS], seconds.get(PEER), STEP_RATIO.get(shape)),
         Row(f"peak memory {shape}, MiB", peak[OURS], peak.get(PEER), MEMORY_RATIO.get(shape)),
         Row(f"necessary work {shape}, GFLOP", flops / GIGA),
-        Row(f"matmul rate beside {shape}, GFLOP/s", rate / GIGA),
+        Row(f"matmul rate, the sides paused, in turn with {shape}, GFLOP/s", rate / GIGA),
         Row(f"share of matmul rate {shape}", share[OURS], share.get(PEER), MATMUL_SHARE.get(shape)),
     ]
     if PLAIN in answers:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -67,6 +69,16 @@ class Worker:
             self._process.stdin.flush()
         return self._answer()
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The process stands still within, with all its threads: some libraries' spin for a while after their work."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # it stops a little later
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     def _answer(self) -> Answer:
         line = self._process.stdout.readline()
         if line:
@@ -74,6 +86,21 @@ class Worker:
         status = self._process.wait()
         words = self._errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
         raise UserError(f"{self._label} ended with status {status}: {words[-1]}")
+
+
+class Alone:
+    """A worker whose commands run while the others stand still."""
+
+    def __init__(self, worker: Worker, others: Sequence[Worker]) -> None:
+        self._worker = worker
+        self._others = tuple(others)
+
+    def ask(self, *command: str) -> Answer:
+        """The answer to one command."""
+        with contextlib.ExitStack() as stack:
+            for other in self._others:
+                stack.enter_context(other.paused())
+            return self._worker.ask(*command)
 
 
 def alternate(workers: Mapping[str, Asked], command: str, warm_up: int, count: int) -> dict[str, list[Answer]]:

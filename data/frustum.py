@@ -14,6 +14,7 @@ import numpy as np
 # Lines whose directions spread less than this (mean squared sine about their mean, 1.5 degrees) meet nowhere in
 # particular: turning the cameras by a tenth of a degree would move the meeting point by several per cent of its depth.
 SMALLEST_SPREAD = np.sin(np.deg2rad(1.5)) ** 2
+ROUNDING = 1e-9  # of the lines' lengths: distances below it are all the same
 MEETING_ROUNDS = 20  # of reweighting; the meeting point is settled to 1e-3 of the residuals after ten
 
 
@@ -76,18 +77,18 @@ def meeting_point(origins: np.ndarray, directions: np.ndarray) -> np.ndarray | N
     pull it away. None where the lines are (nearly) parallel, or there is only one.
     """
     across = np.eye(3) - directions[:, :, None] * directions[:, None, :]
+    if np.linalg.eigvalsh(across.mean(axis=0))[0] < SMALLEST_SPREAD:
+        return None
     weights = np.ones(len(origins))
-    point = None
     for _ in range(MEETING_ROUNDS):
-        matrix = np.einsum("l,lij->ij", weights, across) / weights.sum()
-        if np.linalg.eigvalsh(matrix)[0] < SMALLEST_SPREAD:
-            return None
-        point = np.linalg.solve(matrix, np.einsum("l,lij,lj->i", weights, across, origins) / weights.sum())
+        matrix = np.einsum("l,lij->ij", weights, across)
+        point = np.linalg.solve(matrix, np.einsum("l,lij,lj->i", weights, across, origins))
         distances = np.linalg.norm(np.einsum("lij,lj->li", across, point - origins), axis=1)
-        floor = 0.1 * np.median(distances)
+        lengths = np.linalg.norm(point - origins, axis=1)
+        floor = max(0.1 * np.median(distances), ROUNDING * np.median(lengths))
         if floor == 0:
-            return point
-        weights = 1 / np.maximum(distances, floor)
+            break
+        weights = floor / np.maximum(distances, floor)
     return point
 
 

@@ -27,8 +27,8 @@ DIRECTIONS = 2000  # that are tried: 1 % of the sphere's surface is 20 of them
 SURE_VIEWS = 3
 GOOD_OVERLAP, FAIR_OVERLAP = 0.95, 0.75  # share of the sphere's volume that as many views see
 
-# Degrees from a view to its nearest neighbour, the largest gap: beyond 30 the same detail looks different.
-GOOD_GAP, FAIR_GAP = 30.0, 50.0
+# Degrees from a view to its nearest neighbour, the largest gap: beyond 35 the same detail looks different.
+GOOD_GAP, FAIR_GAP = 35.0, 50.0
 SMALLEST_GAP = 0.5  # median, degrees: frames of a video that say the same twice
 
 # Degrees between the two views farthest apart: depth errs by about a pixel over the sine of it.

@@ -29,13 +29,18 @@ FAIR_UNEVEN = 0.1  # share of the views
 # Agreement of a mask with the hull of all. A hull of cubes agrees with perfect masks to 0.9 to 0.95.
 GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 
+ALONE = "no neighbours to compare with"
+
 
 def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
     """The views that are blurred in comparison with their neighbours; `directions` [V, 3] from the sphere to them."""
     values = np.array([_laplacian(*_object(scene, view)) for view in range(scene.n_views)])
     ratio = _over_neighbours(values, directions)
     blurred = _worst_first(ratio, ratio < BLURRED)
-    worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else "no texture"
+    if not _any(values):
+        consequence = "nothing tells how the surface bends inside its outline: is there texture, and light?"
+        return Finding("sharpness", "no texture in any view", "bad", consequence)
+    worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
     if not len(blurred):
         return Finding("sharpness", worst, "good", "no view blurs what the others see")
     figure = f"blurred: {listed(blurred, scene.image_names)}; {worst}"
@@ -49,7 +54,9 @@ def exposure(scene: Scene, directions: np.ndarray) -> Finding:
     with np.errstate(divide="ignore", invalid="ignore"):
         stops = np.log2(_over_neighbours(values, directions))
     off = _worst_first(-np.abs(stops), np.abs(stops) > UNEVEN)
-    spread = f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else "-"
+    spread = (
+        f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
+    )
     if not len(off):
         return Finding("exposure", spread, "good", "one brightness fits all views")
     figure = f"{spread}: {listed(off, scene.image_names)}"

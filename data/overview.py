@@ -17,7 +17,7 @@ WIDTH = 1600  # pixels of the whole picture
 PAD = 24
 HEADER = 106
 MOST_THUMBNAILS = 12
-COLUMNS = 6
+FEWEST_COLUMNS, COLUMNS = 3, 6
 CAPTION = 26  # below a thumbnail
 PANEL_TITLE = 30
 OUTLINE_POINTS = 721
@@ -31,9 +31,10 @@ def overview(scene: Scene) -> np.ndarray:
     """The picture, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
     chosen = chosen_views(scene.n_views)
     panel = (WIDTH - 4 * PAD) // 3
-    cell_width = (WIDTH - (COLUMNS + 1) * PAD) // COLUMNS
+    columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
+    cell_width = (WIDTH - (columns + 1) * PAD) // columns
     cell_height = _cell_height(scene, chosen, cell_width)
-    rows = -(-len(chosen) // COLUMNS)
+    rows = -(-len(chosen) // columns)
     photographs_at = HEADER + PANEL_TITLE + panel + PAD
     height = photographs_at + rows * (cell_height + CAPTION + PAD // 2) + PAD // 2
     canvas = Canvas(WIDTH, height)
@@ -41,7 +42,7 @@ def overview(scene: Scene) -> np.ndarray:
     for index, (title, axes) in enumerate(side_views(scene.c2w)):
         _draw_panel(canvas, scene, chosen, axes, title, PAD + index * (panel + PAD), HEADER, panel)
     for index, view in enumerate(chosen):
-        row, column = divmod(index, COLUMNS)
+        row, column = divmod(index, columns)
         left = PAD + column * (cell_width + PAD)
         top = photographs_at + row * (cell_height + CAPTION + PAD // 2)
         _draw_photograph(canvas, scene, int(view), left, top, cell_width, cell_height)

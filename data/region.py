@@ -21,14 +21,17 @@ from data.sparse import object_points
 from data.visual_hull import Hull, masked_views, visual_hull
 
 MARGIN = 1.1  # sphere over object, the published dataset.scale_mat_scale
+POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tips that few points are on
 OUTSIDE = 1.02  # least distance of a camera in radii: a camera on the sphere would start its rays inside the surface
 LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds what was found
 LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
+LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the pictures
 FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where pictures show much more
 
 # Distances along the axes, in extents of the cameras, at which something in common is looked for.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
+LARGEST_POWER = 9  # of ten: the focal length in pixels of no camera is larger, or smaller than one over it
 HINT = 'give the region as --roi "x y z r"'
 
 
@@ -85,12 +88,8 @@ def find_region(
     Raises:
         SceneError: the cameras have nothing in common, or nothing tells where along their axes it is.
     """
-    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
-    with np.errstate(over="ignore", invalid="ignore"):
-        is_usable = np.isfinite(cameras.intrinsics).all() and np.isfinite(cameras.origins**4).all()
-    if not is_usable:
-        raise SceneError(f"the cameras hold numbers too large to find a region of interest among them; {HINT}")
-    cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)  # exports with a scale
+    cameras = _cameras(intrinsics, c2w, sizes)
+    _require_usable(cameras)
     found = _from_masks(cameras, masks) if masks is not None else None
     if found is None and points is not None:
         found = _from_points(cameras, points)
@@ -101,12 +100,33 @@ def find_region(
 
 def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
     """Raises SceneError where at least half of the views show nothing of the region: cameras that look away."""
-    cameras = Cameras(intrinsics, c2w, sizes)
+    cameras = _cameras(intrinsics, c2w, sizes)
     sees = room(region.centre[None], cameras)[:, 0] > -region.radius
     if 2 * sees.sum() <= len(cameras):
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
             f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+        )
+
+
+def _cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> Cameras:
+    """The cameras in float64, with axes of unit length: some programs export poses with a scale."""
+    cameras = Cameras(*(np.array(value, dtype=np.float64) for value in (intrinsics, c2w, sizes)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cameras.c2w[:, :3, :3] /= np.linalg.norm(cameras.c2w[:, :3, :3], axis=1, keepdims=True)
+    return cameras
+
+
+def _require_usable(cameras: Cameras) -> None:
+    """Raises SceneError for numbers with which geometry would overflow."""
+    focals = cameras.intrinsics[:, (0, 1), (0, 1)]
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        finite = np.isfinite(cameras.c2w).all() and np.isfinite(cameras.origins**4).all()
+        usual = np.isfinite(cameras.intrinsics).all() and (np.abs(np.log10(focals)) < LARGEST_POWER).all()
+    if not (finite and usual):
+        raise SceneError(
+            "the cameras hold numbers too large, too small or not finite, so that no region of interest is found among "
+            f"them; correct them, or {HINT}"
         )
 
 
@@ -119,7 +139,7 @@ def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> _Found | None:
     radius += hull.side / 2
     if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * MARGIN * radius:
         return None
-    return _Found(centre, MARGIN * radius, f"from the visual hull of {_asked(hull)}")
+    return _unless_a_point(_Found(centre, MARGIN * radius, f"from the visual hull of {_asked(hull)}"), cameras)
 
 
 def _asked(hull: Hull) -> str:
@@ -135,7 +155,14 @@ def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
     if kept is None:
         return None
     centre, radius = enclosing_ball(kept)
-    return _Found(centre, MARGIN * radius, f"from {len(kept)} of {len(points.xyz)} points of structure from motion")
+    source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
+    return _unless_a_point(_Found(centre, POINTS_MARGIN * radius, source), cameras)
+
+
+def _unless_a_point(found: _Found, cameras: Cameras) -> _Found | None:
+    """What was found, or None where it is so small that nothing was."""
+    distance = np.median(np.linalg.norm(cameras.origins - found.centre, axis=1))
+    return found if found.radius > LEAST_RADIUS * distance else None
 
 
 def _from_focus(cameras: Cameras) -> _Found:
@@ -165,7 +192,8 @@ def _from_focus(cameras: Cameras) -> _Found:
 
 def _require_something_common(cameras: Cameras) -> None:
     """Raises SceneError where every point of the cameras' axes is in at most half of the pictures."""
-    extent = np.linalg.norm(cameras.origins - cameras.origins.mean(axis=0), axis=1).max()
+    apart = np.linalg.norm(cameras.origins - np.median(cameras.origins, axis=0), axis=1)
+    extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
         raise SceneError(f"all cameras are at one place, so that nothing tells how far the object is; {HINT}")
     chosen = np.unique(np.linspace(0, len(cameras) - 1, min(SEARCHED_VIEWS, len(cameras))).round().astype(int))

@@ -70,8 +70,9 @@ def _dense(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
 def _central(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     """[K] bool: the TRIMMED share that fits into the smallest ball, found by trimming what is farthest out again."""
     del cameras
-    kept = np.ones(len(xyz), dtype=bool)
+    centre = xyz.mean(axis=0)  # which a few far points do not move as they move the ball's
     for _ in range(TRIMMING_ROUNDS):
-        distance = np.linalg.norm(xyz - enclosing_ball(xyz[kept])[0], axis=1)
+        distance = np.linalg.norm(xyz - centre, axis=1)
         kept = distance <= np.quantile(distance, TRIMMED)
+        centre = enclosing_ball(xyz[kept])[0]
     return kept

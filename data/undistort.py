@@ -49,7 +49,7 @@ class Undistorter:
         intrinsics = fitted(lens, size)
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._kept = (0, 0, *size)
-        if any(lens.distortion):
+        if lens.is_fisheye or any(lens.distortion):  # a fisheye lens bends with coefficients of 0, too
             self._maps = _source_pixels(intrinsics, lens, size)
             self._kept = _valid_rectangle(*self._maps, size)
         left, top, right, bottom = self._kept
@@ -67,7 +67,7 @@ class Undistorter:
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """For each pixel of the pinhole picture, x and y [H, W] float32 in the photograph."""
     prepare: Callable = cv2.fisheye.initUndistortRectifyMap if lens.is_fisheye else cv2.initUndistortRectifyMap
-    distortion = np.array(lens.distortion, np.float64)
+    distortion = np.array(lens.distortion or (0.0,) * 4, np.float64)
     return prepare(intrinsics, distortion, np.eye(3), intrinsics, size, cv2.CV_32FC1)
 
 

@@ -20,8 +20,10 @@ MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a vol
 MASK_SIDE = 192  # pixels; masks are reduced to this before they vote
 FULLEST_MASK = 0.95  # of the picture: such a mask says nothing
 FIRST_CUBES = 24  # along a side of the first box
-FINEST_CUBES = 64  # along the hull's longest side, at least: what its silhouettes need to be compared with the masks
-MOST_CUBES = 400_000  # refining stops there: a hull so full is bounded well enough
+FINEST_CUBES = (
+    64  # along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks
+)
+MOST_CUBES = 200_000  # refining stops there: a hull so full is bounded well enough
 FIRST_BOX = 2.0  # half the side of the first box, in object radii as the median view sees them: elongated ones fit
 GROWTHS = 3  # times that the box may be doubled where the hull reaches its walls
 
@@ -43,10 +45,16 @@ class MaskedViews:
         kept = np.flatnonzero(chosen)
         return MaskedViews(self.views[kept], self.cameras.pick(kept), tuple(self.masks[index] for index in kept))
 
+    def turned(self, rotation: np.ndarray) -> MaskedViews:
+        """The same views in a world turned by `rotation` [3, 3]."""
+        turn = np.eye(4)
+        turn[:3, :3] = rotation
+        return replace(self, cameras=replace(self.cameras, c2w=turn @ self.cameras.c2w))
+
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """N cubes that fill the hull."""
+    """N cubes that fill the hull, their sides along the axes of the first view's camera."""
 
     centres: np.ndarray  # [N, 3]
     side: float
@@ -77,17 +85,18 @@ def visual_hull(views: MaskedViews) -> Hull | None:
     """
     if len(views.views) < 2:
         return None
+    axes = views.cameras.c2w[0, :3, :3]  # the cubes stand along those of a camera, so that they turn with the world
+    views = views.turned(axes.T)
     loose = _carve(views, TOLERANCE)
     if loose is None:
         return None
     agreement = _agreements(*loose, views)
     is_trusted = agreement >= LEAST_AGREEMENT * np.median(agreement)
-    hull = Hull(*loose, views.views, agreement, is_trusted)
     kept = views.pick(is_trusted)
-    centres = loose[0][_stays(*loose, 1.0, kept, _distances(kept), STRICT_TOLERANCE)]
-    if not len(centres):
-        return hull
-    return replace(hull, centres=centres, agreement=_agreements(centres, loose[1], views))
+    strict = loose[0][_stays(*loose, 1.0, kept, _distances(kept), STRICT_TOLERANCE)]
+    centres = strict if len(strict) else loose[0]
+    agreement = _agreements(centres, loose[1], views)
+    return Hull(centres @ axes.T, loose[1], views.views, agreement, is_trusted)
 
 
 def _distances(views: MaskedViews) -> list[np.ndarray]:

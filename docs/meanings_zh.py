@@ -23,8 +23,8 @@ FLAG_MEANINGS = {
     "train: go on from the newest complete checkpoint, if there is one": (
         "train：从最新的完整检查点继续；没有检查点时从头开始"
     ),
-    "train: start afresh in a folder that holds checkpoints; they are lost": (
-        "train：在已有检查点的文件夹里从头开始；原有检查点会被删除"
+    "train: start afresh in a folder that holds checkpoints; they are lost. prepare: replace the scene": (
+        "train：在已有检查点的文件夹里从头开始；原有检查点会被删除。prepare：替换已有的场景"
     ),
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
@@ -40,6 +40,12 @@ FLAG_MEANINGS = {
     "(default: train.validate_resolution_level of the conf)": (
         "validate_image：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level）"
     ),
+    "prepare: a folder of photographs, or a video": "prepare：照片文件夹，或一段视频",
+    "prepare: a folder of masks named like the photographs, or how they are found: colorkey (a backdrop of one "
+    "colour), grabcut, rembg (where it is installed)": (
+        "prepare：掩码文件夹（文件与照片同名），或求掩码的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+    ),
+    "prepare: frames to take from a video (default: 80)": "prepare：从视频中取多少帧（默认：80）",
     "auto: a GPU where there is one that works (default: auto)": "auto：有可用的 GPU 就用 GPU（默认：auto）",
     "which GPU (default: 0)": "用哪一块 GPU（默认：0）",
 }

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from models.argument_types import MAX_INT, finite, is_index, whole
 from models.config_strict import nearest
+from models.prepare_flags import add_prepare_flags, check_prepare
 
-PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "inspect", "plan", "replay")
+PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "prepare", "inspect", "plan", "replay")
 MODE_NAMES = (*PLAIN_MODES, "interpolate_I_J")
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
 MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
-MAX_INT = 2**31 - 1
 
 DESCRIPTION = """\
 NeuS and NeRF in Jittor: posed photographs in, a triangle mesh and new views out.
@@ -28,18 +28,20 @@ modes:
   validate_image    render the view of one photograph: picture, ground truth, normals, distance
   interpolate_I_J   write a video from photograph I to photograph J and back, such as interpolate_0_5
   evaluate          PSNR on held-out photographs and Chamfer distance to a reference mesh, where the conf names them
+  prepare           photographs or a video without cameras (--images) become the scene folder ./public_data/NAME
   inspect           overview.png, cameras and photographs with the region of interest, and a table of what may go wrong
   plan              a table of memory and speed over n_importance, measured on this machine; nothing is written
   replay            compute a step again that a training skipped because its numbers were not finite (--replay FILE)
 
-All modes but train, inspect, plan and replay need a checkpoint: the newest one in the experiment folder, or that
-of --checkpoint.
+All modes but train, prepare, inspect, plan and replay need a checkpoint: the newest one in the experiment folder, or
+that of --checkpoint.
 """
 
 EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
   python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
+  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
   python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
@@ -82,6 +84,9 @@ class Arguments:
     resolution_level: int | None
     device: str
     gpu: int
+    images: Path | None
+    masks: str
+    frames: int
 
 
 def parse_mode(text: str) -> Mode:
@@ -89,7 +94,7 @@ def parse_mode(text: str) -> Mode:
     if text in PLAIN_MODES:
         return Mode(text)
     name, *views = text.split("_")
-    if name == "interpolate" and len(views) == 2 and all(_is_index(view) for view in views):
+    if name == "interpolate" and len(views) == 2 and all(is_index(view) for view in views):
         return Mode(name, (int(views[0]), int(views[1])))
     if name == "interpolate":
         raise UserError(f"--mode {text}: write it as interpolate_I_J with two photograph numbers, as interpolate_0_5")
@@ -112,6 +117,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
     _check_replay(values.mode, values.replay)
+    check_prepare(values)
     short = {"train.seed": values.seed, "dataset.roi": values.roi}
     short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
     return Arguments(
@@ -129,6 +135,9 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         resolution_level=values.resolution_level,
         device=values.device,
         gpu=values.gpu,
+        images=values.images,
+        masks=values.masks,
+        frames=values.frames,
     )
 
 
@@ -159,6 +168,7 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     _add_experiment_flags(parser.add_argument_group("which experiment"))
     _add_output_flags(parser.add_argument_group("what to write"))
+    add_prepare_flags(parser.add_argument_group("what to prepare"))
     _add_machine_flags(parser.add_argument_group("where to run"))
     return parser
 
@@ -188,7 +198,9 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
     add("--seed", type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N")
     add("--is_continue", action="store_true", help="train: go on from the newest complete checkpoint, if there is one")
     add(
-        "--overwrite", action="store_true", help="train: start afresh in a folder that holds checkpoints; they are lost"
+        "--overwrite",
+        action="store_true",
+        help="train: start afresh in a folder that holds checkpoints; they are lost. prepare: replace the scene",
     )
     add(
         "--checkpoint",
@@ -235,34 +247,6 @@ def _add_machine_flags(group: argparse._ArgumentGroup) -> None:
         help="auto: a GPU where there is one that works (default: auto)",
     )
     group.add_argument("--gpu", type=whole(0, MAX_INT), default=0, metavar="N", help="which GPU (default: 0)")
-
-
-def whole(least: int, most: int) -> Callable[[str], int]:
-    """An argparse type: a whole number in least..most."""
-
-    def convert(text: str) -> int:
-        digits = text.removeprefix("-")
-        if not _is_index(digits) or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number in {least}..{most}")
-        return int(text)
-
-    return convert
-
-
-def finite(text: str) -> float:
-    """An argparse type: a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
-    return value
-
-
-def _is_index(text: str) -> bool:
-    """Whether the text is a plain decimal number, short enough for an index."""
-    return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT))
 
 
 def _flag_hint(argument: str, parser: argparse.ArgumentParser) -> str:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from models import toolchain
+from models import precompiled, toolchain
 
 DEVICES = ("auto", "cpu", "cuda")
 # A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
@@ -125,7 +125,8 @@ def _set_environment(use_cuda: bool) -> None:
     """What Jittor reads while it is imported; a variable the user has set is left alone where it cannot harm."""
     defaults = {
         "log_silent": "1",
-        "cache_name": "default",  # else named after the git branch around site-packages: a rebuild per branch
+        # Else named after the git branch around site-packages; not "default", whose programs have other flags.
+        "cache_name": "neus",
         "use_mpi": "0",
         "use_nccl": "0",
         "use_cutt": "0",
@@ -136,6 +137,10 @@ def _set_environment(use_cuda: bool) -> None:
         "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         "python_config_path": toolchain.python_config(),
     }
+    if not use_cuda:
+        prefix = precompiled.include_flag(os.environ.get("cc_path", "g++"))
+        defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {prefix} "
+        defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.ops.gemm replaces it

@@ -17,6 +17,7 @@ FLOORS = {
     "data.rays": 0,
     "models.structs": 0,
     "models.backend": 1,
+    "models.precompiled": 1,
     "models.toolchain": 1,
     "models.ops.gemm": 1,
     "data": 2,
@@ -31,6 +32,7 @@ FLOORS = {
     "models.training": 5,
     "models.surface": 5,
     "models.views": 5,
+    "models.argument_types": 6,
     "models.arguments": 6,
     "models.experiment": 6,
     "models.results": 6,
@@ -41,11 +43,14 @@ FLOORS = {
     "models.runner": 6,
     "models.chunks": 6,
     "models.plan": 6,
+    "models.preparation": 6,
+    "models.prepare_flags": 6,
     "models.inspection": 6,
     "exp_runner": 7,
 }
 # Files that belong to one room without being a package.
 HOUSEMATES = {
+    "models.precompiled": "models.backend",
     "models.toolchain": "models.backend",
     "models.ops.gemm": "models.backend",
     "models.config_blocks": "models.config",
@@ -59,6 +64,9 @@ HOUSEMATES = {
     "models.results": "models.runner",
     "models.chunks": "models.runner",
     "models.plan": "models.runner",
+    "models.argument_types": "models.arguments",
+    "models.preparation": "models.arguments",
+    "models.prepare_flags": "models.arguments",
     "models.inspection": "models.runner",
 }
 MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")

@@ -34,7 +34,8 @@ MOST_FEATURES = 3000
 RATIO = 0.75  # Lowe's ratio test
 RANSAC_PIXELS = 2.0
 LEAST_MATCHES = 20
-DEFAULT_PAIRS = 80
+NEIGHBOURS = 7  # of each photograph: the nearest agree whatever the principal point, those farther off do not
+DEFAULT_PAIRS = 250
 RESAMPLES = 12  # of the pairs, for the standard error of the best shift
 
 
@@ -128,7 +129,7 @@ def shift_error(matches: list[Match]) -> np.ndarray:
 
 
 def match_all(capture: Capture, most_pairs: int) -> list[Match]:
-    """Matches between `most_pairs` pairs of a photograph and its two neighbours, nearest in place and direction."""
+    """Matches between `most_pairs` pairs of a photograph and its NEIGHBOURS, nearest in place and direction."""
     shots = capture.photographs
     centres = np.stack([shot.c2w[:3, 3] for shot in shots])
     forward = np.stack([shot.c2w[:3, 2] for shot in shots])
@@ -136,7 +137,7 @@ def match_all(capture: Capture, most_pairs: int) -> list[Match]:
     # A baseline of nothing says nothing: the nearest neighbour that is some way off, and looks the same way.
     cost = distance / np.median(distance) + 2 * (1 - forward @ forward.T) + 10 * (distance < 0.1 * np.median(distance))
     np.fill_diagonal(cost, np.inf)
-    pairs = {tuple(sorted((i, int(j)))) for i in range(len(shots)) for j in np.argsort(cost[i])[:2]}
+    pairs = {tuple(sorted((i, int(j)))) for i in range(len(shots)) for j in np.argsort(cost[i])[:NEIGHBOURS]}
     chosen = sorted(pairs)
     chosen = [chosen[i] for i in np.unique(np.linspace(0, len(pairs) - 1, most_pairs).astype(int))]
     features = [_features(shot.image) for shot in shots]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models import backend, toolchain
+from models import backend, precompiled, toolchain
 from models.backend import jt
 from models.ops import gemm
 
@@ -77,6 +77,34 @@ def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
     program += "except UserError as error:\n    print(error)"
     result = run_python(program, cc_path="no-such-compiler")
     assert "install g++" in result.stdout and result.returncode == 0
+
+
+# what is compiled once
+
+
+def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    flag = precompiled.include_flag("g++")
+    (folder,) = (tmp_path / ".cache" / "jittor").iterdir()
+    assert flag == f"-include {folder}/prefix.h" and not list(folder.parent.glob("tmp*"))
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    assert precompiled.include_flag("g++") == flag
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    source = tmp_path / "empty.cc"
+    source.write_text("")
+    for flags in precompiled.VARIANTS.values():  # -H: a header that is taken precompiled is marked with an exclamation
+        command = ["g++", *precompiled.COMMON_FLAGS, *flags, *flag.split(), "-H", "-c", source, "-o", os.devnull]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+        assert "! " in [line[:2] for line in shown.splitlines()], flags
+
+
+@pytest.mark.parametrize("case", ["another compiler", "no compiler", "home is a file", "a space in the home"])
+def test_where_headers_cannot_be_compiled_they_are_done_without(case, tmp_path, monkeypatch):
+    home = tmp_path / ("a b" if case == "a space in the home" else "home")
+    home.touch() if case == "home is a file" else home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    compiler = {"another compiler": "clang++", "no compiler": str(tmp_path / "g++-none")}.get(case, "g++")
+    assert precompiled.include_flag(compiler) == ""
 
 
 # the device

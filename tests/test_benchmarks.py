@@ -10,7 +10,7 @@ import pytest
 from benchmarks import bm_step, flops, serve, shapes
 from benchmarks.report import FULL, MATMUL, OURS, PEER, SMALL, Bound, Row, profile_table, step_rows, table
 from benchmarks.shapes import Shape, parse_shape
-from benchmarks.workers import Worker, alternate
+from benchmarks.workers import Alone, Worker, alternate
 from data.errors import UserError
 from models.backend import resident_bytes
 from models.config import ColorConfig, ModelConfig, NerfConfig, RendererConfig, SdfConfig, VarianceConfig
@@ -216,6 +216,19 @@ def test_the_end_of_a_worker_is_told_with_its_last_words(tmp_path):
             worker.ask("leave")
     with pytest.raises(UserError, match="cannot be started"):
         Worker("w", [str(tmp_path / "nothing")], {}, tmp_path / "errors")
+
+
+def test_the_others_stand_still_while_a_worker_is_asked_alone(tmp_path):
+    body = (
+        "import os\nfrom pathlib import Path\nfrom serve import serve\n"
+        "serve({'pid': lambda: {'pid': os.getpid()}, 'state': lambda pid: {'state': "
+        "Path('/proc', pid, 'stat').read_text().rsplit(')', 1)[1].split()[0]}})"
+    )
+    program = worker_program(tmp_path, body)
+    with Worker("a", program, {}, tmp_path / "a") as one, Worker("b", program, {}, tmp_path / "b") as other:
+        alone = Alone(one, [other])
+        assert alone.ask("state", str(other.ask("pid")["pid"]))["state"] == "T"
+        assert one.ask("state", str(other.ask("pid")["pid"]))["state"] in "RS"
 
 
 def test_peak_memory_is_at_least_what_is_resident_now():

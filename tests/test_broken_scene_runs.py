@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from broken_scenes import BROKEN, CAMERAS, WRITERS
 from runs import ROOT
 from scene_writers import make_views, write_blender, write_ngp
 from synthetic_scene import write_scene
-from test_broken_scenes import BROKEN, CAMERAS, WRITERS
 
 import exp_runner
 

@@ -43,7 +43,7 @@ def test_each_format_is_recognised(tmp_path):
         assert recognise(tmp_path / name) == name
 
 
-@pytest.mark.parametrize("place", ["sparse/0", "sparse", "colmap/sparse/0", "colmap/sparse", "."])
+@pytest.mark.parametrize("place", ["sparse/0", "sparse/2", "sparse", "colmap/sparse/0", "colmap/sparse", "."])
 @pytest.mark.parametrize("suffix", [".bin", ".txt"])
 def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place, suffix):
     write_colmap(tmp_path, place, suffix)

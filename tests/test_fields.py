@@ -150,18 +150,19 @@ def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
     np.testing.assert_allclose(network.sdf(jt.array(points[:count])).numpy(), part.sdf.numpy(), atol=1e-6)
 
 
-def test_weight_gradients_of_many_points_are_the_same_bit_for_bit_each_time():
+def test_weight_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(openmp_threads):
     network = sdf_network("two skips")
     points = jt.array(np.random.default_rng(7).uniform(-1.0, 1.0, (3000, 3)).astype(np.float32))
     parameters = list(named_parameters(network).values())
 
-    def gradients():
+    def gradients(threads):
+        openmp_threads(threads)
         output = network(points)
         return [value.numpy() for value in jt.grad((output.gradient.sqr().sum() + output.sdf.sum()), parameters)]
 
-    first = gradients()
-    for _ in range(3):
-        for actual, expected in zip(gradients(), first, strict=True):
+    first = gradients(1)
+    for threads in (1, 2, 2, 3):
+        for actual, expected in zip(gradients(threads), first, strict=True):
             np.testing.assert_array_equal(actual, expected)
 
 

@@ -13,6 +13,7 @@ from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
+from models.ops import native as native_ops
 from models.training import guard
 from models.training.anomaly import load_anomaly, save_anomaly
 from models.training.checkpoint import checkpoint_name, load_checkpoint, save_checkpoint
@@ -75,6 +76,25 @@ def spoil_camera(batch):
 # the pieces
 
 
+@pytest.fixture(params=["native", "reference"])
+def path(request, monkeypatch):
+    """Both forms: one operation on the CPU, and plain Jittor, which CUDA uses."""
+    if request.param == "reference":
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+
+
+both_paths = pytest.mark.usefixtures("path")
+
+
+@both_paths
+def test_readings_are_the_loss_the_squares_of_each_gradient_and_the_sum_of_the_weights():
+    first, second = np.float32([[1, 2], [3, 4]]), np.float32([-5])
+    values = guard.readings(jt.array(np.float32([7])), [jt.array(first), jt.array(second)], [jt.array(first)] * 2)
+    np.testing.assert_allclose(guard.fetched(values), [7, 30, 25, 20])
+    assert guard.accepted(values).numpy()[0]
+
+
+@both_paths
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
@@ -88,6 +108,7 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     assert guard.find_in_readings(guard.fetched(values), names) == [expected]
 
 
+@both_paths
 def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_without_a_verdict():
     rng = np.random.default_rng(0)
     starts, gradients = rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)

@@ -1,8 +1,6 @@
 """The background network: both ways through it against the float64 statement, against each other, and in detail."""
 
-import ctypes
 import dataclasses
-import os
 
 import numpy as np
 import oracles
@@ -133,17 +131,12 @@ def test_an_output_that_the_loss_leaves_out_adds_nothing(used):
 
 
 @pytest.mark.parametrize("count", [70, 3000])
-def test_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(count):
+def test_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(count, openmp_threads):
     network, conf = network_of("two skips, odd width")
-    inputs = inputs_of(conf, count)
-    openmp, most = ctypes.CDLL("libgomp.so.1"), len(os.sched_getaffinity(0))
-    found = []
-    try:
-        for threads in (1, 2, 2, 3):
-            openmp.omp_set_num_threads(threads)
-            found.append(weight_gradients(network, network, *inputs))
-    finally:
-        openmp.omp_set_num_threads(int(os.environ.get("OMP_NUM_THREADS", most)))
+    inputs, found = inputs_of(conf, count), []
+    for threads in (1, 2, 2, 3):
+        openmp_threads(threads)
+        found.append(weight_gradients(network, network, *inputs))
     for other in found[1:]:
         for name, value in other.items():
             np.testing.assert_array_equal(value, found[0][name], err_msg=name)

@@ -8,6 +8,7 @@ from tiny_networks import params64, random_rays, tiny_renderer
 
 from models.backend import jt
 from models.fields.state import named_parameters
+from models.ops import native as native_ops
 from models.rendering import losses
 from models.structs import SampleNoise
 from models.training.optimizer import Adam
@@ -16,6 +17,16 @@ STEPS = 10
 START = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
 RATES = [0.0, *(1e-2 / step for step in range(1, STEPS))]  # the first rate is 0, as in training
 WARM, LATER = 5, 50  # steps between which no memory may be gained
+
+
+@pytest.fixture(params=["native", "reference"])
+def path(request, monkeypatch):
+    """Both forms of the update: one operation on the CPU, and plain Jittor, which CUDA uses."""
+    if request.param == "reference":
+        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+
+
+both_paths = pytest.mark.usefixtures("path")
 
 
 def random_gradients(scale, seed=1):
@@ -32,6 +43,7 @@ def optimised(gradients, optimizer, rates=RATES):
 
 # At 1e-8 the place of epsilon decides the length of the steps: added before the bias correction, as Jittor's own
 # optimiser does, it makes them about seven times shorter here.
+@both_paths
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-8, 1e-12, 1e4])
 def test_ten_steps_agree_with_the_oracle_for_any_size_of_gradient(scale):
     gradients = random_gradients(scale)
@@ -66,6 +78,20 @@ def test_restored_moments_go_on_bit_for_bit():
     second.restore(first.steps, [value.numpy() for value in first.exp_avg], [v.numpy() for v in first.exp_avg_sq])
     for actual, expected in zip(optimised(gradients[4:], second, RATES[4:]), straight[4:], strict=True):
         np.testing.assert_array_equal(actual, expected)
+
+
+@both_paths
+def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
+    rng = np.random.default_rng(3)
+    shapes = [(1,), (7,), (5, 3), (1, 40), (300, 257)]
+    starts, gradients = ([rng.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(2))
+    optimizer = Adam([jt.array(start) for start in starts])
+    for _ in range(2):
+        optimizer.step([jt.array(gradient) for gradient in gradients], 1e-2)
+    for parameter, start, gradient in zip(optimizer.parameters, starts, gradients, strict=True):
+        expected = oracles.adam(start, [gradient.astype(np.float64)] * 2, [1e-2] * 2)[-1]
+        np.testing.assert_allclose(parameter.numpy(), expected, atol=1e-6)
+        assert parameter.requires_grad
 
 
 def test_gradients_and_parameters_must_be_as_many():

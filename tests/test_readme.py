@@ -86,7 +86,7 @@ def test_a_command_of_the_readme_is_one_the_program_takes(line, tmp_path, monkey
 def test_the_readme_has_commands_to_check():
     assert len(EXPERIMENT_COMMANDS) >= 12
     modes = {parse_arguments(shlex.split(line)[2:]).mode.name for line in EXPERIMENT_COMMANDS if "ckpt" not in line}
-    assert modes == {"train", "validate_mesh", "validate_image", "interpolate", "evaluate"}
+    assert modes == {"train", "validate_mesh", "validate_image", "interpolate", "evaluate", "prepare", "inspect"}
 
 
 @pytest.mark.parametrize("language", TEXTS)

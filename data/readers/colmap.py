@@ -16,7 +16,15 @@ from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.child import ChildError, run_apart
 from data.config import DatasetConfig
 from data.images import list_images, natural_key
-from data.readers.colmap_files import ModelFileError, Tables, count_images, load_tables, model_suffix, require_whole
+from data.readers.colmap_files import (
+    ModelFileError,
+    Tables,
+    count_images,
+    load_tables,
+    model_folders,
+    model_suffix,
+    require_whole,
+)
 from data.scene import SceneError
 
 PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
@@ -86,9 +94,7 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
 
 def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     """The folder of the largest model, and a note where there were others."""
-    sparse = folder / "sparse"
-    numbered = sorted((path for path in sparse.iterdir() if path.is_dir()), key=natural_key) if sparse.is_dir() else []
-    models = [path for path in (*numbered, sparse, folder) if model_suffix(path)]
+    models = model_folders(folder)
     if not models:
         raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
     counts = {path: _count(path) for path in models}

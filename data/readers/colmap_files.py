@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from data.images import natural_key
+
 COUNT = struct.Struct("<Q")
 CAMERA_HEADER = struct.Struct("<iiQQ")  # id, model, width, height; then its parameters
 IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; then the name, ended by a zero byte
@@ -46,6 +48,16 @@ class Tables:
     n_views: np.ndarray  # [N] int
     error: np.ndarray  # [N] float64, pixels; NaN where unknown
     rgb: np.ndarray  # [N, 3] uint8
+
+
+def model_folders(folder: Path) -> list[Path]:
+    """Where a scene folder has models: sparse/*, sparse/, itself; else in colmap/sparse/, where nerfstudio has them."""
+    for sparse, others in ((folder / "sparse", [folder]), (folder / "colmap" / "sparse", [])):
+        numbered = sorted(filter(Path.is_dir, sparse.iterdir()), key=natural_key) if sparse.is_dir() else []
+        models = [path for path in (*numbered, sparse, *others) if model_suffix(path)]
+        if models:
+            return models
+    return []
 
 
 def model_suffix(folder: Path) -> str:

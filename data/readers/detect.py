@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.config import FORMATS
 from data.images import IMAGE_SUFFIXES
+from data.readers.colmap_files import model_folders, model_suffix
 from data.readers.json_file import read_object
 from data.scene import SceneError
 
@@ -51,9 +52,9 @@ def _marks(folder: Path) -> dict[str, str]:
         found["blender"] = "transforms_train.json"
     if (folder / "transforms.json").is_file():
         found[_kind_of_transforms(folder / "transforms.json")] = "transforms.json"
-    model = _colmap_model(folder)
-    if model and not ("nerfstudio" in found and model.startswith("colmap")):  # ns-process-data keeps its model there
-        found["colmap"] = model
+    models = [path.relative_to(folder) for path in model_folders(folder)]
+    if models and not ("nerfstudio" in found and models[0].parts[:1] == ("colmap",)):  # it was made from that model
+        found["colmap"] = f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
     if (folder / "poses_bounds.npy").is_file():
         found["llff"] = "poses_bounds.npy"
     if not found and ((folder / "image").is_dir() or any(name.startswith("cameras") for name in cameras)):
@@ -68,16 +69,6 @@ def _kind_of_transforms(path: Path) -> str:
     first = frames[0] if isinstance(frames, list) and frames and isinstance(frames[0], dict) else {}
     keys = {*content, *first}
     return "nerfstudio" if keys & {*NERFSTUDIO_KEYS, "mask_path", "colmap_im_id"} else "ngp"
-
-
-def _colmap_model(folder: Path) -> str:
-    """Where COLMAP's cameras.bin or cameras.txt lies, relative to `folder`; "" where it does not."""
-    places = ("sparse/0", "sparse", "colmap/sparse/0", "colmap/sparse", "")
-    for place in places:
-        for suffix in (".bin", ".txt"):
-            if all((folder / place / f"{name}{suffix}").is_file() for name in ("cameras", "images")):
-                return f"{place}/cameras{suffix}".removeprefix("/")
-    return ""
 
 
 def _without_cameras(folder: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 import warnings
 from pathlib import Path
@@ -13,6 +14,7 @@ from data.capture import SparsePoints
 from data.scene import SceneError
 
 MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
+HEADER_BYTES = 1 << 14
 # What trimesh was seen to raise on damaged files.
 _DAMAGE = (
     ValueError,
@@ -37,14 +39,19 @@ def read_points(path: Path) -> SparsePoints | None:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no sparse cloud is")
-        cloud = _load(path.read_bytes())
-        xyz = np.asarray(cloud.vertices, dtype=np.float64).reshape(-1, 3)
+        content = path.read_bytes()
+        cloud = _load(content)
+        # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
+        xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
         rgb = _colours(cloud, len(xyz))
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     except _DAMAGE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SceneError(f"{path}: cannot be read as a PLY file of points ({reason}); write it again") from error
+    announced = re.search(rb"element\s+vertex\s+(\d{1,18})\s", content[:HEADER_BYTES])
+    if announced and int(announced[1]) != len(xyz):  # trimesh takes what there is of a text cut short
+        raise SceneError(f"{path}: holds {len(xyz)} of {int(announced[1])} points, it is cut short; write it again")
     if not np.isfinite(xyz).all():
         raise SceneError(f"{path}: has points that are NaN or infinite; write it again")
     if len(xyz) == 0:

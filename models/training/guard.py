@@ -13,6 +13,7 @@ import numpy as np
 
 from data.rays import PixelBatch
 from models.backend import jt
+from models.ops import native
 from models.structs import Noise, Var
 
 MAX_NAMED = 3  # things a sentence names before it only counts
@@ -26,26 +27,35 @@ JITTER_WORDS = {
 
 
 def readings(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """The loss, each gradient's sum of squares and the sum of all parameters, G + 2 of [1].
+    """The loss, each gradient's sum of squares and the sum of all parameters, G + 2 numbers in one Var or several.
 
     What is not finite in a step is not finite in here. The parameters are looked at themselves because a ReLU, or a
     clip, swallows their NaN.
 
     A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
     """
-    weights = sum(parameter.detach().sum() for parameter in parameters)
-    values = [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients), weights]
+    inputs = [value.detach() for value in (loss, *gradients, *parameters)]
+    if native.is_available():
+        source, count = 'neus::step_readings(_inputs, (int)data["gradients"], out0_p);', len(gradients)
+        outputs = [((count + 2,), "float32")]
+        found = native.call("update.h", source, outputs, inputs, {"gradients": count})
+        return [value.stop_grad() for value in found]
+    loss, gradients, parameters = inputs[0], inputs[1 : len(gradients) + 1], inputs[len(gradients) + 1 :]
+    values = [loss, *(gradient.sqr().sum() for gradient in gradients), sum(value.sum() for value in parameters)]
     return [value.stop_grad() for value in values]
 
 
 def accepted(values: Sequence[Var]) -> Var:
-    """Whether every reading is finite, bool [1]. `isfinite` sees through the fast maths the kernels are built with."""
-    return jt.isfinite(sum(values[1:], start=values[0])).stop_grad()
+    """Whether every reading is finite, bool [1]. It sees through the fast maths that kernels are built with."""
+    if native.is_available():
+        source = "out0_p[0] = neus::all_finite(_inputs);"
+        return native.call("update.h", source, [((1,), "bool")], list(values), {})[0].stop_grad()
+    return jt.isfinite(sum(value.sum() for value in values)).stop_grad()
 
 
 def fetched(values: Sequence[Var]) -> np.ndarray:
     """The readings on the host, [G + 2]; waits for them."""
-    return np.concatenate([value.numpy().reshape(1) for value in values])
+    return np.concatenate([value.numpy().reshape(-1) for value in values])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Photographs or a video in, a scene folder out: frames, features, matches, cameras, masks."""

@@ -1,0 +1,63 @@
+"""What a camera wrote beside the pixels: which side is up, and the focal length."""
+
+from __future__ import annotations
+
+import math
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+# Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
+ORIENTATION = 0x0112
+EXIF_BLOCK = 0x8769
+FOCAL_LENGTH_35MM = 0xA405
+FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres: the equivalent focal length refers to the diagonal of this film
+
+# A 35 mm equivalent outside this range is no photographic lens but a wrong entry.
+SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
+
+# What Pillow is known to raise for files and EXIF blocks that are damaged.
+_DAMAGE = (
+    OSError,
+    ValueError,
+    SyntaxError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+    struct.error,
+)
+
+
+def read_exif(path: Path) -> tuple[int, float | None]:
+    """Orientation 1..8 (1: as stored) and the 35 mm equivalent focal length in millimetres, None where unknown.
+
+    A hint only: a file without EXIF, or with a damaged one, gives (1, None).
+    """
+    try:
+        with Image.open(path) as picture:
+            tags = picture.getexif()
+            orientation, focal = tags.get(ORIENTATION), tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM)
+            focal = float(focal) if focal is not None else math.nan
+    except (*_DAMAGE, Image.DecompressionBombError):
+        return 1, None
+    in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
+    return orientation if orientation in range(1, 9) else 1, focal if in_range else None
+
+
+def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:
+    """The focal length in pixels of a whole photograph of `size` (width, height)."""
+    return focal_35mm / FILM_DIAGONAL * math.hypot(*size)
+
+
+def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
+    """`pixels` [H, W, ...] as they are to be looked at; `orientation` names the sides that row 0 and column 0 show."""
+    if orientation >= 5:  # stored lying on its side: row 0 is the left or the right of what is seen
+        pixels = np.swapaxes(pixels, 0, 1)
+    flips_rows = orientation in (3, 4, 7, 8)
+    flips_columns = orientation in (2, 3, 6, 7)
+    pixels = pixels[::-1] if flips_rows else pixels
+    return np.ascontiguousarray(pixels[:, ::-1] if flips_columns else pixels)

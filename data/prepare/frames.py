@@ -1,0 +1,155 @@
+"""The photographs to reconstruct from, upright and of a workable size, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from data.errors import UserError
+from data.images import list_images, read_image, to_float, to_uint8, write_image
+from data.prepare.exif import focal_pixels, read_exif, upright
+from data.prepare.progress import Bar
+from data.prepare.video import choose_frames, frame_count, is_video, read_frames
+
+# The least that structure from motion can make a model of; a good surface needs ten times as many.
+MIN_PICTURES = 3
+
+# Longer sides are scaled down to this. Features of larger photographs match no better (COLMAP itself looks for them at
+# 3200 pixels), and a scene is held in memory while it is trained on.
+MAX_SIDE = 2048
+
+# Formats that photographs come in and that are not read; named, so that an iPhone's folder is not called empty.
+OTHER_SUFFIXES = (".heic", ".heif", ".webp", ".tif", ".tiff", ".bmp", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".avif")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One photograph of the work folder."""
+
+    name: str  # of its file: a number, as COLMAP's lists are split at blanks
+    source: str  # what its user calls it: the file it is made from, or the video's frame
+    width: int
+    height: int
+    focal: float | None  # pixels, by EXIF; None where unknown
+
+
+@dataclass(frozen=True)
+class Group:
+    """Frames of one camera."""
+
+    names: tuple[str, ...]
+    size: tuple[int, int]  # (width, height)
+    focal: float | None  # pixels
+
+
+def find_pictures(source: Path) -> list[Path]:
+    """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
+    if os.path.isdir(source):  # Path.is_dir raises on a long name
+        pictures = list_images(source)
+        if not pictures:
+            raise UserError(f"--images {source}: {_why_empty(source)}")
+        if len(pictures) < MIN_PICTURES:
+            raise UserError(
+                f"--images {source}: holds {len(pictures)} photographs; at least {MIN_PICTURES} are needed, "
+                "and 30 to 100 from all around make a good surface"
+            )
+        return pictures
+    if not os.path.isfile(source):
+        raise UserError(f"--images {source}: no such folder or video")
+    if not is_video(source):
+        raise UserError(
+            f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs"
+        )
+    return [source]
+
+
+def _why_empty(folder: Path) -> str:
+    others = sorted({entry.suffix.lower() for entry in folder.iterdir()} & set(OTHER_SUFFIXES))
+    if others:
+        return f"holds {', '.join(others)} files and no PNG or JPEG; save them as JPEG"
+    return "holds no .png, .jpg or .jpeg photographs"
+
+
+def copy_pictures(pictures: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
+    """Put each photograph into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
+
+    Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    frames = []
+    for number, path in enumerate(pictures):
+        pixels = read_image(path)
+        orientation, focal = read_exif(path)
+        kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
+        if kept and max(pixels.shape[:2]) <= MAX_SIDE:
+            name, (height, width) = f"{number:04d}{path.suffix.lower()}", pixels.shape[:2]
+            shutil.copyfile(path, folder / name)
+        else:
+            name = f"{number:04d}.png"
+            height, width = _write(folder / name, upright(_plain(pixels), orientation))
+        frame = Frame(name, path.name, width, height, focal and focal_pixels(focal, (width, height)))
+        frames.append(asdict(frame))
+        bar.update()
+    return frames
+
+
+def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str, object]]:
+    """Put the sharpest frame of each of `count` intervals into `folder`; returns the `Frame`s as dictionaries."""
+    folder.mkdir(parents=True, exist_ok=True)
+    bar.reset(total=frame_count(video))
+    wanted = choose_frames(video, count, bar.update)
+    if len(wanted) < MIN_PICTURES:
+        raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_PICTURES} are needed")
+    frames = []
+    for number, frame in read_frames(video, wanted):
+        name = f"{len(frames):04d}.png"
+        height, width = _write(folder / name, frame)
+        frames.append(asdict(Frame(name, f"frame {number}", width, height, None)))
+    return frames
+
+
+def groups(frames: Iterable[Frame]) -> list[Group]:
+    """The frames by camera: those of one size and one focal length share it."""
+    by_camera: dict[tuple[object, ...], list[str]] = {}
+    for frame in frames:
+        key = (frame.width, frame.height, frame.focal and round(frame.focal, 1))
+        by_camera.setdefault(key, []).append(frame.name)
+    return [Group(tuple(names), (key[0], key[1]), key[2] or None) for key, names in by_camera.items()]
+
+
+def describe(cameras: Sequence[Group]) -> str:
+    """One line about the cameras, for the log."""
+    count = sum(len(camera.names) for camera in cameras)
+    if len(cameras) > 1:
+        return f"{count} photographs of {len(cameras)} sizes or focal lengths: one camera for each"
+    (camera,) = cameras
+    focal = f"focal length {camera.focal:.0f} px by EXIF" if camera.focal else "focal length unknown (no EXIF)"
+    return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
+
+
+def _plain(pixels: np.ndarray) -> np.ndarray:
+    """8 bits, three channels; alpha is left out, the colours below it stay."""
+    pixels = pixels if pixels.dtype == np.uint8 else to_uint8(to_float(pixels))
+    return np.repeat(pixels[..., :1], 3, axis=2) if pixels.shape[2] == 1 else pixels[..., :3]
+
+
+def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
+    """Write it, scaled down to MAX_SIDE where need be; returns (height, width)."""
+    pixels = scaled_down(pixels)
+    write_image(path, np.ascontiguousarray(pixels))
+    return pixels.shape[0], pixels.shape[1]
+
+
+def scaled_down(pixels: np.ndarray) -> np.ndarray:
+    """`pixels` [H, W, ...] with no side above MAX_SIDE, averaged over areas."""
+    ratio = MAX_SIDE / max(pixels.shape[:2])
+    if ratio >= 1:
+        return pixels
+    size = (max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio)))
+    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)

@@ -1,0 +1,16 @@
+"""A progress bar for each step of the preparation."""
+
+from __future__ import annotations
+
+from tqdm import tqdm
+
+
+class Bar(tqdm):
+    """tqdm on stderr, silent where that is no terminal; `to` takes a count instead of a step."""
+
+    def __init__(self, name: str, total: int | None, unit: str = "photo") -> None:
+        super().__init__(total=total, desc=name, unit=f" {unit}", disable=None, dynamic_ncols=True)
+
+    def to(self, count: int) -> None:
+        """Show that `count` are done."""
+        self.update(count - self.n)

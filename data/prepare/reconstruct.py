@@ -1,0 +1,154 @@
+"""From the photographs of the work folder to a COLMAP model beside them: features, matches, mapping."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.child import ChildError, run_apart
+from data.errors import UserError
+from data.prepare import colmap_tasks
+from data.prepare.frames import MIN_PICTURES, Frame, Group
+from data.prepare.matching import components, listed, pairs, why_disconnected
+from data.prepare.progress import Bar
+
+DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
+LOG = "colmap.log"
+PAIR_LIST = "pairs.txt"
+MODELS = "sparse"
+IMAGES = "images"
+
+# A model of no more than this share of the photographs is refused: whoever gives 60 wants a scene of more than 30.
+LEAST_SHARE = 0.5
+
+# COLMAP, src/colmap/util/types.h: two image numbers in one, the smaller one times this.
+PAIR_BASE = 2147483647
+
+HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
+
+
+def find_features(work: Path, cameras: Sequence[Group]) -> None:
+    """Fill the database with the features of every photograph; raises UserError where COLMAP fails."""
+    (work / DATABASE).parent.mkdir(exist_ok=True)
+    tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
+    total = sum(len(camera.names) for camera in cameras)
+    _run(work, "features", total, "descriptors", colmap_tasks.extract, str(work / IMAGES), tasks)
+
+
+def _parameters(camera: Group) -> str:
+    """What EXIF knows as COLMAP's text: focal length, cx, cy, radial distortion."""
+    if camera.focal is None:
+        return ""
+    return f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
+
+
+def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
+    """Compare the photographs; returns how many pairs. Raises UserError where COLMAP fails."""
+    names = [frame.name for frame in frames]
+    chosen = pairs(len(names), is_sequence)
+    (work / PAIR_LIST).write_text("".join(f"{names[i]} {names[j]}\n" for i, j in chosen), encoding="utf-8")
+    _run(work, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(work / PAIR_LIST), unit="pair")
+    return len(chosen)
+
+
+def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
+    """Build the model; returns that of the most photographs as `colmap_tasks.reconstruct` describes it, with "notes".
+
+    Raises UserError, with what the matches say about it, where there is none or it holds too few of the photographs.
+    """
+    called = {frame.name: frame.source for frame in frames}
+    links = read_links(work / DATABASE, called)
+    sources = list(called.values())
+    with Bar("mapping", len(frames)) as bar:
+        models = _apart(
+            work,
+            colmap_tasks.reconstruct,
+            *(str(work / part) for part in (DATABASE, IMAGES, MODELS)),
+            _cores(),
+            on_event=lambda event: bar.update(2 if event == "pair" else 1),
+        )
+    if not models:
+        raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
+    models.sort(key=lambda model: len(model["names"]), reverse=True)
+    largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
+    missing = [source for source in sources if source not in set(largest["names"])]
+    if len(largest["names"]) < MIN_PICTURES or len(largest["names"]) <= LEAST_SHARE * len(frames):
+        raise UserError(
+            f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
+            f"{why_disconnected(sources, links)}; {HINT}, or give one group alone"
+        )
+    return {**largest, "notes": _notes(models, called, missing, components(sources, links))}
+
+
+def _notes(
+    models: Sequence[Mapping[str, Any]],
+    called: Mapping[str, str],
+    missing: Sequence[str],
+    parts: Sequence[Sequence[str]],
+) -> list[str]:
+    """What is to be said of models and photographs that are left out."""
+    notes = []
+    if len(models) > 1:
+        others = "; ".join(listed([called[name] for name in model["names"]]) for model in models[1:])
+        notes.append(
+            f"{len(models)} models that share no frame; the largest, of {len(models[0]['names'])} photographs, is "
+            f"kept, left out: {others}"
+        )
+    if missing:
+        alone = [name for name in missing if name not in parts[0]]
+        why = f"; without enough points in common with the others: {listed(alone)}" if alone else ""
+        notes.append(f"no camera was found for {len(missing)} of {len(called)} photographs: {listed(missing)}{why}")
+    return notes
+
+
+def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """How many verified matches each pair of photographs has; `called` renames those of the database."""
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        names = dict(opened.execute("SELECT image_id, name FROM images"))
+        rows = opened.execute("SELECT pair_id, rows FROM two_view_geometries").fetchall()
+    split = [(pair // PAIR_BASE, pair % PAIR_BASE, count) for pair, count in rows]
+    return {(called[names[a]], called[names[b]]): count for a, b, count in split}
+
+
+def _run(
+    work: Path,
+    name: str,
+    total: int,
+    table: str,
+    task: Callable[..., Any],
+    *arguments: object,
+    unit: str = "photo",
+) -> None:
+    """A task that fills a table of the database, with a bar that counts its rows."""
+    database = work / DATABASE
+    with Bar(name, total, unit) as bar:
+        _apart(work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(_rows(database, table, bar.n)))
+        bar.to(_rows(database, table, bar.n))
+
+
+def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: Any) -> Any:
+    """`run_apart`; a failure of the library is told in one sentence that names its log."""
+    try:
+        return run_apart(task, *arguments, log=work / LOG, **options)
+    except ChildError as error:
+        raise UserError(f"COLMAP failed ({error}); its own words are in {work / LOG}") from error
+
+
+def _rows(database: Path, table: str, otherwise: int) -> int:
+    """How many rows the table has; `otherwise` while the database cannot be looked at."""
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)
+        ) as opened:
+            return opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    except sqlite3.Error:
+        return otherwise
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,36 @@
+"""A contact sheet of masks: what was cut away is dim, the outline is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+THUMBNAIL = 200  # pixels of the longer side
+MOST = 60  # pictures on a sheet, evenly chosen
+OUTLINE = (255, 64, 0)
+DIM = 0.3  # of the brightness off the object
+
+
+def contact_sheet(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Thumbnails of RGB pictures [H, W, 3] with their masks [H, W], uint8, in rows; uint8 [h, w, 3]."""
+    chosen = np.unique(np.linspace(0, len(pictures) - 1, min(MOST, len(pictures))).round().astype(int))
+    tiles = [_tile(pictures[index], masks[index]) for index in chosen]
+    columns = int(np.ceil(np.sqrt(len(tiles))))
+    rows = -(-len(tiles) // columns)
+    sheet = np.zeros((rows * THUMBNAIL, columns * THUMBNAIL, 3), np.uint8)
+    for number, tile in enumerate(tiles):
+        y, x = THUMBNAIL * (number // columns), THUMBNAIL * (number % columns)
+        sheet[y : y + tile.shape[0], x : x + tile.shape[1]] = tile
+    return sheet
+
+
+def _tile(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    ratio = THUMBNAIL / max(picture.shape[:2])
+    size = (max(1, round(picture.shape[1] * ratio)), max(1, round(picture.shape[0] * ratio)))
+    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+    inside = cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > 127
+    tile = np.where(inside[..., None], small, (small * DIM).astype(np.uint8))
+    outlines, _ = cv2.findContours(inside.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)
+    return cv2.drawContours(np.ascontiguousarray(tile), outlines, -1, OUTLINE, 1)

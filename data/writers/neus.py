@@ -1,0 +1,72 @@
+"""A `Scene` as a folder of the published NeuS format, which `data.readers.neus` reads back."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import trimesh
+
+from data.capture import SparsePoints
+from data.files import write_result
+from data.images import write_image
+from data.scene import Scene
+
+CAMERA_FILE = "cameras_sphere.npz"
+POINTS_FILE = "sparse/points.ply"
+
+
+def write_neus_scene(folder: Path, scene: Scene) -> None:
+    """Write image/000.png ..., mask/ where the scene has masks, the camera file and the sparse points, in that order.
+
+    The photographs have to be uint8. The world frame of the files is the one that `scene.scene_to_world` leads to.
+    Raises UserError where the disk does not take them.
+    """
+    for kind in ("image", "mask") if scene.masks is not None else ("image",):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    for view, picture in enumerate(scene.images):
+        write_image(folder / "image" / f"{view:03d}.png", picture)
+        if scene.masks is not None:
+            write_image(folder / "mask" / f"{view:03d}.png", scene.masks[view])
+    if scene.points is not None:
+        write_points(folder / POINTS_FILE, scene.points, scene.scene_to_world)
+    content = io.BytesIO()
+    np.savez(content, **camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world))
+    write_result(folder / CAMERA_FILE, content.getvalue())
+
+
+def camera_matrices(intrinsics: np.ndarray, c2w: np.ndarray, scene_to_world: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays of the camera file: for each view i camera_mat_i, world_mat_i, scale_mat_i [4, 4] and their inverses.
+
+    Args:
+        intrinsics: [V, 3, 3].
+        c2w: [V, 4, 4], camera to working frame.
+        scene_to_world: [4, 4], working frame to world, a similarity.
+
+    world_mat_i = K [R | t] projects world points to pixels, scale_mat_i is `scene_to_world`. The names and the inverses
+    are those of the published preprocess_custom_data/colmap_preprocess/gen_cameras.py, https://github.com/Totoro97/NeuS
+    at commit 6e0a230.
+    """
+    scale = np.cbrt(np.linalg.det(scene_to_world[:3, :3]))
+    matrices = {}
+    for view, (intrinsic, pose) in enumerate(zip(intrinsics, c2w, strict=True)):
+        world_pose = scene_to_world @ pose
+        world_pose[:3, :3] /= scale  # a rotation again
+        camera = np.eye(4)
+        camera[:3, :3] = intrinsic
+        for kind, matrix in (
+            ("camera_mat", camera),
+            ("world_mat", camera @ np.linalg.inv(world_pose)),
+            ("scale_mat", scene_to_world),
+        ):
+            matrices[f"{kind}_{view}"] = matrix
+            matrices[f"{kind}_inv_{view}"] = np.linalg.inv(matrix)
+    return matrices
+
+
+def write_points(path: Path, points: SparsePoints, to_world: np.ndarray) -> None:
+    """The coloured points as a binary PLY in world coordinates; UserError where the disk does not take it."""
+    xyz = points.xyz @ to_world[:3, :3].T + to_world[:3, 3]
+    cloud = trimesh.PointCloud(xyz, colors=points.rgb)
+    write_result(path, cloud.export(file_type="ply"))

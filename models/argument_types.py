@@ -1,0 +1,37 @@
+"""What the values of flags are held to: types for argparse."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+MAX_INT = 2**31 - 1
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """An argparse type: a whole number in least..most."""
+
+    def convert(text: str) -> int:
+        digits = text.removeprefix("-")
+        if not is_index(digits) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number in {least}..{most}")
+        return int(text)
+
+    return convert
+
+
+def finite(text: str) -> float:
+    """An argparse type: a finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
+    return value
+
+
+def is_index(text: str) -> bool:
+    """Whether the text is a plain decimal number, short enough for an index."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT))

@@ -1,0 +1,86 @@
+"""--mode inspect looks at a scene without Jittor, writes its three files, and says what it found."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from synthetic_scene import write_scene
+
+from data.finding import Finding
+from data.images import read_image
+from models.inspection import markdown, table
+from models.lock import FolderLock
+
+FOUND = (
+    Finding("views", "44", "good", "there are enough"),
+    Finding("sphere size", "a long figure | with a bar " * 5, "fair", "a long consequence " * 9),
+)
+
+
+def inspect(folder, out, *extra):
+    """The command line on a scene folder, with what Jittor's import would leave behind asked for."""
+    code = (
+        "import sys, exp_runner\n"
+        "status = exp_runner.main(sys.argv[1:])\n"
+        "assert 'jittor' not in sys.modules and 'jittor_utils' not in sys.modules\n"
+        "sys.exit(status)"
+    )
+    sets = [f"dataset.data_dir={folder}", f"general.base_exp_dir={out}", *extra]
+    arguments = ["--mode", "inspect", *(word for text in sets for word in ("--set", text))]
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_inspect_writes_picture_page_and_figures_and_prints_the_table(tmp_path):
+    write_scene(tmp_path / "scene", n_views=9)
+    result = inspect(tmp_path / "scene", tmp_path / "out")
+    assert result.returncode == 0 and result.stderr == ""
+    assert sorted(path.name for path in (tmp_path / "out" / "inspect").iterdir()) == [
+        *("health.json", "health.md", "overview.png"),
+    ]
+    assert read_image(tmp_path / "out" / "inspect" / "overview.png").shape[1:] == (1600, 3)
+    report = json.loads((tmp_path / "out" / "inspect" / "health.json").read_text())
+    page = (tmp_path / "out" / "inspect" / "health.md").read_text()
+    assert report["findings"][0] | {"consequence": ""} == {
+        **{"check": "views", "figure": "9", "verdict": "fair", "consequence": ""},
+    }
+    for finding in report["findings"]:
+        assert finding["check"] in result.stdout and f"| {finding['check']} | {finding['verdict']} |" in page
+    assert "region of interest" in result.stdout and "region of interest" in page
+    assert inspect(tmp_path / "scene", tmp_path / "out").returncode == 0  # again, in the same folder
+
+
+@pytest.mark.parametrize("wrong", ["no scene", "no folder"])
+def test_what_cannot_be_inspected_is_one_sentence_and_status_2(tmp_path, wrong):
+    write_scene(tmp_path / "scene", n_views=3)
+    (tmp_path / "file").write_text("")
+    scene = tmp_path / ("nowhere" if wrong == "no scene" else "scene")
+    result = inspect(scene, tmp_path / "file" if wrong == "no folder" else tmp_path / "out")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1 and result.stderr.startswith("error: ")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_scene_in_training_can_be_inspected(tmp_path):
+    write_scene(tmp_path / "scene", n_views=3)
+    lock = FolderLock(tmp_path / "out")
+    assert inspect(tmp_path / "scene", tmp_path / "out").returncode == 0
+    lock.release()
+
+
+@pytest.mark.parametrize("columns", [20, 80, 200])
+def test_the_table_keeps_to_the_terminal(columns):
+    lines = "\n".join(table(FOUND, columns)).split("\n")
+    assert max(map(len, lines)) <= max(columns, 60)
+    assert lines[0].split() == ["views", "good", "44"]
+
+
+def test_a_bar_in_a_name_does_not_break_the_page(tmp_path):
+    from data.config import DatasetConfig
+    from data.readers import load_scene
+
+    write_scene(tmp_path / "a|b", n_views=3)
+    scene = load_scene(DatasetConfig(str(tmp_path / "a|b"), "cameras_sphere.npz", "cameras_sphere.npz"))
+    rows = [line for line in markdown(scene, FOUND).splitlines() if line.startswith("| ")]
+    assert all(line.replace("\\|", "").count("|") == 5 for line in rows) and len(rows) == 4
+    assert np.char.startswith(rows[2:], ["| views", "| sphere"]).all()

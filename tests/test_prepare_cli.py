@@ -1,0 +1,60 @@
+"""`--mode prepare` on the command line: what is wrong is said in one sentence, with exit status 2, at once."""
+
+import pytest
+import rendered_photographs
+
+import exp_runner
+
+
+def run(capsys, *arguments):
+    status = exp_runner.main(["--mode", "prepare", *map(str, arguments)])
+    return status, capsys.readouterr()
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.mp4").write_text("no video")
+    rendered_photographs.write_photographs(tmp_path / "two", 2)
+
+
+MISTAKES = {
+    "no images": (["--case", "a"], "give --images FOLDER"),
+    "no case": (["--images", "two"], "give --case NAME"),
+    "a path as case": (["--images", "two", "--case", "../a"], "give --case NAME, a plain name"),
+    "missing": (["--images", "nowhere", "--case", "a"], "--images nowhere: no such folder or video"),
+    "a long name": (["--images", "x" * 5000, "--case", "a"], "no such folder or video"),
+    "no video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is no video"),
+    "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg or .jpeg photographs"),
+    "two photographs": (["--images", "two", "--case", "a"], "at least 3 are needed"),
+    "one frame": (["--images", "two", "--case", "a", "--frames", "1"], "'1' is not a whole number in 3.."),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_sentence(capsys, name):
+    arguments, words = MISTAKES[name]
+    status, said = run(capsys, *arguments)
+    assert status == exp_runner.EXIT_USER_ERROR
+    assert words in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_the_flags_belong_to_prepare(capsys):
+    assert exp_runner.main(["--images", "two"]) == exp_runner.EXIT_USER_ERROR
+    assert "they belong to --mode prepare" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("flags", "folder"), [([], "public_data/corner"), (["--conf", "own.conf"], "here/corner")])
+def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags, folder):
+    (tmp_path / "own.conf").write_text(
+        f'include required("{exp_runner.PROGRAM_FOLDER}/confs/womask.conf")\n'
+        "dataset { data_dir = ./here/CASE_NAME }\n"
+    )
+    rendered_photographs.write_photographs(tmp_path / "photos", 4)
+    status, said = run(capsys, "--images", "photos", "--case", "corner", *flags)
+    assert status == 0, said.err
+    conf = flags[-1] if flags else "confs/womask.conf"
+    assert said.out.splitlines()[-1] == f"next: python exp_runner.py --conf {conf} --case corner"
+    assert (tmp_path / folder / "cameras_sphere.npz").is_file()

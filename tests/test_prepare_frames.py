@@ -1,0 +1,141 @@
+"""Photographs and frames of videos are taken upright, whole and sharp."""
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from data.errors import UserError
+from data.images import read_image, write_image
+from data.prepare import video
+from data.prepare.exif import focal_pixels, read_exif, upright
+from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, find_pictures, groups
+from data.prepare.progress import Bar
+
+
+def picture(height=20, width=30, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def save_with_exif(path, pixels, orientation=None, focal=None):
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[0x0112] = orientation
+    if focal is not None:
+        exif.get_ifd(0x8769)[0xA405] = focal
+    Image.fromarray(pixels).save(path, exif=exif)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientations_are_those_of_pillow(tmp_path, orientation):
+    save_with_exif(tmp_path / "a.png", picture(), orientation)
+    with Image.open(tmp_path / "a.png") as stored:
+        expected = np.asarray(ImageOps.exif_transpose(stored))
+    assert read_exif(tmp_path / "a.png")[0] == orientation
+    assert np.array_equal(upright(picture(), orientation), expected)
+
+
+def test_a_focal_length_of_50_mm_sees_40_degrees_across_the_film(tmp_path):
+    save_with_exif(tmp_path / "a.jpg", picture(), focal=50)
+    (_, focal) = read_exif(tmp_path / "a.jpg")
+    pixels = focal_pixels(focal, (3600, 2400))
+    assert np.degrees(2 * np.arctan(1800 / pixels)) == pytest.approx(39.6, abs=0.05)
+
+
+@pytest.mark.parametrize("orientation, focal", [(0, 0), (9, 1), (77, 65000)])
+def test_wrong_entries_of_exif_count_as_none(tmp_path, orientation, focal):
+    save_with_exif(tmp_path / "a.jpg", picture(), orientation, focal)
+    assert read_exif(tmp_path / "a.jpg") == (1, None)
+
+
+def test_a_damaged_exif_block_counts_as_none(tmp_path):
+    save_with_exif(tmp_path / "a.jpg", picture(), 6, 28)
+    content = bytearray((tmp_path / "a.jpg").read_bytes())
+    start = content.index(b"Exif") + 6
+    for seed in range(40):
+        damaged = content.copy()
+        damaged[start : start + 60] = np.random.default_rng(seed).bytes(60)
+        (tmp_path / "b.jpg").write_bytes(damaged)
+        orientation, _ = read_exif(tmp_path / "b.jpg")
+        assert orientation in range(1, 9)
+
+
+def copied(folder, paths):
+    with Bar("", len(paths)) as bar:
+        return [Frame(**frame) for frame in copy_pictures(paths, folder / "out", bar)]
+
+
+def test_photographs_are_copied_as_they_are_or_turned_upright(tmp_path):
+    save_with_exif(tmp_path / "a.jpg", picture(), focal=28)
+    save_with_exif(tmp_path / "b.png", picture(seed=1), orientation=6)
+    plain, turned = copied(tmp_path, [tmp_path / "a.jpg", tmp_path / "b.png"])
+    assert (tmp_path / "out" / plain.name).read_bytes() == (tmp_path / "a.jpg").read_bytes()
+    assert np.array_equal(read_image(tmp_path / "out" / turned.name), np.rot90(picture(seed=1), -1))
+    assert (turned.width, turned.height) == (20, 30)
+    assert plain.focal == pytest.approx(28 / 43.2666 * np.hypot(30, 20), rel=1e-5)
+
+
+def test_large_deep_and_transparent_photographs_become_plain_ones(tmp_path):
+    write_image(tmp_path / "large.png", np.full((10, 2 * MAX_SIDE, 3), 7, np.uint8))
+    cv2.imwrite(str(tmp_path / "deep.png"), np.full((9, 8, 3), 257 * 50, np.uint16))
+    cv2.imwrite(str(tmp_path / "clear.png"), np.full((9, 8, 4), 60, np.uint8))
+    frames = copied(tmp_path, [tmp_path / name for name in ("large.png", "deep.png", "clear.png")])
+    assert (frames[0].width, frames[0].height) == (MAX_SIDE, 5)
+    for frame, value in zip(frames, (7, 50, 60), strict=True):
+        pixels = read_image(tmp_path / "out" / frame.name)
+        assert pixels.dtype == np.uint8
+        assert pixels.shape[2] == 3
+        assert (pixels == value).all()
+
+
+def test_photographs_of_one_size_and_focal_length_share_a_camera():
+    frames = [Frame("a", "a", 30, 20, 50.0), Frame("b", "b", 30, 20, 50.0), Frame("c", "c", 20, 30, None)]
+    assert [(group.names, group.focal) for group in groups(frames)] == [(("a", "b"), 50.0), (("c",), None)]
+
+
+def write_video(path, frames):
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, frames[0].shape[1::-1])
+    for frame in frames:
+        writer.write(frame)
+    writer.release()
+
+
+@pytest.fixture
+def clip(tmp_path):
+    """24 frames, blurred but for 3, 10, 12 and 23; the brightness of the corner tells which is which."""
+    base = cv2.resize(picture(60, 80, 5), (320, 240), interpolation=cv2.INTER_NEAREST)
+    frames = []
+    for number in range(24):
+        frame = base.copy() if number in (3, 10, 12, 23) else cv2.GaussianBlur(base, (0, 0), 4)
+        frame[:40, :40] = 10 * number
+        frames.append(frame)
+    write_video(tmp_path / "clip.avi", frames)
+    return tmp_path / "clip.avi"
+
+
+def test_the_sharpest_frame_of_each_interval_is_taken(clip, tmp_path):
+    with Bar("", None) as bar:
+        frames = [Frame(**frame) for frame in copy_video(clip, 4, tmp_path / "out", bar)]
+    assert [frame.source for frame in frames] == ["frame 3", "frame 10", "frame 12", "frame 23"]
+    corners = [read_image(tmp_path / "out" / frame.name)[10:30, 10:30].mean() for frame in frames]
+    assert np.allclose(corners, [30, 100, 120, 230], atol=3)
+
+
+def test_a_short_video_gives_all_its_frames(clip, tmp_path):
+    with Bar("", None) as bar:
+        assert len(copy_video(clip, 500, tmp_path / "out", bar)) == 24
+
+
+def test_sharpest_covers_every_interval_once():
+    values = np.random.default_rng(0).random(101)
+    chosen = video.sharpest(values, 10)
+    assert len(chosen) == 10
+    assert all(b > a for a, b in zip(chosen, chosen[1:], strict=False))
+    assert int(np.argmax(values)) in chosen
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"RIFF" + b"\xff" * 500 + b"AVI LIST"])
+def test_what_is_no_video_is_refused(tmp_path, content):
+    (tmp_path / "x.mp4").write_bytes(content)
+    with pytest.raises(UserError, match="is no video that OpenCV can decode"):
+        find_pictures(tmp_path / "x.mp4")

@@ -1,0 +1,119 @@
+"""Masks: found in colours and files, refused where there is nothing to find."""
+
+import sys
+import types
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data.errors import UserError
+from data.images import write_image
+from data.prepare import masks
+from data.prepare.sheet import contact_sheet
+
+
+def picture(height=20, width=30, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def save_with_exif(path, pixels, orientation=None, focal=None):
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[0x0112] = orientation
+    if focal is not None:
+        exif.get_ifd(0x8769)[0xA405] = focal
+    Image.fromarray(pixels).save(path, exif=exif)
+
+
+def disc(colour=(200, 30, 40), backdrop=(30, 160, 60), noise=6):
+    y, x = np.mgrid[:120, :160]
+    truth = (x - 80) ** 2 + (y - 60) ** 2 < 35**2
+    rgb = np.where(truth[..., None], colour, backdrop) + np.random.default_rng(0).normal(0, noise, (120, 160, 3))
+    return np.clip(rgb, 0, 255).astype(np.uint8), truth
+
+
+def overlap(mask, truth):
+    return np.sum((mask > 127) & truth) / np.sum((mask > 127) | truth)
+
+
+def test_a_backdrop_of_one_colour_is_found_and_cut_away(tmp_path):
+    rgb, truth = disc()
+    write_image(tmp_path / "a.png", rgb)
+    assert overlap(masks.finder("colorkey", [tmp_path / "a.png"])(rgb), truth) > 0.95
+
+
+def test_a_busy_background_is_no_backdrop():
+    with pytest.raises(UserError, match="no plain backdrop"):
+        masks.backdrop([picture(120, 160)])
+
+
+def test_grabcut_finds_what_differs_from_outside_the_sphere():
+    rgb, truth = disc()
+    pose = np.eye(4)
+    pose[2, 3] = -3.0
+    mask = masks.grab_cut(rgb, np.array([[130.0, 0, 80], [0, 130, 60], [0, 0, 1]]), pose)
+    assert overlap(mask, truth) > 0.9
+
+
+def test_a_sphere_that_fills_the_picture_leaves_nothing_to_cut():
+    rgb, _ = disc()
+    intrinsics = np.array([[900.0, 0, 80], [0, 900, 60], [0, 0, 1]])
+    pose = np.eye(4)
+    pose[2, 3] = -3.0
+    assert (masks.grab_cut(rgb, intrinsics, pose) == 255).all()
+
+
+def test_masks_are_found_by_stem_or_whole_name(tmp_path):
+    for name in ("a.png", "b.jpg.png", "c.JPG"):
+        write_image(tmp_path / name, np.zeros((4, 4), np.uint8))
+    found = masks.mask_files(tmp_path, ["a.jpg", "b.jpg", "c.png"])
+    assert [path.name for path in found] == ["a.png", "b.jpg.png", "c.JPG"]
+    with pytest.raises(UserError, match="1 of 2 photographs have no mask, d.jpg first; name it d.png"):
+        masks.mask_files(tmp_path, ["a.jpg", "d.jpg"])
+
+
+def test_a_mask_is_turned_with_its_photograph(tmp_path):
+    save_with_exif(tmp_path / "a.jpg", picture(), orientation=6)
+    stored = np.zeros((20, 30), np.uint8)
+    stored[2:5, 7:20] = 255
+    write_image(tmp_path / "stored.png", stored)
+    write_image(tmp_path / "upright.png", np.rot90(stored, -1).copy())
+    for name in ("stored.png", "upright.png"):
+        mask = masks.read_mask(tmp_path / name, (20, 30), tmp_path / "a.jpg")
+        assert np.array_equal(mask, np.rot90(stored, -1))
+
+
+def test_a_mask_of_another_size_is_refused(tmp_path):
+    write_image(tmp_path / "a.png", picture())
+    write_image(tmp_path / "m.png", np.zeros((7, 9), np.uint8))
+    with pytest.raises(UserError, match="m.png: is 9x7 pixels and does not fit the photograph a.png"):
+        masks.read_mask(tmp_path / "m.png", (30, 20), tmp_path / "a.png")
+
+
+def test_rembg_is_asked_for_only_where_it_and_its_model_are_there(monkeypatch, tmp_path):
+    monkeypatch.setenv("U2NET_HOME", str(tmp_path))
+    monkeypatch.setattr(masks.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="the package rembg is missing"):
+        masks.require_rembg()
+    monkeypatch.setattr(masks.importlib.util, "find_spec", lambda name: object())
+    with pytest.raises(UserError, match="its model u2net.onnx is not in"):
+        masks.require_rembg()
+    (tmp_path / "u2net.onnx").touch()
+    masks.require_rembg()
+    fake = types.SimpleNamespace(
+        new_session=lambda name: name,
+        remove=lambda rgb, session, only_mask: Image.fromarray(np.full(rgb.shape[:2], 9, np.uint8)),
+    )
+    monkeypatch.setitem(sys.modules, "rembg", fake)
+    assert (masks.finder("rembg", [])(picture()) == 9).all()
+
+
+def test_the_contact_sheet_dims_what_is_cut_away():
+    rgb = np.full((100, 200, 3), 200, np.uint8)
+    mask = np.zeros((100, 200), np.uint8)
+    mask[:, :100] = 255
+    sheet = contact_sheet([rgb] * 5, [mask] * 5)
+    assert sheet.shape == (400, 600, 3)
+    assert (sheet[50, 50] == 200).all()
+    assert (sheet[50, 150] == 60).all()

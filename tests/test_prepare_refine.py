@@ -1,0 +1,58 @@
+"""The last adjustment finds the lens that a simple camera model cannot have; and leaves alone what is undetermined."""
+
+import numpy as np
+import pytest
+
+from data.child import run_apart
+from data.prepare import colmap_tasks
+
+TRUE_LENS = [800.0, 806.0, 530.0, 375.0, 0.05, -0.06, 0.001, -0.002]  # of 1024 x 768 pixels
+
+
+def refined(report, n_images):
+    """(model, parameters, mean error before and after) of a camera that starts with the simple model."""
+    import pycolmap
+
+    pycolmap.set_random_seed(1)
+    options = pycolmap.SyntheticDatasetOptions(
+        num_rigs=1,
+        num_cameras_per_rig=1,
+        num_frames_per_rig=n_images,
+        num_points3D=300,
+        camera_width=1024,
+        camera_height=768,
+        camera_model_id=pycolmap.CameraModelId.OPENCV,
+        camera_params=TRUE_LENS,
+    )
+    model = pycolmap.synthesize_dataset(options)
+    for camera in model.cameras.values():
+        camera.model = pycolmap.CameraModelId.SIMPLE_RADIAL
+        camera.params = [803.0, 512.0, 384.0, 0.0]
+    model.update_point_3d_errors()
+    before = model.compute_mean_reprojection_error()
+    model = colmap_tasks.refine(model)
+    (camera,) = model.cameras.values()
+    return camera.model.name, list(camera.params), before, model.compute_mean_reprojection_error()
+
+
+def test_the_lens_is_found(tmp_path):
+    model, parameters, before, after = run_apart(refined, colmap_tasks.LEAST_REFINED, log=tmp_path / "log")
+    assert model == colmap_tasks.REFINED_MODEL
+    assert np.allclose(parameters, TRUE_LENS, rtol=1e-3, atol=1e-3)
+    assert before > 5 > 0.01 > after
+
+
+def test_few_photographs_keep_the_simple_model(tmp_path):
+    model, _, before, after = run_apart(refined, colmap_tasks.LEAST_REFINED - 1, log=tmp_path / "log")
+    assert model == colmap_tasks.CAMERA_MODEL
+    assert before == after
+
+
+@pytest.mark.parametrize(("index", "value"), [(0, 1100.0), (2, 700.0), (3, 200.0), (5, -1.5), (1, float("nan"))])
+def test_an_unlikely_lens_is_not_taken(index, value):
+    class Camera:
+        width, height, params = 1024, 768, list(TRUE_LENS)
+
+    assert colmap_tasks._is_likely([803.0, 512.0, 384.0, 0.0], Camera)
+    Camera.params[index] = value
+    assert not colmap_tasks._is_likely([803.0, 512.0, 384.0, 0.0], Camera)

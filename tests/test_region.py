@@ -1,0 +1,285 @@
+"""The region of interest holds the object, leaves the cameras outside, moves with the world, and says if it cannot."""
+
+import numpy as np
+import pytest
+import rigs
+from synthetic_scene import similarity
+
+from data.errors import UserError
+from data.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
+from data.scene import SceneError
+from data.visual_hull import masked_views, visual_hull
+
+RIGS = {
+    "all sides": rigs.sphere_of_cameras(),
+    "half a turn": rigs.arc_of_cameras(),
+    "a ring": rigs.arc_of_cameras(24, 345.0),
+}
+LARGEST = rigs.AXES.max()  # the radius of the smallest ball around the ellipsoid
+
+
+def masks_of(poses):
+    return [rigs.ellipsoid_mask(pose) for pose in poses]
+
+
+def region_of(poses, masks=None, points=None):
+    return find_region(*rigs.stacked(poses), masks, points)
+
+
+def assert_holds_the_object(region, loosest=1.3):
+    distances = np.linalg.norm(rigs.ellipsoid_points(4000) - region.centre, axis=1)
+    assert distances.max() < region.radius <= loosest * LARGEST
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_the_visual_hull_gives_a_sphere_just_around_the_object(name):
+    region = region_of(RIGS[name], masks_of(RIGS[name]))
+    assert_holds_the_object(region)
+    assert "from the visual hull of" in region.how and "left out" not in region.how
+
+
+def test_the_hull_is_the_object_and_a_little_more():
+    poses = rigs.sphere_of_cameras(40)
+    hull = visual_hull(masked_views(Cameras(*rigs.stacked(poses)), masks_of(poses)))
+    beyond = np.linalg.norm((hull.centres - rigs.MIDDLE) / rigs.AXES, axis=1)
+    volume = len(hull.centres) * hull.side**3 / (4 / 3 * np.pi * rigs.AXES.prod())
+    assert 0.93 < volume < 1.04 and beyond.max() < 1.06 and hull.agreement.min() > 0.94
+
+
+@pytest.mark.parametrize("spoilt", ["empty", "full", "shifted", "elsewhere"])
+def test_two_wrong_masks_do_not_spoil_the_hull(spoilt):
+    poses = RIGS["all sides"]
+    wrong = {
+        "empty": np.zeros_like,
+        "full": lambda mask: np.full_like(mask, 255),
+        "shifted": lambda mask: np.roll(mask, 25, axis=1),
+        "elsewhere": lambda mask: np.pad(
+            np.full((10, 10), 255, np.uint8), ((0, mask.shape[0] - 10), (0, mask.shape[1] - 10))
+        ),
+    }[spoilt]
+    masks = [wrong(mask) if view in (3, 11) else mask for view, mask in enumerate(masks_of(poses))]
+    region = region_of(poses, masks)
+    assert_holds_the_object(region)
+    if spoilt in ("shifted", "elsewhere"):
+        assert "views 3 and 11 left out" in region.how
+
+
+def test_masks_that_say_nothing_are_passed_over():
+    poses = RIGS["all sides"]
+    for masks in ([np.zeros_like(mask) for mask in masks_of(poses)], [np.full((72, 96), 255, np.uint8)] * len(poses)):
+        assert "from the common focus of 24 cameras" in region_of(poses, masks).how
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
+@pytest.mark.parametrize("name", RIGS)
+def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
+    inliers = rigs.ellipsoid_points(600)
+    outliers = np.random.default_rng(5).uniform(-6, 6, (int(share / (1 - share) * 600), 3))
+    region = region_of(RIGS[name], points=rigs.cloud(np.vstack([outliers, inliers])))
+    held = np.linalg.norm(inliers - region.centre, axis=1) < region.radius
+    assert held.mean() > 0.98 and region.radius < 1.3 * LARGEST
+    assert "points of structure from motion" in region.how
+
+
+def test_a_dense_background_does_not_blow_the_sphere_up():
+    poses, random = RIGS["half a turn"], np.random.default_rng(0)
+    wall = np.array([-9.0, 0.0, 0.0]) + random.uniform(-1, 1, (3000, 3)) * [0.1, 8, 8]
+    region = region_of(poses, points=rigs.cloud(np.vstack([wall, rigs.ellipsoid_points(600)])))
+    assert region.radius < 1.3 * LARGEST and np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 * LARGEST
+
+
+@pytest.mark.parametrize("field", ["error", "n_views"])
+def test_badly_supported_points_are_left_out(field):
+    good, bad = rigs.ellipsoid_points(600), rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
+    points = rigs.cloud(np.vstack([good, bad]))
+    getattr(points, field)[600:] = {"error": 40.0, "n_views": 2}[field]
+    assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
+
+
+def test_points_without_errors_or_with_nonsense_among_them_are_used():
+    points = rigs.cloud(
+        np.vstack([rigs.ellipsoid_points(600), np.full((5, 3), np.nan), np.full((5, 3), 1e200)]), error=np.nan
+    )
+    assert_holds_the_object(region_of(RIGS["all sides"], points=points))
+
+
+def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras():
+    poses = RIGS["all sides"]
+    dots = [np.zeros((72, 96), np.uint8) for _ in poses]
+    for dot in dots:
+        dot[36, 48] = 255
+    assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
+    assert region_of(poses, dots).radius > 0.01
+
+
+def test_a_camera_thrown_far_away_does_not_matter():
+    poses = RIGS["all sides"].copy()
+    poses[5, :3, 3] *= 1e6
+    assert_holds_the_object(region_of(poses, masks_of(poses)))
+    assert np.linalg.norm(region_of(poses).centre - rigs.MIDDLE) < 0.05
+
+
+def test_too_few_points_leave_it_to_the_cameras():
+    assert "common focus" in region_of(RIGS["all sides"], points=rigs.cloud(rigs.ellipsoid_points(10))).how
+
+
+@pytest.mark.parametrize("name", RIGS)
+def test_without_masks_and_points_the_sphere_is_what_the_pictures_show_around_the_focus(name):
+    region = region_of(RIGS[name])
+    assert np.allclose(region.centre, rigs.MIDDLE, atol=1e-6)
+    # The half angles of the picture: a sphere of radius d sin(angle) about a point at distance d just fits.
+    sines = [np.sin(np.arctan(side / 2 / rigs.FOCAL)) for side in rigs.SIZE]
+    assert region.radius == pytest.approx(4.0 * np.sqrt(np.prod(sines)), rel=1e-6)
+
+
+def test_a_few_cameras_that_look_elsewhere_do_not_move_the_focus():
+    poses = RIGS["all sides"].copy()
+    poses[:4] = rigs.turned_round(poses[:4] @ np.diag([1.0, -1, -1, 1]) @ np.diag([1.0, -1, -1, 1]))
+    poses[:4, :3, 3] += [2.0, -1.0, 3.0]
+    assert np.linalg.norm(region_of(poses).centre - rigs.MIDDLE) < 0.05
+
+
+@pytest.mark.parametrize("evidence", ["masks", "points", "focus"])
+def test_the_region_moves_with_the_world(evidence):
+    poses, world = RIGS["all sides"], similarity(37.0, (0.4, -1.1, 2.0), (500.0, -90.0, 20.0))
+    xyz = rigs.ellipsoid_points(900)
+    masks = masks_of(poses) if evidence == "masks" else None
+    here = region_of(poses, masks, rigs.cloud(xyz) if evidence == "points" else None)
+    there_xyz = xyz @ world[:3, :3].T + world[:3, 3]
+    there = region_of(rigs.moved(poses, world), masks, rigs.cloud(there_xyz) if evidence == "points" else None)
+    tolerance = 1e-3 if evidence == "masks" else 1e-6  # a cube may fall to the other side by rounding
+    expected = world @ [*here.centre, 1.0]
+    assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
+    assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
+
+
+def test_poses_exported_with_a_scale_give_the_same_region():
+    poses, stretch = RIGS["half a turn"], np.diag([7.0, 7.0, 7.0, 1.0])
+    plain, scaled = region_of(poses), region_of(poses @ stretch)
+    assert np.allclose(plain.scale_mat, scaled.scale_mat)
+    require_common_view(scaled, *rigs.stacked(poses @ stretch))
+
+
+def test_a_camera_that_would_be_inside_is_left_outside_and_named():
+    poses = rigs.sphere_of_cameras()
+    poses[7, :3, 3] = rigs.MIDDLE + 0.85 * (poses[7, :3, 3] - rigs.MIDDLE) / 4
+    points = rigs.cloud(rigs.ellipsoid_points(600))
+    region = region_of(poses, points=points)
+    distances = np.linalg.norm(poses[:, :3, 3] - region.centre, axis=1)
+    assert distances.min() == pytest.approx(OUTSIDE * region.radius) and distances.argmin() == 7
+    assert "shrunk from" in region.how and "view 7" in region.how
+
+
+def test_a_camera_in_the_middle_of_the_object_is_an_error_that_names_it():
+    poses = rigs.sphere_of_cameras()
+    poses[7, :3, 3] = rigs.MIDDLE + 0.05
+    with pytest.raises(SceneError, match='view 7.*--roi "x y z r"'):
+        region_of(poses)
+
+
+FAR = np.array([0.0, 0.0, 500.0])
+LOST = {
+    "in a row": (rigs.row_of_cameras(), "parallel axes"),
+    "at one place": (rigs.row_of_cameras(spread=0.0), "at one place"),
+    "outward": (rigs.turned_round(rigs.arc_of_cameras(16, 345.0)), "look away from each other"),
+    "two looking away": (rigs.turned_round(rigs.around([[1, 0, 0.2], [-1, 0, 0.1]])), "look away from each other"),
+    "two places": (
+        np.concatenate([rigs.arc_of_cameras(8, 60.0), rigs.arc_of_cameras(8, 60.0, middle=FAR)]),
+        "no common",
+    ),
+    "one camera": (rigs.around([[1, 0, 0]]), "at one place"),
+    "without a focal length": (rigs.sphere_of_cameras(), "too small"),
+    "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
+    "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),
+    "overflowing": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 1, 1e200]), "too large"),
+}
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_cameras_with_nothing_in_common_are_told_so_in_one_sentence(name):
+    poses, words = LOST[name]
+    intrinsics, poses, sizes = rigs.stacked(poses)
+    if name == "without a focal length":
+        intrinsics[3, 0, 0] = 0
+    with pytest.raises(SceneError, match=words) as caught:
+        find_region(intrinsics, poses, sizes, None, None)
+    assert "--roi" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_cameras_in_a_row_are_helped_by_points():
+    poses, random = rigs.row_of_cameras(spread=0.5), np.random.default_rng(2)
+    near, far = random.normal([0, 0, 5], 0.3, (500, 3)), random.normal([0, 0, 40], 4.0, (150, 3))
+    region = region_of(poses, points=rigs.cloud(np.vstack([near, far])))
+    assert abs(region.centre[2] - 5) < 0.5 and 0.5 < region.radius < 2.5
+
+
+def test_a_sphere_that_half_of_the_cameras_do_not_show_is_an_error():
+    poses = RIGS["all sides"]
+    region = region_of(poses)
+    require_common_view(region, *rigs.stacked(poses))
+    few = np.concatenate([rigs.turned_round(poses[:5]), poses[5:]])
+    require_common_view(region, *rigs.stacked(few))
+    with pytest.raises(SceneError, match="12 of 24 cameras look away.*views 0, 1, 2, 3, 4 and 7 more"):
+        require_common_view(region, *rigs.stacked(np.concatenate([rigs.turned_round(poses[:12]), poses[12:]])))
+
+
+def test_scale_mat_takes_the_unit_sphere_to_the_region():
+    region = parse_roi("1 -2 3e1 0.5")
+    assert np.allclose(region.scale_mat @ [0, 1, 0, 1], [1, -1.5, 30, 1])
+    assert "centre (1, -2, 30), radius 0.5" in region.how
+    assert np.array_equal(parse_roi(" 1,-2, 30\t.5 ").scale_mat, region.scale_mat)
+
+
+@pytest.mark.parametrize("text", ["", "1 2 3", "1 2 3 4 5", "1 2 3 0", "1 2 3 -1", "1 2 nan 1", "1 2 3 inf", "a b c d"])
+def test_any_other_roi_is_refused_with_the_form_it_takes(text):
+    with pytest.raises(UserError, match="--roi.*centre and the radius"):
+        parse_roi(text)
+
+
+def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
+    poses = rigs.sphere_of_cameras(3)
+    intrinsics, _, sizes = rigs.stacked(poses)
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    found = room(points, Cameras(intrinsics, poses, sizes))
+    for view, pose in enumerate(poses):
+        local = (points - pose[:3, 3]) @ pose[:3, :3]
+        pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + intrinsics[view, :2, 2]
+        inside = (local[:, 2] > 0) & np.all((pixel > -0.5) & (pixel < np.array(rigs.SIZE) - 0.5), axis=1)
+        assert np.array_equal(found[view] > 0, inside)
+    on_axis = poses[0] @ [0, 0, 3.0, 1]
+    half_height = np.arctan(rigs.SIZE[1] / 2 / rigs.FOCAL)
+    assert border_distances(on_axis[None, :3], intrinsics[0], poses[0], sizes[0])[0].min() == pytest.approx(
+        3 * np.sin(half_height)
+    )
+
+
+def test_the_meeting_point_shrugs_off_a_minority_of_lines():
+    random = np.random.default_rng(0)
+    directions = random.normal(size=(30, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    origins = rigs.MIDDLE + 5 * random.normal(size=(30, 1)) * directions
+    origins[:9] += random.normal(scale=5, size=(9, 3))
+    assert np.allclose(meeting_point(origins, directions), rigs.MIDDLE, atol=0.02)
+    assert meeting_point(origins, np.tile(directions[:1], (30, 1))) is None
+
+
+@pytest.mark.parametrize("degrees", [8.0, 20.0, 90.0])
+def test_lines_that_meet_exactly_meet_where_they_do(degrees):
+    poses = rigs.arc_of_cameras(9, degrees)
+    assert np.allclose(meeting_point(poses[:, :3, 3], poses[:, :3, 2]), rigs.MIDDLE, atol=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed):
+    random = np.random.default_rng(seed)
+    unit = random.normal(size=(200, 3))
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    # Antipodes: the ball of radius 3 is the smallest, however many points lie on one side in it.
+    points = np.vstack([3.0 * unit, -3.0 * unit, np.tile([2.5, 0, 0], (2000, 1))]) + [5, 6, 7]
+    centre, radius = enclosing_ball(points)
+    assert np.linalg.norm(points - centre, axis=1).max() <= radius <= 3.03
+
+
+def test_the_margin_is_the_published_one():
+    assert MARGIN == 1.1

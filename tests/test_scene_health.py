@@ -1,0 +1,174 @@
+"""What is wrong with a scene is found, graded and named; of a good scene nothing is said but good."""
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+import rigs
+
+from data.finding import Finding, graded, listed
+from data.health import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+
+POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
+GOOD = rigs.textured_scene(POSES, size=(96, 96))
+
+
+def found(scene, check):
+    return next(finding for finding in findings(scene) if finding.check == check)
+
+
+def changed(scene, field, view, value):
+    """The scene with image or mask of one view replaced."""
+    values = list(getattr(scene, field))
+    values[view] = value
+    return replace(scene, **{field: tuple(values)})
+
+
+def test_of_a_good_scene_every_finding_is_good():
+    verdicts = {finding.check: finding.verdict for finding in findings(GOOD)}
+    assert set(verdicts.values()) == {"good"}, verdicts
+    assert list(verdicts) == [
+        *("views", "coverage", "overlap", "baseline", "parallax", "sphere size", "aim"),
+        *("sharpness", "exposure", "masks"),
+    ]
+
+
+def test_every_finding_is_one_line_with_one_sentence():
+    for scene in (GOOD, replace(GOOD, masks=None), rigs.textured_scene(POSES[:1]), rigs.textured_scene(POSES[:2])):
+        for finding in findings(scene):
+            assert finding.figure and finding.consequence and "\n" not in finding.figure + finding.consequence
+            assert "nan" not in finding.figure and finding.verdict in ("good", "fair", "bad")
+
+
+@pytest.mark.parametrize("view", [0, 17])
+@pytest.mark.parametrize("masks", [True, False])
+def test_a_blurred_view_is_named(view, masks):
+    scene = GOOD if masks else replace(GOOD, masks=None)
+    blurred = changed(scene, "images", view, cv2.GaussianBlur(GOOD.images[view], (0, 0), 1.5))
+    finding = found(blurred, "sharpness")
+    assert finding.verdict == "fair" and f"view {view} ({view:03d}.png);" in finding.figure
+
+
+@pytest.mark.parametrize("factor", [0.4, 1.0])
+@pytest.mark.parametrize("gain", [0.4, 1.25 / 0.7])
+def test_a_view_of_another_exposure_is_named_and_contrast_alone_is_not_blur(gain, factor):
+    scene = replace(GOOD, images=tuple((factor * image * 0.7).astype(np.uint8) for image in GOOD.images))
+    other = changed(scene, "images", 9, (gain * scene.images[9]).clip(0, 255).astype(np.uint8))
+    finding = found(other, "exposure")
+    assert finding.verdict == "fair" and finding.figure.endswith("view 9 (009.png)")
+    assert found(other, "sharpness").verdict == "good"
+
+
+def test_pictures_without_texture_are_bad():
+    flat = replace(GOOD, images=tuple(np.full_like(image, 90) for image in GOOD.images))
+    assert found(flat, "sharpness").verdict == "bad"
+
+
+def test_many_uneven_views_are_bad():
+    dark = replace(GOOD, images=tuple(image // (4 if view % 7 == 0 else 1) for view, image in enumerate(GOOD.images)))
+    assert found(dark, "exposure").verdict == "bad"
+
+
+def test_sixteen_bits_and_eight_bits_give_the_same_figures():
+    deep = replace(GOOD, images=tuple(image.astype(np.uint16) * 257 for image in GOOD.images))
+    assert findings(deep) == findings(GOOD)
+
+
+@pytest.mark.parametrize("wrong", ["shifted", "cut", "empty"])
+def test_a_wrong_mask_is_named(wrong):
+    mask = GOOD.masks[5].copy()
+    spoilt = {"shifted": np.roll(mask, 20, axis=0), "cut": mask * (np.arange(96) < 44), "empty": 0 * mask}[wrong]
+    finding = found(changed(GOOD, "masks", 5, spoilt.astype(np.uint8)), "masks")
+    assert finding.verdict != "good" and "view 5 (005.png)" in finding.figure and "and" not in finding.figure
+
+
+def test_masks_that_share_no_volume_are_bad():
+    random = np.random.default_rng(0)
+    masks = tuple(np.roll(mask, random.integers(-48, 48, 2), axis=(0, 1)) for mask in GOOD.masks)
+    assert found(replace(GOOD, masks=masks), "masks").verdict == "bad"
+
+
+def test_coverage_is_the_share_of_the_sphere_near_a_view():
+    cap = (1 - np.cos(np.deg2rad(45))) / 2  # the cap of 45 degrees around one direction
+    for poses, share in ((POSES[:1], cap), (POSES[[0, -1]], 2 * cap), (POSES, 1.0)):
+        figure = found(rigs.textured_scene(poses), "coverage").figure
+        assert float(figure.split("%")[0]) / 100 == pytest.approx(share, abs=0.012)
+
+
+@pytest.mark.parametrize(("degrees", "verdict"), [(2.0, "bad"), (25.0, "fair"), (90.0, "good")])
+def test_parallax_is_the_angle_between_the_outermost_views(degrees, verdict):
+    directions = [[np.cos(turn), np.sin(turn), 0] for turn in np.deg2rad(np.linspace(0, degrees, 9))]
+    finding = found(rigs.textured_scene(rigs.around(directions, 3.0, np.zeros(3))), "parallax")
+    assert finding.verdict == verdict and finding.figure.startswith(f"{degrees:.0f} degrees")
+
+
+def test_a_view_far_from_all_others_is_named():
+    directions = [[np.cos(turn), np.sin(turn), 0] for turn in np.deg2rad([0, 10, 20, 30, 110])]
+    finding = found(rigs.textured_scene(rigs.around(directions, 3.0, np.zeros(3))), "baseline")
+    assert finding.verdict == "bad" and "view 4 (004.png)" in finding.consequence and "at most 80.0" in finding.figure
+
+
+def test_a_video_that_stands_still_is_told():
+    directions = [[np.cos(turn), np.sin(turn), 0] for turn in np.deg2rad(np.linspace(0, 5, 30))]
+    finding = found(rigs.textured_scene(rigs.around(directions, 3.0, np.zeros(3))), "baseline")
+    assert finding.verdict == "fair" and "twice" in finding.consequence
+
+
+@pytest.mark.parametrize(("distance", "verdict"), [(1.3, "fair"), (3.0, "good"), (8.0, "fair"), (16.0, "bad")])
+def test_the_sphere_is_measured_as_it_appears(distance, verdict):
+    finding = found(
+        rigs.textured_scene(rigs.around(sphere_points(9), distance, np.zeros(3)), size=(96, 96)), "sphere size"
+    )
+    share = 2 * rigs.FOCAL * np.tan(np.arcsin(1 / distance)) / 96
+    assert finding.verdict == verdict and float(finding.figure.split()[0]) == pytest.approx(share, abs=0.006)
+
+
+def test_views_that_look_away_are_named():
+    poses = POSES.copy()
+    poses[7] = rigs.turned_round(poses[7])
+    finding = found(rigs.textured_scene(poses), "aim")
+    assert finding.verdict == "bad" and finding.figure == "view 7 (007.png) shows nothing of the sphere"
+
+
+def test_a_sphere_beside_the_pictures_is_told():
+    poses = POSES.copy()
+    poses[:, :3, 3] += 1.7 * poses[:, :3, 0]  # half a picture is 1.6 wide there
+    finding = found(rigs.textured_scene(poses, masks=False), "aim")
+    assert finding.verdict == "bad" and finding.figure.startswith(
+        "the middle of the sphere is outside views 0 (000.png), 1 (001.png), "
+    )
+
+
+def test_overlap_is_the_share_of_the_ball_that_three_pictures_show():
+    poses = POSES[:5].copy()
+    poses[:, :3, 3] += 1.2 * poses[:, :3, 0]
+    random = np.random.default_rng(0).uniform(-1, 1, (40000, 3))
+    ball = random[np.linalg.norm(random, axis=1) < 1]
+    counts = np.zeros(len(ball))
+    for pose in poses:
+        local = (ball - pose[:3, 3]) @ pose[:3, :3]
+        pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + rigs.INTRINSICS[:2, 2]
+        counts += (local[:, 2] > 0) & np.all((pixel > -0.5) & (pixel < np.array(rigs.SIZE) - 0.5), axis=1)
+    figure = found(rigs.textured_scene(poses, masks=False), "overlap").figure
+    assert 0.2 < np.mean(counts >= 3) < 0.9
+    assert float(figure.split("%")[0]) / 100 == pytest.approx(np.mean(counts >= 3), abs=0.03)
+    assert figure.endswith(f"median {np.median(counts):.0f}")
+
+
+def test_the_number_of_views_is_graded():
+    for count in (FAIR_VIEWS - 1, FAIR_VIEWS, GOOD_VIEWS - 1, GOOD_VIEWS):
+        expected = "good" if count >= GOOD_VIEWS else "fair" if count >= FAIR_VIEWS else "bad"
+        assert found(rigs.textured_scene(POSES[:count]), "views").verdict == expected
+
+
+def test_grades_go_either_way():
+    assert [graded(value, 3, 2) for value in (4, 3, 2.5, 2, 1)] == ["good", "good", "fair", "fair", "bad"]
+    assert [graded(value, 2, 3) for value in (1, 2, 2.5, 3, 4)] == ["good", "good", "fair", "fair", "bad"]
+
+
+def test_views_are_listed_as_people_would():
+    assert listed(np.array([3])) == "view 3" and listed(np.array([1, 2])) == "views 1 and 2"
+    assert listed(np.arange(9)) == "views 0, 1, 2, 3, 4 and 4 more"
+    assert listed(np.array([1]), ("a", "b")) == "view 1 (b)"
+    assert Finding("a", "b", "good", "c").check == "a"

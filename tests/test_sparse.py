@@ -1,0 +1,49 @@
+"""Each reason to leave a point out is enough by itself."""
+
+import numpy as np
+import pytest
+import rigs
+
+from data.frustum import Cameras
+from data.sparse import LEAST_POINTS, object_points
+
+OBJECT = rigs.ellipsoid_points(600)
+RANDOM = np.random.default_rng(4)
+
+
+def clump(middle, count, width=0.15):
+    """Points as dense as the object's."""
+    return np.asarray(middle) + RANDOM.uniform(-width, width, (count, 3))
+
+
+ARC = rigs.arc_of_cameras(15, 40.0)  # from +x
+BEFORE = ARC[0] @ [0.0, 0.0, 0.6, 1.0]  # so near the first camera that most others do not show it
+UNWANTED = {
+    "behind the object, in every picture": (ARC, clump(rigs.MIDDLE + [-6.0, 0.0, -2.0], 300)),
+    "before the object, in few pictures": (ARC, clump(BEFORE[:3], 200, 0.1)),
+    "a little off the object, and few": (ARC, clump(rigs.MIDDLE + [0.0, 1.5, 0.0], 10)),
+    "scattered": (ARC, rigs.MIDDLE + RANDOM.uniform(-1.5, 1.5, (60, 3))),
+}
+
+
+@pytest.mark.parametrize("name", UNWANTED)
+def test_what_is_not_the_object_is_left_out(name):
+    poses, others = UNWANTED[name]
+    others = others[np.linalg.norm((others - rigs.MIDDLE) / rigs.AXES, axis=1) > 1.4]
+    kept = object_points(Cameras(*rigs.stacked(poses)), rigs.cloud(np.vstack([others, OBJECT])))
+    of_the_object = np.isin(kept, OBJECT).all(axis=1)
+    assert of_the_object.mean() > 0.99 and of_the_object.sum() > 0.9 * len(OBJECT)
+
+
+def test_too_few_points_are_none_however_they_became_few():
+    cameras = Cameras(*rigs.stacked(ARC))
+    for xyz in (OBJECT[: LEAST_POINTS - 1], OBJECT + 100, np.full((500, 3), np.nan), np.zeros((0, 3))):
+        assert object_points(cameras, rigs.cloud(xyz)) is None
+    assert object_points(cameras, rigs.cloud(OBJECT[:200])) is not None
+
+
+def test_a_very_large_cloud_is_sampled_alike_every_time():
+    many = rigs.cloud(rigs.ellipsoid_points(50_000))
+    cameras = Cameras(*rigs.stacked(ARC))
+    first, second = (object_points(cameras, many) for _ in range(2))
+    assert np.array_equal(first, second) and 15_000 < len(first) < 20_001

@@ -233,7 +233,8 @@ def test_the_others_stand_still_while_a_worker_is_asked_alone(tmp_path):
 
 def test_peak_memory_is_at_least_what_is_resident_now():
     block = np.ones(2**26, np.uint8)
-    assert serve.peak_bytes() >= resident_bytes() > block.nbytes
+    now = resident_bytes()  # first: other threads may take more between the two readings
+    assert serve.peak_bytes() >= now > block.nbytes
 
 
 def test_the_published_sides_driver_needs_nothing_of_this_project():

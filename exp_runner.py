@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 PROGRAM_FOLDER = Path(__file__).resolve().parent
 DEFAULT_CONF = Path("confs/demo.conf")
+INSPECTED_CONF = Path("confs/womask.conf")  # where --mode inspect --case NAME looks for a scene
 EXIT_EMPTY_SURFACE = 1
 EXIT_DIVERGED = 1
 EXIT_USER_ERROR = 2
@@ -53,16 +54,26 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf that --conf, --case, --set and --seed describe; raises UserError where it cannot be used.
 
     Without --conf it is ./confs/demo.conf; where there is none, the program's own, and then the paths of the scene
-    that do not exist from here are taken from the program's folder too.
+    that do not exist from here are taken from the program's folder too. To inspect a scene by its name, it is
+    ./confs/womask.conf.
     """
     from models.config import load_config
 
-    conf_path = arguments.conf or DEFAULT_CONF
-    is_elsewhere = arguments.conf is None and not DEFAULT_CONF.exists()
+    default = DEFAULT_CONF
+    if arguments.case and arguments.conf is None and arguments.mode.name != "prepare":
+        if arguments.mode.name != "inspect":
+            raise UserError(
+                f"--case {arguments.case}: the default conf, {DEFAULT_CONF}, trains on the bundled scene; "
+                "give a conf too, such as --conf confs/wmask.conf"
+            )
+        default = INSPECTED_CONF
+    conf_path = arguments.conf or default
+    is_elsewhere = arguments.conf is None and not default.exists()
     if is_elsewhere:
-        conf_path = PROGRAM_FOLDER / DEFAULT_CONF
+        conf_path = PROGRAM_FOLDER / default
     conf = load_config(conf_path, arguments.case, arguments.overrides)
-    return replace(conf, dataset=_rebased(conf.dataset)) if is_elsewhere else conf
+    is_bundled = is_elsewhere and default == DEFAULT_CONF
+    return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
 
 
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import exp_runner
@@ -15,6 +16,15 @@ SHORT = ("train.end_iter=6", "train.warm_up_end=2", "train.save_freq=3", "train.
 
 def run(folder: Path, *arguments: str, settings: tuple[str, ...] = SHORT) -> int:
     """`exp_runner.py --conf confs/debug.conf` into `folder`; returns the exit status."""
+    return exp_runner.main(_flags(folder, arguments, settings))
+
+
+def command(folder: Path, *arguments: str, settings: tuple[str, ...] = SHORT) -> list[str]:
+    """The same as a command line, for a process of its own."""
+    return [sys.executable, str(ROOT / "exp_runner.py"), *_flags(folder, arguments, settings)]
+
+
+def _flags(folder: Path, arguments: tuple[str, ...], settings: tuple[str, ...]) -> list[str]:
     paths = (
         f"general.base_exp_dir={folder}",
         f"dataset.data_dir={ROOT}/data/demo",
@@ -22,7 +32,7 @@ def run(folder: Path, *arguments: str, settings: tuple[str, ...] = SHORT) -> int
         f"dataset.reference_mesh={ROOT}/data/demo/ground_truth.ply",
     )
     flags = [flag for setting in (*paths, *settings) for flag in ("--set", setting)]
-    return exp_runner.main(["--conf", str(ROOT / "confs/debug.conf"), *arguments, *flags])
+    return ["--conf", str(ROOT / "confs/debug.conf"), *arguments, *flags]
 
 
 def saved(folder: Path, step: int) -> Checkpoint:

@@ -3,11 +3,10 @@
 import json
 import struct
 import subprocess
-import sys
 
 import numpy as np
 import pytest
-from runs import ROOT, SHORT, contents, run, saved
+from runs import SHORT, command, contents, run, saved
 
 from data.images import read_image
 from models.training.checkpoint import load_checkpoint
@@ -61,10 +60,8 @@ def test_a_new_process_goes_on_with_the_average_bit_for_bit(averaged, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     name = "ckpt_000003.safetensors"
     (tmp_path / "checkpoints" / name).write_bytes((averaged / "checkpoints" / name).read_bytes())
-    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
-    program += f"from runs import run, SHORT; sys.exit(run(Path({str(tmp_path)!r}), '--is_continue', "
-    program += f"settings=(*SHORT, {DECAY!r})))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    program = command(tmp_path, "--is_continue", settings=(*SHORT, DECAY))
+    done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     ours, theirs = saved(tmp_path, 6), saved(averaged, 6)
     assert contents(ours) == contents(theirs)

@@ -4,14 +4,13 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
 from config_samples import CONFS, changed, flat
-from runs import ROOT, SHORT, contents, run, saved
+from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 import exp_runner
@@ -59,9 +58,8 @@ def test_a_second_run_is_the_same_bit_for_bit_and_another_seed_another(trained, 
 def test_a_new_process_goes_on_bit_for_bit(trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
-    program += f"from runs import run; sys.exit(run(Path({str(tmp_path)!r}), '--is_continue', settings={SETTINGS!r}))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    program = command(tmp_path, "--is_continue", settings=SETTINGS)
+    done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
 

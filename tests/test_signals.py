@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from runs import ROOT, contents, run, saved
+from runs import ROOT, command, contents, run, saved
 
 from models.interrupts import Interrupts
 from models.training.checkpoint import latest_checkpoint
@@ -20,9 +20,8 @@ PATIENCE = 120  # s; a machine that compiles the kernels first needs most of it
 
 def start(folder):
     """A training that would take very long."""
-    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
-    program += f"from runs import run; sys.exit(run(Path({str(folder)!r}), settings={LONG!r}))"
-    return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    program = command(folder, settings=LONG)
+    return subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def wait_for_steps(folder, count):
@@ -35,10 +34,13 @@ def wait_for_steps(folder, count):
 
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum, status, tmp_path, capsys):
-    process = start(tmp_path / "a")
-    wait_for_steps(tmp_path / "a", 3)
-    process.send_signal(signum)
-    _, told = process.communicate(timeout=PATIENCE)
+    with start(tmp_path / "a") as process:
+        try:
+            wait_for_steps(tmp_path / "a", 3)
+            process.send_signal(signum)
+            _, told = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()  # where an assertion failed; one that has ended is past being killed
     assert process.returncode == status, told
     (step,) = map(int, re.findall(rf"error: stopped by {signum.name} after step (\d+); go on with --is_continue", told))
     assert "Traceback" not in told and "quick exit" not in told

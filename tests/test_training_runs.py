@@ -2,11 +2,10 @@
 
 import shutil
 import subprocess
-import sys
 
 import numpy as np
 import pytest
-from runs import ROOT, SHORT, contents, run, saved
+from runs import SHORT, command, contents, run, saved
 
 from models.config import load_config
 
@@ -66,9 +65,7 @@ def test_every_parameter_moves(trained):
 def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    program = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]; from pathlib import Path; "
-    program += f"from runs import run; sys.exit(run(Path({str(tmp_path)!r}), '--is_continue'))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run(command(tmp_path, "--is_continue"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "going on from the checkpoint of step 3" in done.stdout
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))

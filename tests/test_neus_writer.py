@@ -62,6 +62,8 @@ def test_a_written_scene_is_read_back(tmp_path):
     for view in range(written.n_views):
         assert np.array_equal(found.images[view], written.images[view])
         assert np.array_equal(found.masks[view], written.masks[view])
+    assert np.allclose(found.points.xyz, written.points.xyz, atol=1e-5)  # the file holds float32
+    assert np.array_equal(found.points.rgb, written.points.rgb)
 
 
 def test_the_camera_file_has_rigid_cameras_and_true_inverses():

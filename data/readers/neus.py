@@ -17,7 +17,10 @@ from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.images import list_images
 from data.readers.npz import NpzError, read_members
+from data.readers.points import read_points
 from data.scene import SceneError
+
+POINTS_FILE = "sparse/points.ply"  # ours: what structure from motion saw, world frame; drawn by `inspect`
 
 # Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
 MATRIX_TOLERANCE = 1e-4
@@ -40,6 +43,7 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
             Photograph(picture, Lens(intrinsics), c2w, mask)
             for picture, (intrinsics, c2w), mask in zip(pictures, cameras, masks or [None] * len(pictures), strict=True)
         ),
+        points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / conf.object_cameras_name),
     )

@@ -11,10 +11,10 @@ import trimesh
 from data.capture import SparsePoints
 from data.files import write_result
 from data.images import write_image
+from data.readers.neus import POINTS_FILE
 from data.scene import Scene
 
 CAMERA_FILE = "cameras_sphere.npz"
-POINTS_FILE = "sparse/points.ply"
 
 
 def write_neus_scene(folder: Path, scene: Scene) -> None:

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import re
-import struct
-import warnings
 from pathlib import Path
 
 import numpy as np
 
 from data.capture import SparsePoints
+from data.geometry_file import GeometryError, load_geometry
 from data.scene import SceneError
 
 MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
 HEADER_BYTES = 1 << 14
-# What trimesh was seen to raise on damaged files.
-_DAMAGE = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    ArithmeticError,
-    ImportError,
-    MemoryError,
-    struct.error,
-    Warning,
-)
 
 
 def read_points(path: Path) -> SparsePoints | None:
@@ -40,15 +25,14 @@ def read_points(path: Path) -> SparsePoints | None:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no sparse cloud is")
         content = path.read_bytes()
-        cloud = _load(content)
-        # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
-        xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
-        rgb = _colours(cloud, len(xyz))
+        cloud = load_geometry(content, "ply")
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    except _DAMAGE as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise SceneError(f"{path}: cannot be read as a PLY file of points ({reason}); write it again") from error
+    except GeometryError as error:
+        raise SceneError(f"{path}: cannot be read as a PLY file of points ({error}); write it again") from error
+    # A file without vertices becomes an empty trimesh.Scene, which has no such attribute.
+    xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
+    rgb = _colours(cloud, len(xyz))
     announced = re.search(rb"element\s+vertex\s+(\d{1,18})\s", content[:HEADER_BYTES])
     if announced and int(announced[1]) != len(xyz):  # trimesh takes what there is of a text cut short
         raise SceneError(f"{path}: holds {len(xyz)} of {int(announced[1])} points, it is cut short; write it again")
@@ -57,21 +41,6 @@ def read_points(path: Path) -> SparsePoints | None:
     if len(xyz) == 0:
         return None
     return SparsePoints(xyz, np.zeros(len(xyz), dtype=np.int64), np.full(len(xyz), np.nan), rgb)
-
-
-def _load(content: bytes) -> object:
-    """What trimesh makes of it, its warnings held back; from memory, so that it follows no reference to a file."""
-    import trimesh  # half a second, which scenes without such a file do not pay
-
-    log = trimesh.util.log
-    was_disabled, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("error", message="string or file could not be read to its end")
-            return trimesh.load(io.BytesIO(content), file_type="ply", process=False)
-    finally:
-        log.disabled = was_disabled
 
 
 def _colours(cloud: object, count: int) -> np.ndarray:

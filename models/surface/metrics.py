@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import struct
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,25 +10,12 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
+from data.geometry_file import GeometryError, load_geometry
 
 SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
 
 # Plain lists of triangles. trimesh also opens archives, scenes that name further files, and addresses.
 FILE_TYPES = ("ply", "obj", "stl")
-# What trimesh was seen to raise on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
-_DAMAGE = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    OSError,
-    ArithmeticError,
-    ImportError,
-    MemoryError,
-    struct.error,
-    Warning,
-)
 
 
 @dataclass(frozen=True)
@@ -55,11 +39,10 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     if file_type not in FILE_TYPES:
         raise UserError(f"{source}: is no .ply, .obj or .stl file; export the mesh as one of them")
     try:
-        mesh = _load(source.read_bytes(), file_type)
-    except _DAMAGE as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        mesh = load_geometry(source.read_bytes(), file_type, force="mesh")
+    except (GeometryError, OSError) as error:
         raise UserError(
-            f"{source}: cannot be read as a mesh ({reason}); give a whole .ply, .obj or .stl file"
+            f"{source}: cannot be read as a mesh ({error}); give a whole .ply, .obj or .stl file"
         ) from error
     if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
         raise UserError(f"{source}: holds no triangles; give a mesh with faces, not points alone")
@@ -68,22 +51,6 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
         raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
     return mesh
-
-
-def _load(content: bytes, file_type: str) -> object:
-    """What trimesh makes of a file, its warnings held back.
-
-    Without the file's name: trimesh would follow its references to materials and textures.
-    """
-    log = trimesh.util.log
-    was_disabled, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.filterwarnings("error", message="string or file could not be read to its end")
-            return trimesh.load(io.BytesIO(content), file_type=file_type, force="mesh", process=False)
-    finally:
-        log.disabled = was_disabled
 
 
 def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> np.ndarray:

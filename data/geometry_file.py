@@ -1,0 +1,48 @@
+"""Point clouds and meshes out of files that nobody vouches for: the one door to trimesh's loaders."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from typing import Any
+
+# What trimesh was seen to raise on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
+_DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    OSError,
+    ArithmeticError,
+    ImportError,
+    MemoryError,
+    struct.error,
+    Warning,
+)
+
+
+class GeometryError(Exception):
+    """The file cannot be used; the text says why, as part of a sentence."""
+
+
+def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
+    """What trimesh makes of a file's content, its warnings held back; `options` are those of `trimesh.load`.
+
+    Without the file's name: trimesh would follow its references to materials and textures. Raises GeometryError for a
+    file that is damaged or cut short.
+    """
+    import trimesh  # half a second, which scenes without such a file do not pay
+
+    log = trimesh.util.log
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", message="string or file could not be read to its end")
+            return trimesh.load(io.BytesIO(content), file_type=file_type, process=False, **options)
+    except _DAMAGE as error:
+        raise GeometryError((str(error).strip() or type(error).__name__).splitlines()[0]) from error
+    finally:
+        log.disabled = was_disabled

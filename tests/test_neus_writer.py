@@ -1,6 +1,7 @@
 """A written scene folder is read back as it was."""
 
 import numpy as np
+from noise_pictures import picture
 from scipy.spatial.transform import Rotation
 
 from data.capture import SparsePoints
@@ -8,10 +9,6 @@ from data.config import DatasetConfig
 from data.readers import load_scene
 from data.scene import Scene
 from data.writers.neus import camera_matrices, write_neus_scene
-
-
-def picture(height=20, width=30, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
 def camera(distance=3.0):

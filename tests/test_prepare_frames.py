@@ -3,6 +3,7 @@
 import cv2
 import numpy as np
 import pytest
+from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
 
 from data.errors import UserError
@@ -11,19 +12,6 @@ from data.prepare import video
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, find_pictures, groups
 from data.prepare.progress import Bar
-
-
-def picture(height=20, width=30, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def save_with_exif(path, pixels, orientation=None, focal=None):
-    exif = Image.Exif()
-    if orientation is not None:
-        exif[0x0112] = orientation
-    if focal is not None:
-        exif.get_ifd(0x8769)[0xA405] = focal
-    Image.fromarray(pixels).save(path, exif=exif)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

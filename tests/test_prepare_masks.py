@@ -5,25 +5,13 @@ import types
 
 import numpy as np
 import pytest
+from noise_pictures import picture, save_with_exif
 from PIL import Image
 
 from data.errors import UserError
 from data.images import write_image
 from data.prepare import masks
 from data.prepare.sheet import contact_sheet
-
-
-def picture(height=20, width=30, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def save_with_exif(path, pixels, orientation=None, focal=None):
-    exif = Image.Exif()
-    if orientation is not None:
-        exif[0x0112] = orientation
-    if focal is not None:
-        exif.get_ifd(0x8769)[0xA405] = focal
-    Image.fromarray(pixels).save(path, exif=exif)
 
 
 def disc(colour=(200, 30, 40), backdrop=(30, 160, 60), noise=6):

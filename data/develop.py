@@ -16,7 +16,7 @@ from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
-from data.region import Region, find_region, parse_roi, require_common_view
+from data.roi.region import Region, find_region, parse_roi, require_common_view
 from data.scene import Scene, SceneError
 from data.undistort import Undistorter, resized
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 
 from data.errors import one_line
 from data.files import write_result
-from data.finding import Finding
-from data.health import findings
 from data.images import write_image
-from data.overview import overview
+from data.inspection.finding import Finding
+from data.inspection.health import findings
+from data.inspection.overview import overview
 from data.readers import load_scene
 from data.scene import Scene, summary
 from models.config import ExperimentConfig

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_scene import write_scene
 
-from data.finding import Finding
 from data.images import read_image
+from data.inspection.finding import Finding
 from models.inspection import markdown, table
 from models.lock import FolderLock
 

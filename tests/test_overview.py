@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import rigs
 
-from data.canvas import Canvas, colour_of, text_width
-from data.overview import MOST_THUMBNAILS, WIDTH, chosen_views, outline_pixels, overview, side_views, sphere_outline
+from data.inspection.canvas import Canvas, colour_of, text_width
+from data.inspection.overview import (
+    MOST_THUMBNAILS,
+    WIDTH,
+    chosen_views,
+    outline_pixels,
+    overview,
+    side_views,
+    sphere_outline,
+)
 
 
 def hits_sphere(pixels, intrinsics, c2w):

@@ -6,10 +6,10 @@ import rigs
 from synthetic_scene import similarity
 
 from data.errors import UserError
-from data.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
-from data.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
+from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.roi.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
+from data.roi.visual_hull import masked_views, visual_hull
 from data.scene import SceneError
-from data.visual_hull import masked_views, visual_hull
 
 RIGS = {
     "all sides": rigs.sphere_of_cameras(),

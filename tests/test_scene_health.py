@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import rigs
 
-from data.finding import Finding, graded, listed
-from data.health import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+from data.inspection.finding import Finding, graded, listed
+from data.inspection.health import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
 GOOD = rigs.textured_scene(POSES, size=(96, 96))

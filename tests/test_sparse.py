@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import rigs
 
-from data.frustum import Cameras
-from data.sparse import LEAST_POINTS, object_points
+from data.roi.frustum import Cameras
+from data.roi.sparse import LEAST_POINTS, object_points
 
 OBJECT = rigs.ellipsoid_points(600)
 RANDOM = np.random.default_rng(4)

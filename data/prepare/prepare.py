@@ -15,7 +15,7 @@ from data.config import DatasetConfig
 from data.develop import develop
 from data.errors import UserError
 from data.images import read_image, rgb_of, write_image
-from data.overview import overview
+from data.inspection.overview import overview
 from data.prepare import masks
 from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, describe, find_pictures, groups
 from data.prepare.matching import listed

@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from data.cameras import pixels_to_rays
-from data.frustum import Cameras, meeting_point
+from data.roi.frustum import Cameras, meeting_point
 from data.scene import MASK_HALF
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse

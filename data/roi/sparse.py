@@ -6,7 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from data.capture import SparsePoints
-from data.frustum import Cameras, enclosing_ball, meeting_point, room
+from data.roi.frustum import Cameras, enclosing_ball, meeting_point, room
 
 MOST_POINTS = 20_000  # looked at, drawn by chance: enough for a sphere
 MOST_VIEWS = 120  # likewise, evenly chosen

@@ -8,10 +8,10 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from data.finding import Finding, graded, listed
-from data.frustum import Cameras
+from data.inspection.finding import Finding, graded, listed
+from data.roi.frustum import Cameras
+from data.roi.visual_hull import masked_views, visual_hull
 from data.scene import MASK_HALF, Scene
-from data.visual_hull import masked_views, visual_hull
 
 NEIGHBOURS = 6  # an odd one among them does not move their median far
 LARGEST_SIDE = 1024  # pixels: photographs are reduced to this; blur that vanishes in it does not hurt either

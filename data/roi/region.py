@@ -14,11 +14,11 @@ import numpy as np
 
 from data.capture import SparsePoints
 from data.errors import UserError
-from data.finding import listed
-from data.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.inspection.finding import listed
+from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.roi.sparse import object_points
+from data.roi.visual_hull import Hull, masked_views, visual_hull
 from data.scene import SceneError
-from data.sparse import object_points
-from data.visual_hull import Hull, masked_views, visual_hull
 
 MARGIN = 1.1  # sphere over object, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tips that few points are on

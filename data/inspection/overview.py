@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 
 from data.cameras import pixels_to_rays
-from data.canvas import INK, MUTED, Canvas, colour_of
-from data.frustum import enclosing_ball
 from data.images import to_float, to_uint8
+from data.inspection.canvas import INK, MUTED, Canvas, colour_of
+from data.roi.frustum import enclosing_ball
 from data.scene import Scene
 
 WIDTH = 1600  # pixels of the whole picture

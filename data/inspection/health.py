@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.finding import Finding, graded, listed
-from data.frustum import Cameras, room
-from data.health_pictures import exposure, masks, sharpness
+from data.inspection.finding import Finding, graded, listed
+from data.inspection.health_pictures import exposure, masks, sharpness
+from data.roi.frustum import Cameras, room
 from data.scene import Scene
 
 # Number of views: the published recipe trains on 49 or 64; below eight the surface between the views is guessed.

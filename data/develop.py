@@ -42,6 +42,7 @@ def develop(
     Raises:
         SceneError, ImageError: what does not fit together or cannot be read.
     """
+    given = parse_roi(conf.roi) if conf.roi else None
     sizes = _stored_sizes(photographs)
     lenses = _undistorters(photographs, sizes)
     images, masks = _pictures(photographs, lenses, conf.downscale, background)
@@ -52,10 +53,12 @@ def develop(
     poses = np.stack([photograph.c2w for photograph in photographs])
     notes = capture.notes
     if scale_mat is None:
-        scale_mat, how = _working_frame(capture, conf, intrinsics, poses, reduced, masks)
-        notes = (*notes, *how)
+        scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks)
+        notes = (*notes, how)
     intrinsics, c2w = _into_frame(capture, photographs, intrinsics, poses, scale_mat)
-    bbox_min, bbox_max = extraction_region(scale_mat, _region_mat(capture, conf, scale_mat))
+    bbox_min, bbox_max = extraction_region(
+        scale_mat, scale_mat if given or capture.region_mat is None else capture.region_mat
+    )
     return Scene(
         name=capture.name,
         image_names=tuple(photograph.image.name for photograph in photographs),
@@ -181,26 +184,24 @@ def _reduced(picture: np.ndarray, downscale: int) -> np.ndarray:
 
 def _working_frame(
     capture: Capture,
-    conf: DatasetConfig,
+    given: Region | None,
     intrinsics: np.ndarray,
     poses: np.ndarray,
     sizes: Sequence[tuple[int, int]],
     masks: Sequence[np.ndarray] | None,
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The matrix [4, 4] from the unit sphere to the world, and how it was found."""
+) -> tuple[np.ndarray, str]:
+    """The matrix [4, 4] from the unit sphere to the world, and how it was found: the region given by the user first."""
+    own = None if given else capture.scale_mat  # it may turn the world, which a region does not
     try:
-        if conf.roi:
-            region = parse_roi(conf.roi)
-        elif capture.scale_mat is not None:
-            centre, radius = capture.scale_mat[:3, 3], np.cbrt(np.linalg.det(capture.scale_mat[:3, :3]))
-            region = Region(centre, radius, f"region of interest: that of {capture.source.name}")
+        if own is not None:
+            radius = np.cbrt(np.linalg.det(own[:3, :3]))
+            region = Region(own[:3, 3], radius, f"region of interest: that of {capture.source.name}")
         else:
-            region = find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
+            region = given or find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
         require_common_view(region, intrinsics, poses, np.array(sizes))
     except SceneError as error:
         raise SceneError(f"{capture.source}: {error}") from error
-    scale_mat = region.scale_mat if conf.roi or capture.scale_mat is None else capture.scale_mat
-    return scale_mat, (region.how,)
+    return region.scale_mat if own is None else own, region.how
 
 
 def _into_frame(
@@ -222,11 +223,6 @@ def _into_frame(
             ) from error
     found, c2w = zip(*cameras, strict=True)
     return np.stack(found), np.stack(c2w)
-
-
-def _region_mat(capture: Capture, conf: DatasetConfig, scale_mat: np.ndarray) -> np.ndarray:
-    """What bounds the mesh: with a region of the user's own choice, that one."""
-    return scale_mat if conf.roi or capture.region_mat is None else capture.region_mat
 
 
 def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:

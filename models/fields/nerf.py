@@ -6,9 +6,10 @@ import numpy as np
 
 from models.backend import jt
 from models.config import NerfConfig
-from models.fields.encodings import encoding_width, positional_encoding
 from models.fields.layers import Linear, uniform_init
-from models.ops import mlp, native
+from models.ops.nerf_mlp import nerf
+from models.ops.network import Weights
+from models.ops.sizes import NerfSizes, encoding_width
 from models.structs import Var
 
 
@@ -33,7 +34,14 @@ class NeRF(jt.nn.Module):
         self.alpha_linear = linear(width, 1)
         self.rgb_linear = linear(half, 3)
         widths = [*trunk, (width, width + 1), (view_width + width, half), (half, 3)]
-        self._spec = mlp.nerf_spec(widths, conf.d_in, conf.multires, conf.multires_view)
+        self._sizes = NerfSizes(
+            trunk=len(trunk),
+            coordinates=conf.d_in,
+            octaves=conf.multires,
+            view_octaves=conf.multires_view,
+            skips=conf.skips,
+            widths=tuple(entry for pair in widths for entry in pair),
+        )
 
     def execute(self, points: Var, view_dirs: Var) -> tuple[Var, Var]:
         """Raw density [P, 1] and raw RGB [P, 3], differentiable in the parameters.
@@ -42,27 +50,9 @@ class NeRF(jt.nn.Module):
             points: [P, 4] inverted-sphere coordinates (x / r, 1 / r), or [P, 3].
             view_dirs: [P, 3], unit, from the camera outwards.
         """
-        if native.is_available():
-            return mlp.nerf(points, view_dirs, self._packed(), self._spec)
-        return self.reference(points, view_dirs)
-
-    def _packed(self) -> Var:
-        """All parameters as the native operation reads them; the density is the last row of the feature's layer."""
-        heads, after = [self.feature_linear, self.alpha_linear], [*self.views_linears, self.rgb_linear]
-        joined = [*([layer] for layer in self.pts_linears), heads, *([layer] for layer in after)]
-        return mlp.flatten([part for rows in joined for part in (*(x.weight for x in rows), *(x.bias for x in rows))])
-
-    def reference(self, points: Var, view_dirs: Var) -> tuple[Var, Var]:
-        """What `execute` computes, in plain Jittor: its specification, and its form on CUDA."""
-        encoded = positional_encoding(points, self.conf.multires)
-        x = encoded
-        for index, layer in enumerate(self.pts_linears):
-            x = jt.maximum(layer(x), 0.0)
-            if index in self.conf.skips:
-                x = jt.concat([encoded, x], dim=1)
-        density = self.alpha_linear(x)
-        views = positional_encoding(view_dirs, self.conf.multires_view)
-        x = jt.concat([self.feature_linear(x), views], dim=1)
-        for layer in self.views_linears:
-            x = jt.maximum(layer(x), 0.0)
-        return density, self.rgb_linear(x)
+        heads = [self.feature_linear, self.alpha_linear]  # one layer, whose last row is the density
+        joined = (jt.concat([head.weight for head in heads]), jt.concat([head.bias for head in heads]))
+        after = [*self.views_linears, self.rgb_linear]
+        layers = [(layer.weight, layer.bias) for layer in self.pts_linears]
+        weights = Weights([*layers, joined, *((layer.weight, layer.bias) for layer in after)])
+        return nerf(points, view_dirs, weights, self._sizes)

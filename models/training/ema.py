@@ -13,7 +13,7 @@ import numpy as np
 
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
-from models.rendering.protocol import Renderer
+from models.kinds.protocol import Model
 from models.structs import Var
 
 
@@ -25,11 +25,11 @@ def decay_at(step: int, decay: float) -> float:
 class WeightAverage:
     """Networks of their own that hold the average; they are rendered with, never differentiated."""
 
-    def __init__(self, renderer: Renderer, live: Mapping[str, jt.nn.Module], decay: float) -> None:
-        """`renderer` has networks of the same shapes as `live`, from whose weights the average starts."""
-        self.renderer = renderer
+    def __init__(self, model: Model, live: Mapping[str, jt.nn.Module], decay: float) -> None:
+        """`model` has networks of the same shapes as `live`, from whose weights the average starts."""
+        self.model = model
         self.decay = decay
-        self.networks = renderer.networks
+        self.networks = model.networks
         for name, network in self.networks.items():
             import_state(network, export_state(live[name]))
         self._values = [value for network in self.networks.values() for value in named_parameters(network).values()]
@@ -38,6 +38,9 @@ class WeightAverage:
         """Take in the weights after a step, in the order of the networks."""
         kept = decay_at(step, self.decay)
         for value, parameter in zip(self._values, parameters, strict=True):
+            if value.shape != parameter.shape:  # it was cut or extended: the mean of these rows starts anew
+                value.update(parameter.detach().clone())
+                continue
             value.update((value.detach() * kept + parameter.detach() * (1.0 - kept)).detach())
         jt.sync(self._values)  # else each step would leave its graph behind, for the first picture to work off
 

@@ -20,10 +20,3 @@ def learning_rate(step: int, conf: TrainConfig) -> float:
     if conf.learning_rate_decay == EXPONENTIAL:
         return conf.learning_rate * floor**progress
     return conf.learning_rate * ((math.cos(math.pi * progress) + 1.0) * 0.5 * (1.0 - floor) + floor)
-
-
-def cos_anneal_ratio(step: int, conf: TrainConfig) -> float:
-    """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0."""
-    if conf.anneal_end == 0.0:
-        return 1.0
-    return min(1.0, step / conf.anneal_end)

@@ -7,37 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from data.rays import PixelBatch
-from data.sampler import PixelSampler
 from models import memory
-from models.backend import jt
 from models.config import TrainConfig
-from models.fields.state import export_state, import_state, named_parameters
-from models.rendering.protocol import Renderer
-from models.structs import Noise, Output, Terms, Var
+from models.fields.state import export_state, import_state
+from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
+from models.ops.update import all_finite, readings
+from models.structs import Var
 from models.training import guard, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.ema import WeightAverage
 from models.training.logger import complain
-from models.training.micro_batches import BatchGradient, RenderSettings, differentiate, is_allocation_failure
+from models.training.gradient import BatchGradient, differentiate, is_allocation_failure
 from models.training.optimizer import Adam
-
-WHITE = np.ones(3, np.float32)
 
 
 @dataclass(frozen=True)
 class StepOutput:
     """What one step computed, not yet waited for."""
 
-    renderer: Renderer
-    terms: Terms
-    render: Output
-    target: Var  # [R, 3]
-    mask: Var  # [R, 1]
+    model: Model
+    found: BatchGradient
 
     def scalars(self) -> dict[str, float]:
         """The TensorBoard scalars; waits for the device."""
-        values = self.renderer.scalars(self.render, self.terms, self.target, self.mask)
+        values = self.model.scalars(self.found.output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
 
 
@@ -49,34 +42,29 @@ class Trainer:
 
     def __init__(
         self,
-        renderer: Renderer,
-        sampler: PixelSampler | None,
+        model: Model,
+        sampler: Sampler | None,
         conf: TrainConfig,
         generator: np.random.Generator,
-        averaged: Renderer | None = None,
+        averaged: Model | None = None,
     ) -> None:
         """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none."""
-        self.renderer = renderer
+        self.model = model
         self.sampler = sampler
         self.conf = conf
         self.generator = generator
         self.finished_steps = 0
-        self.networks = renderer.networks
-        self._parameters = {
-            f"{network}.{name}": value
-            for network, module in self.networks.items()
-            for name, value in named_parameters(module).items()
-        }
-        self.optimizer = Adam(list(self._parameters.values()))
+        self.networks = model.networks
+        self.optimizer = Adam(self.networks)
         self.guard = guard.Guard()
-        self.ray_chunk = conf.batch_size  # rays that are differentiated at a time
+        self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
         self._has_halved = False
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 
     @property
-    def result_renderer(self) -> Renderer:
+    def result_model(self) -> Model:
         """What pictures and meshes are made with: the averaged weights where there are any."""
-        return self.renderer if self.average is None else self.average.renderer
+        return self.model if self.average is None else self.average.model
 
     @property
     def learning_rate(self) -> float:
@@ -84,14 +72,9 @@ class Trainer:
         return schedules.learning_rate(self.finished_steps, self.conf)
 
     @property
-    def cos_anneal_ratio(self) -> float:
-        """The ratio of the next step, and of renderings now."""
-        return schedules.cos_anneal_ratio(self.finished_steps, self.conf)
-
-    @property
-    def background_rgb(self) -> np.ndarray | None:
-        """Colour [3] behind everything; None for black."""
-        return WHITE if self.conf.use_white_bkgd else None
+    def moment(self) -> Moment:
+        """Of the next step, and of renderings now."""
+        return Moment(self.finished_steps, self.conf.background_rgb)
 
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
@@ -99,28 +82,26 @@ class Trainer:
         Where loss or gradients are not finite the update changes nothing; `guard` knows after the next step, or after
         `settle`.
         """
+        moment = self.moment
+        self.model.before_step(moment)
         batch = self.sampler.next()
-        inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
+        inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
         found = self._gradient(batch, inputs.noise)
-        readings = guard.readings(found.terms.total, found.gradients, self.optimizer.parameters)
-        verdict = guard.accepted(readings)
+        values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
+        verdict = all_finite(values)
         self.settle()
-        self.optimizer.step(found.gradients, self.learning_rate, verdict)
-        self.guard.watch(inputs, readings, verdict)
+        self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
+        self.guard.watch(inputs, values, verdict)
         self.finished_steps += 1
+        self.model.after_step(self.optimizer, moment, dict(zip(self.optimizer.names, found.gradients, strict=True)))
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.renderer, found.terms, found.render, found.target, found.mask)
+        return StepOutput(self.model, found)
 
     def settle(self) -> None:
         """Wait for the last step and hear its verdict."""
-        if not self.guard.settle(self._parameters):
+        if not self.guard.settle(dict(zip(self.optimizer.names, self.optimizer.parameters, strict=True))):
             self.optimizer.refuse()
-
-    @property
-    def parameter_names(self) -> list[str]:
-        """`<network>.<name>` of every trained parameter, in the optimiser's order."""
-        return list(self._parameters)
 
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""
@@ -132,12 +113,11 @@ class Trainer:
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
 
-    def gradient_of(self, batch: PixelBatch, noise: Noise | None, chunk: int) -> BatchGradient:
-        """Losses and gradients of a batch, `chunk` rays at a time; changes nothing."""
-        settings = RenderSettings(self.cos_anneal_ratio, self.background_rgb)
-        return differentiate(self.renderer, batch, noise, settings, self.conf, self.optimizer.parameters, chunk)
+    def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
+        """Losses and gradients of a batch, `chunk` entries at a time; changes nothing."""
+        return differentiate(self.model, batch, noise, self.moment, self.optimizer.parameters, chunk)
 
-    def _gradient(self, batch: PixelBatch, noise: Noise | None) -> BatchGradient:
+    def _gradient(self, batch: Batch, noise: Noise | None) -> BatchGradient:
         """The same at the chunk of the run, which is halved where memory runs out."""
         while True:
             try:
@@ -159,10 +139,6 @@ class Trainer:
             )
         self.ray_chunk, self._has_halved = halved, True
 
-    def _draw_noise(self, batch: PixelBatch) -> Noise | None:
-        """Jitter of one batch; None where the conf asks for none."""
-        return self.renderer.draw_noise(len(batch.rays), self.generator)
-
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
         self.settle()
@@ -171,12 +147,13 @@ class Trainer:
             step=self.finished_steps,
             tensors={name: export_state(module) for name, module in self.networks.items()},
             moments={
-                moment: {name: var.numpy() for name, var in zip(self._parameters, values, strict=True)}
+                moment: {name: var.numpy() for name, var in zip(self.optimizer.names, values, strict=True)}
                 for moment, values in moments
             },
             adam_steps=self.optimizer.steps,
             state=state | self.random_states(),
             ema={} if self.average is None else self.average.export(),
+            buffers=self.model.buffers(),
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -186,11 +163,15 @@ class Trainer:
         Raises CheckpointError, naming the entry, where it does not fit the conf's networks.
         """
         self.guard.forget()
-        restore_networks(self.networks, checkpoint)
+        restore_model(self.model, checkpoint)
         if self.average is not None:
-            restore_networks(self.average.networks, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))
+            restore_model(self.average.model, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))
+        shapes = {
+            name: tuple(value.shape)
+            for name, value in zip(self.optimizer.names, self.optimizer.parameters, strict=True)
+        }
         exp_avg, exp_avg_sq = (
-            [self._moment(checkpoint, moment, name) for name in self._parameters] for moment in MOMENTS
+            [_moment(checkpoint, moment, name, shape) for name, shape in shapes.items()] for moment in MOMENTS
         )
         self.optimizer.restore(checkpoint.adam_steps, exp_avg, exp_avg_sq)
         self.finished_steps = checkpoint.step
@@ -198,25 +179,30 @@ class Trainer:
             self.sampler.restore(checkpoint.state["sampler"])
             self.generator.bit_generator.state = checkpoint.state["jitter"]
 
-    def _moment(self, checkpoint: Checkpoint, moment: str, name: str) -> np.ndarray:
-        """One saved moment in the shape of its parameter."""
-        shape = self._parameters[name].shape
-        values = checkpoint.moments.get(moment, {}).get(name)
-        if values is None or values.size != int(np.prod(shape)):
-            raise CheckpointError(
-                f"the checkpoint of step {checkpoint.step} has no {moment} for {name} of shape {shape}"
-            )
-        return values.astype(np.float32).reshape(shape)
 
-
-def restore_networks(networks: dict[str, jt.nn.Module], checkpoint: Checkpoint) -> None:
-    """Overwrite weights only; raises CheckpointError, naming the entry, where they do not fit the conf's networks."""
-    for name, module in networks.items():
-        try:
+def restore_model(model: Model, checkpoint: Checkpoint) -> None:
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf's model."""
+    shapes = {
+        network: {name: array.shape for name, array in named.items()} for network, named in checkpoint.tensors.items()
+    }
+    name = "its shapes"
+    try:
+        model.adapt(shapes)
+        for name, module in model.networks.items():
             if name not in checkpoint.tensors:
                 raise ValueError("the network is missing")
             import_state(module, checkpoint.tensors[name])
-        except ValueError as error:
-            raise CheckpointError(
-                f"the checkpoint of step {checkpoint.step} does not fit the conf: {name}: {error}"
-            ) from error
+        name = "its buffers"
+        model.load_buffers(checkpoint.buffers)
+    except ValueError as error:
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} does not fit the conf: {name}: {error}"
+        ) from error
+
+
+def _moment(checkpoint: Checkpoint, moment: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """One saved moment in the shape of its parameter."""
+    values = checkpoint.moments.get(moment, {}).get(name)
+    if values is None or values.size != int(np.prod(shape)):
+        raise CheckpointError(f"the checkpoint of step {checkpoint.step} has no {moment} for {name} of shape {shape}")
+    return values.astype(np.float32).reshape(shape)

@@ -5,15 +5,6 @@
 
 namespace neus {
 
-// spec = {layers, squeeze, fixed width, normals (0 or 1), feature width}, then (inputs, outputs) of each layer. A point's
-// input is `fixed` (position and encoded view, constants), then its normal if there is one, then its feature.
-struct ColorShape {
-    int layers, squeeze, fixed, normals, features;
-    const int *widths;
-    explicit ColorShape(const int *spec)
-        : layers(spec[0]), squeeze(spec[1]), fixed(spec[2]), normals(spec[3]), features(spec[4]), widths(spec + 5) {}
-};
-
 // What the layers read, row by row: the column order of the published network, given as three runs.
 struct ColorInput {
     const float *fixed;    // [n, fixed]
@@ -22,18 +13,18 @@ struct ColorInput {
 };
 
 struct ColorBlock {
-    const ColorShape &shape;
+    const ColorSizes &shape;
     const std::vector<Layer> &layers;
     std::vector<float *> input;  // x_l, [BLOCK, stride_of(inputs)]
     float *wide_a, *wide_b;
 
-    static size_t scratch(const ColorShape &, const std::vector<Layer> &layers) {
+    static size_t scratch(const ColorSizes &, const std::vector<Layer> &layers) {
         size_t per_point = 2 * widest(layers);
         for (const Layer &layer : layers) per_point += stride_of(layer.inputs);
         return BLOCK * per_point;
     }
 
-    ColorBlock(const ColorShape &shape_, const std::vector<Layer> &layers_, Arena &arena)
+    ColorBlock(const ColorSizes &shape_, const std::vector<Layer> &layers_, Arena &arena)
         : shape(shape_), layers(layers_) {
         for (const Layer &layer : layers) input.push_back(arena.take((size_t)BLOCK * stride_of(layer.inputs)));
         wide_a = arena.take(BLOCK * widest(layers));
@@ -82,9 +73,10 @@ struct ColorBlock {
 };
 
 // rgb [n, outputs].
-inline void color_forward(const int *spec, const ColorInput &from, long n, const float *packed, float *rgb) {
-    const ColorShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, false);
+inline void color_forward(const ColorSizes &shape, long n, const float *fixed, const float *normals,
+                          const float *feature, const float *packed, float *rgb) {
+    const ColorInput from{fixed, normals, feature};
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers, false);
     const int outputs = layers.back().outputs;
     each_block<ColorBlock>(shape, layers, n, [&](ColorBlock &block, long begin, int count) {
         block.read(from, begin, count);
@@ -94,11 +86,12 @@ inline void color_forward(const int *spec, const ColorInput &from, long n, const
     });
 }
 
-// Cotangents of packed parameters, normals [n, 3] and feature [n, features] from those of rgb.
-inline void color_backward(const int *spec, const ColorInput &from, long n, const float *packed, const float *d_rgb,
-                           float *d_packed, float *d_normals, float *d_feature) {
-    const ColorShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, true);
+// Cotangents of normals [n, 3], feature [n, features] and packed parameters from those of rgb.
+inline void color_backward(const ColorSizes &shape, long n, const float *fixed, const float *normals,
+                           const float *feature, const float *packed, const float *d_rgb, float *d_normals,
+                           float *d_feature, float *d_packed) {
+    const ColorInput from{fixed, normals, feature};
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers, true);
     const int outputs = layers.back().outputs;
     const long out_stride = stride_of(outputs), in_stride = stride_of(layers[0].inputs);
     each_block<ColorBlock>(shape, layers, n, d_packed, [&](ColorBlock &block, long begin, int count, float *gradients) {

@@ -1,4 +1,4 @@
-// One up-sampling round, ray by ray: where to look closer at the surface. The reference is rendering/sampling.py.
+// One up-sampling round, ray by ray: where to look closer at the surface. The reference is ops/upsample.py.
 //
 // A new depth is a quotient of differences of a cumulated sum: one unit in the last place of that sum moves it by 1e-4.
 // So that depths agree with the published code's, each step is rounded to float32 as there, running sums and products
@@ -14,11 +14,6 @@
 #pragma GCC optimize("no-fast-math", "fp-contract=off")
 
 namespace neus {
-
-// The constants of rendering/sampling.py and rendering/volrend.py, handed over by them.
-struct UpsampleConstants {
-    float cos_min, depth_eps, weight_eps, alpha_eps, transmittance_eps;
-};
 
 inline float sigmoid(float x) {
     const float e = (float)std::exp(-(double)x);
@@ -40,7 +35,7 @@ inline float ordered_sum(const float *values, int n) {
 
 // Weights of the n - 1 sections between n depths, not normalised.
 inline void section_weights(const float *origin, const float *direction, const float *depths, const float *sdf, int n,
-                            float inv_s, const UpsampleConstants &is, float *weights) {
+                            const UpsampleRound &is, float *weights) {
     auto inside = [&](int i) {
         double square = 0;
         for (int j = 0; j < 3; j++) {
@@ -58,7 +53,7 @@ inline void section_weights(const float *origin, const float *direction, const f
         if (!inside(i) && !inside(i + 1)) slope = 0;
         cos_before = cos;
         const float middle = (sdf[i] + sdf[i + 1]) * 0.5f, half = slope * length * 0.5f;
-        const float entry = sigmoid((middle - half) * inv_s), exit = sigmoid((middle + half) * inv_s);
+        const float entry = sigmoid((middle - half) * is.inv_s), exit = sigmoid((middle + half) * is.inv_s);
         const float alpha = (entry - exit + is.alpha_eps) / (entry + is.alpha_eps);
         weights[i] = alpha * (float)transmittance;
         transmittance *= 1.f - alpha + is.transmittance_eps;
@@ -66,7 +61,7 @@ inline void section_weights(const float *origin, const float *direction, const f
 }
 
 // Depths at the quantiles (i + 1/2) / count of the histogram of `weights` over n depths; `cdf` is scratch for n.
-inline void quantiles(const float *depths, float *weights, int n, int count, const UpsampleConstants &is, float *cdf,
+inline void quantiles(const float *depths, float *weights, int n, int count, const UpsampleRound &is, float *cdf,
                       float *result) {
     for (int i = 0; i + 1 < n; i++) weights[i] += is.weight_eps;
     const float total = ordered_sum(weights, n - 1);
@@ -86,16 +81,16 @@ inline void quantiles(const float *depths, float *weights, int n, int count, con
 
 // For each of `rays`: new depths [rays, count], all depths ascending [rays, n + count], and the place of each of these
 // in the concatenation of old and new ones.
-inline void upsample(const float *origins, const float *directions, const float *depths, const float *sdf, long rays,
-                     int n, int count, float inv_s, const UpsampleConstants &is, float *added, float *merged,
-                     int *order) {
+inline void upsample(const UpsampleRound &is, long rays, const float *origins, const float *directions,
+                     const float *depths, const float *sdf, float *added, float *merged, int *order) {
+    const int n = is.depths, count = is.count;
 #pragma omp parallel
     {
         std::vector<float> weights(n), cdf(n);
 #pragma omp for schedule(static)
         for (long r = 0; r < rays; r++) {
             const float *old = depths + r * n, *fresh = added + r * count;
-            section_weights(origins + r * 3, directions + r * 3, old, sdf + r * n, n, inv_s, is, weights.data());
+            section_weights(origins + r * 3, directions + r * 3, old, sdf + r * n, n, is, weights.data());
             quantiles(old, weights.data(), n, count, is, cdf.data(), added + r * count);
             auto depth = [&](int i) { return i < n ? old[i] : fresh[i - n]; };
             int *places = order + r * (n + count);

@@ -6,13 +6,8 @@
 
 namespace neus {
 
-// spec = {trunk layers, coordinates of a point, their octaves, octaves of the view}, then (inputs, outputs) of each
-// layer: the trunk, feature and density, view, colour.
-struct NerfShape {
-    int trunk, coordinates, octaves, view_octaves;
-    const int *widths;
-    explicit NerfShape(const int *spec)
-        : trunk(spec[0]), coordinates(spec[1]), octaves(spec[2]), view_octaves(spec[3]), widths(spec + 4) {}
+struct NerfShape : NerfSizes {
+    explicit NerfShape(const NerfSizes &sizes) : NerfSizes(sizes) {}
     int layers() const { return trunk + 3; }
     int heads() const { return trunk; }
     int view() const { return trunk + 1; }
@@ -95,10 +90,10 @@ struct NerfBlock {
 };
 
 // density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
-inline void nerf_forward(const int *spec, const float *points, const float *directions, long n, const float *packed,
-                         float *density, float *rgb) {
-    const NerfShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers(), false);
+inline void nerf_forward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                         const float *packed, float *density, float *rgb) {
+    const NerfShape shape(sizes);
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers(), false);
     each_block<NerfBlock>(shape, layers, n, [&](NerfBlock &block, long begin, int count) {
         block.forward(points + begin * shape.coordinates, directions + begin * 3, count, density + begin);
         for (int r = 0; r < count; r++)
@@ -107,10 +102,10 @@ inline void nerf_forward(const int *spec, const float *points, const float *dire
 }
 
 // Gradient of the packed parameters from the cotangents of density and rgb.
-inline void nerf_backward(const int *spec, const float *points, const float *directions, long n, const float *packed,
-                          const float *d_density, const float *d_rgb, float *d_packed) {
-    const NerfShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers(), true);
+inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                          const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    const NerfShape shape(sizes);
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers(), true);
     each_block<NerfBlock>(shape, layers, n, d_packed, [&](NerfBlock &block, long begin, int count, float *gradients) {
         block.forward(points + begin * shape.coordinates, directions + begin * 3, count, nullptr);
         block.backward(d_density + begin, d_rgb + begin * 3, count, gradients);

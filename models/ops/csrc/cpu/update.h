@@ -25,8 +25,9 @@ inline bool is_finite(float value) {
 // inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of squares, the sum of all
 // parameters}. A square is taken in float32, where Adam takes it too: it shall overflow here as it does there.
 template <typename Vars>
-inline void step_readings(const Vars &inputs, int gradients, float *readings) {
-    const int parts = (int)inputs.size() - 1;
+inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
+    const int parts = (int)inputs.size() - 1, gradients = layout.gradients;
+    float *readings = values(outputs, 0);
     std::vector<double> sums(parts);
 #pragma omp parallel for schedule(dynamic)
     for (int k = 0; k < parts; k++) {
@@ -42,25 +43,19 @@ inline void step_readings(const Vars &inputs, int gradients, float *readings) {
     readings[1 + gradients] = (float)weights;
 }
 
-// Whether all numbers of all inputs are finite.
+// outputs = {whether all numbers of all inputs are finite}.
 template <typename Vars>
-inline bool all_finite(const Vars &inputs) {
+inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs) {
     bool finite = true;
     for (size_t k = 0; k < inputs.size(); k++)
         for (long i = 0; i < inputs[k]->num; i++) finite &= is_finite(values(inputs, k)[i]);
-    return finite;
+    outputs[0]->template ptr<bool>()[0] = finite;
 }
-
-struct AdamStep {
-    float rate;  // learning rate over the bias correction of the first moment
-    float root;  // 1 over the root of the bias correction of the second
-    float beta_1, beta_2, epsilon;
-};
 
 // inputs = {verdict (bool), parameters, gradients, first moments, second moments}; outputs = {parameters, first moments,
 // second moments}, the old ones where the verdict is false.
 template <typename Vars>
-inline void adam(const Vars &inputs, const Vars &outputs, AdamStep step) {
+inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;
     const bool accepted = inputs[0]->template ptr<bool>()[0];
 #pragma omp parallel for schedule(dynamic)

@@ -5,25 +5,27 @@
 namespace neus {
 
 // sdf [n, 1] alone.
-inline void sdf_distance(const int *spec, const float *points, long n, const float *packed, float scale, float *sdf) {
-    const SdfShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, false);
+inline void sdf_distance(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf) {
+    const SdfShape shape(sizes);
+    const float scale = sizes.scale;
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers, false);
     each_block<SdfBlock>(shape, layers, n, [&](SdfBlock &block, long begin, int count) {
         block.hidden_layers(points + begin * 3, count, scale, nullptr, false);
         for (int r = 0; r < count; r++) sdf[begin + r] = block.distance(r) / scale;
     });
 }
 
-// sdf [n, 1], feature [n, F], gradient [n, 3] and the record `saved` [blocks, BLOCK * shape.saved()] for the backward
-// pass; null for no record.
-inline void sdf_forward(const int *spec, const float *points, long n, const float *packed, float scale, float *sdf,
+// sdf [n, 1], feature [n, F], gradient [n, 3] and, where `sizes.keeps`, the record `saved` for the backward pass,
+// [blocks, BLOCK * shape.saved()].
+inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf,
                         float *feature, float *gradient, float *saved) {
-    const SdfShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, true);
+    const SdfShape shape(sizes);
+    const float scale = sizes.scale;
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers, true);
     const int features = layers.back().outputs - 1;
     const long stride = stride_of(layers.back().outputs);
     each_block<SdfBlock>(shape, layers, n, [&](SdfBlock &block, long begin, int count) {
-        float *record = saved ? saved + begin * shape.saved() : nullptr;
+        float *record = sizes.keeps ? saved + begin * shape.saved() : nullptr;
         block.hidden_layers(points + begin * 3, count, scale, record, true);
         linear(layers.back(), block.input.back(), block.wide_b);
         for (int r = 0; r < count; r++) {
@@ -36,11 +38,11 @@ inline void sdf_forward(const int *spec, const float *points, long n, const floa
 }
 
 // Gradient of the packed parameters from the cotangents of sdf, feature and gradient.
-inline void sdf_backward(const int *spec, const float *points, long n, const float *packed, float scale,
-                         const float *saved, const float *d_sdf, const float *d_feature, const float *d_gradient,
-                         float *d_packed) {
-    const SdfShape shape(spec);
-    const std::vector<Layer> layers = read_layers(packed, shape.widths, shape.layers, true);
+inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, const float *packed, const float *saved,
+                         const float *d_sdf, const float *d_feature, const float *d_gradient, float *d_packed) {
+    const SdfShape shape(sizes);
+    const float scale = sizes.scale;
+    const std::vector<Layer> layers = read_layers(packed, shape.widths.data(), shape.layers, true);
     const int features = layers.back().outputs - 1;
     const long stride = stride_of(layers.back().outputs);
     each_block<SdfBlock>(shape, layers, n, d_packed, [&](SdfBlock &block, long begin, int count, float *gradients) {

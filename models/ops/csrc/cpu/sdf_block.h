@@ -10,17 +10,9 @@
 
 namespace neus {
 
-constexpr float BETA = 100.f;
-constexpr float SKIP_SCALE = 0.70710678118654752f;
-
-// Shape of the network: spec = {layers, encoded width, octaves, skip mask}, then (inputs, outputs) of each layer.
-struct SdfShape {
-    int layers, encoded, octaves;
-    unsigned skips;
-    const int *widths;
-    explicit SdfShape(const int *spec)
-        : layers(spec[0]), encoded(spec[1]), octaves(spec[2]), skips((unsigned)spec[3]), widths(spec + 4) {}
-    bool skip(int layer) const { return skips >> layer & 1u; }
+struct SdfShape : SdfSizes {
+    explicit SdfShape(const SdfSizes &sizes) : SdfSizes(sizes) {}
+    bool skip(int layer) const { return (unsigned)skips >> layer & 1u; }
     // Channels of h_l, the input of layer l without the encoded point a skip appends.
     int hidden(int layer) const { return widths[2 * layer] - (layer > 0 && skip(layer) ? encoded : 0); }
     // Floats kept per point between forward and backward: h_1 ... h_L.

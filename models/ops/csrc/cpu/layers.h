@@ -6,7 +6,6 @@
 
 namespace neus {
 
-constexpr int BLOCK = 64;  // points: what one layer of 256 channels reads and writes fits the second-level cache
 constexpr size_t SERIAL_LIMIT = 1 << 16;  // parameters below which waking the other threads takes longer than the work
 
 // One linear layer y = x W^T + b as the kernels need it.

@@ -57,6 +57,11 @@ def weights_from_alpha(alpha: Var) -> Var:
     return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
 
 
+def points_along(origins: Var, directions: Var, depths: Var) -> Var:
+    """Points origins + depth * directions: [R, 3], [R, 3], [R, N] -> [R, N, 3]."""
+    return origins.unsqueeze(1) + directions.unsqueeze(1) * depths.unsqueeze(2)
+
+
 def composite(weights: Var, values: Var) -> Var:
     """Sum of values by weight along each ray: [R, N], [R, N, C] -> [R, C]."""
     return (weights.unsqueeze(2) * values).sum(dim=1)

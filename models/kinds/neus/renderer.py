@@ -1,0 +1,173 @@
+"""NeuS's renderer: rays -> sections -> fields -> colours (arXiv 2106.10689, section 3; background of NeRF++).
+
+R rays, N = n_samples + n_importance sections inside the sphere, M = N + n_outside sections in all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.backend import jt
+from models.config import RendererConfig
+from models.fields.nerf import NeRF
+from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
+from models.fields.sharpness import SingleVarianceNetwork
+from models.kinds.neus.outputs import RenderOutput
+from models.kinds.pixels import RayVars
+from models.kinds.protocol import Noise
+from models.ops import volrend
+from models.ops.elementwise import hard_clip, length
+from models.ops.upsample import merge_depths, upsample
+from models.rendering import sampling
+from models.rendering.sections import Sections, over_background, section_lengths
+from models.structs import Var
+
+EIKONAL_RADIUS = 1.2  # the eikonal loss reaches a little beyond the region of interest, so that its rim is regular
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The networks that are trained together; `nerf` is None where there is no background model."""
+
+    sdf: DistanceField
+    color: ColorField
+    sharpness: SingleVarianceNetwork
+    nerf: NeRF | None
+
+
+@dataclass(frozen=True)
+class _Background:
+    """What lies at each section according to the background model."""
+
+    alpha: Var  # [R, M]
+    rgb: Var  # [R, M, 3]
+
+
+class NeuSRenderer:
+    """Renders rays through the fields; holds no state of its own."""
+
+    def __init__(self, fields: Fields, conf: RendererConfig) -> None:
+        self.fields = fields
+        self.conf = conf
+
+    def render(
+        self,
+        rays: RayVars,
+        noise: Noise | None = None,
+        cos_anneal_ratio: float = 1.0,
+        background_rgb: np.ndarray | None = None,
+        depths: Var | None = None,
+    ) -> RenderOutput:
+        """Colours and all that the losses need.
+
+        Args:
+            rays: R rays in the working frame.
+            noise: jitter of the depths, `inside` [R, 1] and `outside` [R, n_outside]; None renders deterministically.
+            cos_anneal_ratio: see `volrend.annealed_cos`.
+            background_rgb: [3], the colour behind everything; None for black.
+            depths: [R, N] from `place`, where that has been done; None to do it now.
+        """
+        surface = self.fields.sdf.at_weights()
+        with jt.no_grad():
+            starts = (self.up_sample_rounds(surface, rays, noise)[-1] if depths is None else depths).detach()
+            outside = self._place_outside(rays, noise)
+        background = None if outside is None else self._background(rays, starts, outside)
+        return self._render_sections(surface, self._sections(rays, starts), background, cos_anneal_ratio, background_rgb)
+
+    def place(self, rays: RayVars, noise: Noise | None) -> Var:
+        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface."""
+        with jt.no_grad():
+            return self.up_sample_rounds(self.fields.sdf.at_weights(), rays, noise)[-1].detach()
+
+    def up_sample_rounds(self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None) -> list[Var]:
+        """The new depths of each round [R, K], then all depths sorted [R, N]."""
+        jitter = None if noise is None else jt.array(noise["inside"])
+        depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
+        counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
+        added: list[Var] = []
+        sdf = _sdf_along(surface, rays, depths) if counts else None
+        for index, count in enumerate(counts):
+            if count == 0:
+                continue
+            inv_s = sampling.FIRST_INV_S * 2**index
+            new, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
+            added.append(new)
+            if index + 1 < len(counts):
+                sdf = jt.concat([sdf, _sdf_along(surface, rays, new)], dim=1).gather(1, order)
+        return [*added, depths]
+
+    def _place_outside(self, rays: RayVars, noise: Noise | None) -> Var | None:
+        """Depths beyond the sphere, [R, n_outside]; None without a background model."""
+        if self.conf.n_outside == 0:
+            return None
+        jitter = None if noise is None else jt.array(noise["outside"])
+        return sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
+
+    def _sections(self, rays: RayVars, starts: Var) -> Sections:
+        """Sections that begin at `starts`; the last one is as long as an even one across the sphere."""
+        lengths = section_lengths(starts, sampling.REGION_DIAMETER / self.conf.n_samples)
+        return Sections(starts, lengths, rays.origins, rays.directions)
+
+    def _background(self, rays: RayVars, depths: Var, outside: Var) -> _Background:
+        """The background model at all sections, inside ones included: they count where they leave the sphere."""
+        sections = self._sections(rays, merge_depths(depths, outside)[0])
+        rows, count = sections.starts.shape
+        points = volrend.inverted_sphere(sections.points(sections.middles)).reshape((-1, 4))
+        density, rgb = self.fields.nerf(points, sections.views())
+        alpha = volrend.alpha_from_density(density.reshape((rows, count)), sections.lengths)
+        return _Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
+
+    def _render_sections(
+        self,
+        surface: DistanceAtWeights,
+        sections: Sections,
+        background: _Background | None,
+        cos_anneal_ratio: float,
+        background_rgb: np.ndarray | None,
+    ) -> RenderOutput:
+        """Fields at the section middles, opacities, weights and sums."""
+        rows, count = sections.starts.shape
+        midpoints = sections.middles
+        grid, views = sections.points(midpoints), sections.views()
+        points = grid.reshape((-1, 3))
+        field = surface.evaluate(points)
+        rgb = self.fields.color(points, field.gradient, views, field.feature).reshape((rows, count, 3))
+        inv_s = self.fields.sharpness()
+        slope = volrend.annealed_cos((views * field.gradient).sum(dim=1), cos_anneal_ratio).reshape((rows, count))
+        entry_cdf, exit_cdf = volrend.section_cdfs(field.sdf.reshape((rows, count)), slope, sections.lengths, inv_s)
+        alpha = hard_clip(volrend.alpha_from_cdfs(entry_cdf, exit_cdf), 0.0, 1.0)
+        radius = length(grid)
+        inside = (radius < 1.0).float32().stop_grad()
+        if background is not None:
+            alpha, rgb = _join_background(alpha, rgb, inside, background)
+        weights = volrend.weights_from_alpha(alpha)
+        opacity = weights.sum(dim=1, keepdims=True)
+        return RenderOutput(
+            rgb=over_background(volrend.composite(weights, rgb), opacity, background_rgb),
+            opacity=opacity,
+            weights=weights,
+            depths=sections.starts,
+            midpoints=midpoints,
+            sdf_gradient=field.gradient.reshape((rows, count, 3)),
+            cdf=entry_cdf,
+            inside_sphere=inside,
+            near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
+            inv_s=inv_s,
+        )
+
+
+def _sdf_along(surface: DistanceAtWeights, rays: RayVars, depths: Var) -> Var:
+    """Signed distances at depths, [R, K]."""
+    points = volrend.points_along(rays.origins, rays.directions, depths).reshape((-1, 3))
+    return surface.distance(points).reshape(depths.shape)
+
+
+def _join_background(alpha: Var, rgb: Var, inside: Var, background: _Background) -> tuple[Var, Var]:
+    """Sections of the object where they lie in the sphere, of the background elsewhere: [R, N] and M more -> [R, M]."""
+    count, outside = alpha.shape[1], 1.0 - inside
+    alpha = jt.concat([alpha * inside + background.alpha[:, :count] * outside, background.alpha[:, count:]], dim=1)
+    inside, outside = inside.unsqueeze(2), outside.unsqueeze(2)
+    rgb = jt.concat([rgb * inside + background.rgb[:, :count] * outside, background.rgb[:, count:]], dim=1)
+    return alpha, rgb

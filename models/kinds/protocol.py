@@ -1,0 +1,169 @@
+"""What a kind of model is to the trainer and to the results. Nothing beyond this room asks which kind it has.
+
+A kind turns a batch into an objective: named terms, each a sum and a count, so that a batch may be taken in parts.
+Everything it draws or shows is passed in or handed out as numbers; its state is its networks and its buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from data.rays import Rays
+from data.scene import Scene
+from models.backend import jt
+from models.structs import RayView, Var
+
+Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
+Settled = Any  # what a kind settles of some entries without gradients; handed back to it as it came
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When something is computed, and before what."""
+
+    step: int  # finished optimiser steps
+    background_rgb: np.ndarray | None  # [3], behind everything; None for black
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of a loss: weight * total / (count + margin). Over the parts of a batch totals and counts add up."""
+
+    total: Var  # [1], differentiable
+    count: Var | float  # not differentiated
+    weight: float = 1.0  # in the training loss
+    margin: float = 0.0  # keeps a mean over nothing finite
+
+    def mean(self, count: float | None = None) -> Var:
+        """The term without its weight, [1]; `count` is that of the whole batch, where this is a part of it."""
+        return self.total / ((self.count if count is None else count) + self.margin)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a batch, or a part of it, gives."""
+
+    terms: dict[str, Term]  # by the names they are reported under
+    output: Any  # a dataclass of Vars, nested or not: what was computed, for scalars
+
+
+@dataclass(frozen=True)
+class LevelSet:
+    """The field whose level set is the surface; minus the field is marched, at a threshold."""
+
+    outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], growing outwards
+    threshold: float  # of minus the field, where the user gives none
+    quantity: str  # what the field is, for messages
+    advice: str  # what to change where it fills the region of interest or turns into fog, for messages
+
+
+class Batch(Protocol):
+    """What a step is computed from: R entries that can be taken in parts."""
+
+    def __len__(self) -> int:
+        """R."""
+
+    def part(self, start: int, stop: int) -> Self:
+        """The entries start..stop-1."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All numbers in it by name, as they are saved with a refused step."""
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The same by what they are, for a message that says which is not finite."""
+
+
+class Sampler(Protocol):
+    """Batches without end."""
+
+    def next(self) -> Batch:
+        """The next batch."""
+
+    def state(self) -> dict[str, Any]:
+        """All that decides the batches to come, as JSON values."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
+
+
+class Parameters(Protocol):
+    """The trained parameters as a kind may change them between steps; their moments follow."""
+
+    def keep(self, network: str, rows: np.ndarray) -> None:
+        """Cut every parameter of a network to these rows (first axis), in this order; rows may repeat."""
+
+    def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
+        """Add rows to every parameter of a network, by name; their moments start at zero."""
+
+
+class Model(Protocol):
+    """A model of some kind with its networks. All randomness is passed in as numbers."""
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The networks by the names they have in checkpoints, in the order their parameters are optimised in."""
+
+    @property
+    def level_set(self) -> LevelSet | None:
+        """What a mesh is made of; None where there is no surface."""
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Sampler:
+        """What the batches come from."""
+
+    def batch(self, arrays: Mapping[str, np.ndarray]) -> Batch:
+        """The batch that has these `Batch.arrays`; raises ValueError, KeyError or TypeError where it has others."""
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
+        """The jitter of one batch; None, without a draw, where the conf asks for none."""
+
+    def settle(self, batch: Batch, noise: Noise | None, moment: Moment) -> Settled:
+        """What of some entries is decided without gradients; `objective` takes it, or settles it itself."""
+
+    def objective(self, batch: Batch, noise: Noise | None, moment: Moment, settled: Settled = None) -> Objective:
+        """The terms of the training loss of some entries."""
+
+    def scalars(self, output: Any, losses: Mapping[str, Var]) -> dict[str, Var]:
+        """What is plotted of a step, each [1], by TensorBoard name; `Loss/loss` and `Statistics/psnr` among them.
+
+        losses: the terms' means by name, and their weighted sum as `total`.
+        """
+
+    def remark(self, scalars: Mapping[str, float]) -> str:
+        """What a progress bar says of the values of `scalars`, besides loss and PSNR."""
+
+    def view(self, rays: Rays, moment: Moment) -> RayView:
+        """What R rays show, without jitter."""
+
+    def sharpness(self) -> float | None:
+        """inv_s of a surface; None for what has none."""
+
+
+class PlainModel:
+    """What a kind gets for nothing: one learning rate, no state but the networks, nothing to do around a step."""
+
+    def rates(self, step: int) -> Mapping[str, float]:
+        """Factor on the learning rate by network; 1 where it is not named."""
+        del step
+        return {}
+
+    def before_step(self, moment: Moment) -> None:
+        """Called before the batch of a step is drawn."""
+
+    def after_step(self, parameters: Parameters, moment: Moment, gradients: Mapping[str, Var]) -> None:
+        """Called after an update was launched, with d loss / d parameter by `<network>.<name>`."""
+
+    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """Take on the shapes of a checkpoint, network -> name -> shape, before its values are read."""
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """Arrays beside the networks that a resume needs."""
+        return {}
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Take back what `buffers` gave; raises ValueError where it does not fit."""
+        if buffers:
+            raise ValueError(f"{next(iter(buffers))} does not belong to this kind of model")

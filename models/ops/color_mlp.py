@@ -1,0 +1,52 @@
+"""A colour network: ReLU layers and an optional sigmoid, on (constants, normal, feature) of each point.
+
+Differentiable once, in normals, features and weights.
+"""
+
+from __future__ import annotations
+
+from models.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.network import Weights, network_source, shapes32
+from models.ops.sizes import ColorSizes
+from models.structs import Var
+
+SOURCE = network_source("color_mlp.h", ColorSizes)
+
+
+def _reference(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: ColorSizes) -> Var:
+    """[P, fixed], [P, 3], [P, F] -> RGB [P, 3]; the normals are read where `sizes.normals`."""
+    x = jt.concat([fixed, normals, features] if sizes.normals else [fixed, features], dim=1)
+    *hidden, (matrix, bias) = weights.layers
+    for inner, offset in hidden:
+        x = jt.maximum(jt.matmul(x, inner.transpose()) + offset, 0.0)
+    x = jt.matmul(x, matrix.transpose()) + bias
+    return x.sigmoid() if sizes.squeeze else x
+
+
+def _native(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: ColorSizes) -> Var:
+    """One operation each way."""
+    return _Color(fixed, normals, features, weights.packed, sizes)(normals, features, weights.packed)
+
+
+class _Color(jt.Function):
+    """Keeps its inputs only."""
+
+    def __init__(self, fixed: Var, normals: Var, features: Var, packed: Var, sizes: ColorSizes) -> None:
+        super().__init__()
+        self.inputs = [fixed, normals, features, packed]
+        self.sizes = sizes
+
+    def execute(self, normals: Var, features: Var, packed: Var) -> Var:
+        """RGB."""
+        fixed = self.inputs[0]
+        shapes = shapes32((fixed.shape[0], self.sizes.widths[-1]))
+        return SOURCE.call("color_forward", self.sizes, shapes, [fixed, normals, features, packed])[0]
+
+    def grad(self, d_rgb: Var) -> tuple[Var, ...]:
+        """Cotangents of normals, features and packed."""
+        shapes = shapes32(*(value.shape for value in self.inputs[1:]))
+        return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, d_rgb]))
+
+
+color = Kernel(_reference, cpu=_native)

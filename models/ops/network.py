@@ -1,0 +1,72 @@
+"""What the operations on whole networks share: their weights at one moment, the encoding of what enters them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from models.backend import jt
+from models.ops.sizes import BLOCK
+from models.ops.source import Source
+from models.structs import Var
+
+
+class Weights:
+    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each, from input to output.
+
+    Made once for all evaluations of a rendering, so that nothing is laid out twice.
+    """
+
+    def __init__(self, layers: Sequence[tuple[Var, Var]]) -> None:
+        self.layers = list(layers)
+
+    @cached_property
+    def packed(self) -> Var:
+        """All of them as one vector, layer by layer, as the native operations read them."""
+        parts = [part.reshape((-1,)) for layer in self.layers for part in layer]
+        with jt.enable_grad():  # the first to ask may be a rendering without gradients, the next one with them
+            return jt.concat(parts, dim=0)
+
+
+def network_source(header: str, layout: type, **constants: float) -> Source:
+    """The native text of a network."""
+    return Source(header, (layout,), (("BLOCK", BLOCK), *constants.items()))
+
+
+def shapes32(*shapes: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:
+    """float32 outputs of these shapes."""
+    return [(tuple(shape), "float32") for shape in shapes]
+
+
+def filled(cotangents: Sequence[Var | None], shapes: Sequence[tuple[int, ...]]) -> list[Var]:
+    """Cotangents of outputs, zeros for those that the loss does not depend on."""
+    return [jt.zeros(shape) if value is None else value for value, shape in zip(cotangents, shapes, strict=True)]
+
+
+def positional_encoding(x: Var, frequencies: int) -> Var:
+    """gamma(x): [P, D] -> [P, D (1 + 2 L)]; x itself where L = 0 (see `sizes.encoding_width`)."""
+    if frequencies == 0:
+        return x
+    parts = [x]
+    for level in range(frequencies):
+        angle = x * float(2**level)
+        parts += [angle.sin(), angle.cos()]
+    return jt.concat(parts, dim=1)
+
+
+def positional_encoding_vjp(x: Var, cotangent: Var, frequencies: int) -> Var:
+    """Transposed Jacobian of the encoding: (d gamma / d x)^T cotangent, [P, D (1 + 2 L)] -> [P, D].
+
+    Made of ordinary operations, so that it can be differentiated again.
+    """
+    if frequencies == 0:
+        return cotangent
+    width = x.shape[1]
+    total = cotangent[:, :width]
+    for level in range(frequencies):
+        scale, start = float(2**level), width * (1 + 2 * level)
+        angle = x * scale
+        into_sine = cotangent[:, start : start + width]
+        into_cosine = cotangent[:, start + width : start + 2 * width]
+        total = total + (angle.cos() * into_sine - angle.sin() * into_cosine) * scale
+    return total

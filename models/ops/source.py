@@ -1,0 +1,115 @@
+"""How native text is compiled and called: a header of csrc/, a function in it, and the layout that both sides share.
+
+A layout is a frozen dataclass of numbers and tuples of whole numbers. It is declared once, in Python; the C++ struct
+of the same name and fields is written from it, and its values travel by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from models.backend import jt
+from models.structs import Var
+
+CSRC = Path(__file__).parent / "csrc"
+CPU = "cpu"
+_LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
+_TYPES = {int: "int", bool: "int", float: "float"}
+Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
+
+
+@dataclass(frozen=True)
+class Source:
+    """The native text of some operations.
+
+    `constants` become `constexpr` numbers in front of it, `layouts` structs; `lists`: its functions take all inputs and
+    all outputs as lists of Jittor's variables, where their number is not fixed.
+    """
+
+    header: str
+    layouts: tuple[type, ...]
+    constants: tuple[tuple[str, float], ...] = ()
+    lists: bool = False
+
+    def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
+        """Run `function(layout, rows, inputs ..., outputs ...)` at the next synchronisation; rows are the first input's.
+
+        It is compiled at its first use, once for each function, whatever the numbers in `layout`.
+        """
+        shapes, dtypes = zip(*outputs, strict=True)
+        if self.lists:
+            arguments = "_inputs, _outputs"
+        else:
+            names = [f"in{index}_p" for index in range(len(inputs))] + [f"out{index}_p" for index in range(len(shapes))]
+            arguments = ", ".join(["in0->shape[0]", *names])
+        return list(
+            jt.code(
+                list(shapes),
+                list(dtypes),
+                list(inputs),
+                cpu_header=_text(self, CPU),
+                cpu_src=f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});",
+                data=_numbers(layout),
+            )
+        )
+
+
+def _numbers(layout: Any) -> dict[str, float]:
+    """The values of a layout by name; those of a tuple are numbered, its length comes without a number."""
+    found: dict[str, float] = {}
+    for field in fields(layout):
+        value = getattr(layout, field.name)
+        if isinstance(value, tuple):
+            found |= {field.name: len(value)} | {f"{field.name}{index}": entry for index, entry in enumerate(value)}
+        else:
+            found[field.name] = value
+    return found
+
+
+def _struct(layout: type) -> str:
+    """The C++ struct of a layout, read from Jittor's map of names to numbers."""
+    if not is_dataclass(layout):
+        raise TypeError(f"{layout} is no dataclass")
+    members, reads = [], []
+    for name, kind in get_type_hints(layout).items():
+        if kind in _TYPES:
+            members.append(f"    {_TYPES[kind]} {name};")
+            reads.append(f'        {name} = ({_TYPES[kind]})data.at("{name}");')
+        else:
+            members.append(f"    std::vector<int> {name};")
+            reads.append(
+                f'        for (int i = 0; i < (int)data.at("{name}"); i++)\n'
+                f'            {name}.push_back((int)data.at("{name}" + std::to_string(i)));'
+            )
+    name = layout.__name__
+    opening = f"    template <typename Numbers> explicit {name}(Numbers &data) {{"
+    return "\n".join([f"struct {name} {{", *members, opening, *reads, "    }", "};"])
+
+
+@cache
+def _text(source: Source, device: str) -> str:
+    """The whole text: constants, structs, then the header with the local ones it includes, each once.
+
+    Jittor recompiles when this text changes, not when a file does.
+    """
+    kinds: Mapping[type, str] = {int: "int", float: "float"}
+    constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
+    declared = "\n".join([*constants, *map(_struct, source.layouts)])
+    start = f"#include <string>\n#include <vector>\nnamespace neus {{\n{declared}\n}}\n"
+    return start + _expanded(CSRC / device / source.header, set())
+
+
+def _expanded(path: Path, seen: set[Path]) -> str:
+    """A header with its local includes in their place."""
+    if path in seen:
+        return ""
+    seen.add(path)
+    lines = path.read_text(encoding="utf-8").splitlines()
+    matches = [(_LOCAL_LINE.fullmatch(line), line) for line in lines]
+    parts = ((_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches)
+    return "\n".join(parts) + "\n"

@@ -1,0 +1,126 @@
+"""One up-sampling round: where to look closer at a surface. Nothing here is differentiated.
+
+R rays, N depths: section starts along the unit direction, ascending (NeuS, arXiv 2106.10689, section 3.3 and appendix
+B; the constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.backend import jt
+from models.ops.elementwise import length
+from models.ops.kernel import Kernel
+from models.ops.source import Source
+from models.ops.volrend import (
+    ALPHA_EPS,
+    TRANSMITTANCE_EPS,
+    alpha_from_cdfs,
+    points_along,
+    section_cdfs,
+    weights_from_alpha,
+)
+from models.structs import Var
+
+COS_MIN = -1e3  # steepest descent of the sdf believed between two depths
+DEPTH_EPS = 1e-5  # keeps the slope finite between equal depths
+WEIGHT_EPS = 1e-5  # gives every section a little probability, so that a ray without surface is sampled evenly
+
+
+@dataclass(frozen=True)
+class UpsampleRound:
+    """The layout of one round."""
+
+    depths: int  # N
+    count: int  # new depths per ray
+    inv_s: float  # sharpness of the density that is assumed
+    cos_min: float = COS_MIN
+    depth_eps: float = DEPTH_EPS
+    weight_eps: float = WEIGHT_EPS
+    alpha_eps: float = ALPHA_EPS
+    transmittance_eps: float = TRANSMITTANCE_EPS
+
+
+SOURCE = Source("upsample.h", (UpsampleRound,))
+Depths = tuple[Var, Var, Var]
+
+
+def _reference(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> Depths:
+    """`count` new depths per ray where a density of sharpness inv_s has its weight.
+
+    Args:
+        origins, directions: [R, 3].
+        depths, sdf: [R, N], N >= 2.
+    Returns:
+        New depths [R, count]; all depths ascending [R, N + count]; where each of these came from in the concatenation
+        of old and new ones [R, N + count].
+    """
+    radius = length(points_along(origins, directions, depths))
+    new = invert_cdf(depths, upsample_weights(depths, sdf, radius, inv_s), count)
+    return new, *merge_depths(depths, new)
+
+
+def _native(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> Depths:
+    """One operation."""
+    rows, before = depths.shape
+    outputs = [((rows, count), "float32"), ((rows, before + count), "float32"), ((rows, before + count), "int32")]
+    layout = UpsampleRound(before, count, inv_s)
+    return tuple(SOURCE.call("upsample", layout, outputs, [origins, directions, depths, sdf]))
+
+
+def upsample_weights(depths: Var, sdf: Var, radius: Var, inv_s: float) -> Var:
+    """Weights of the sections between depths, for a density of sharpness inv_s: [R, N] -> [R, N-1].
+
+    The slope of a section is the steeper descent of it and the one before (the first has none before): robust where
+    two samples straddle a surface's far side. Sections outside the unit sphere count as flat.
+    """
+    inside = jt.logical_or(radius[:, :-1] < 1.0, radius[:, 1:] < 1.0).float32()
+    lengths = depths[:, 1:] - depths[:, :-1]
+    cos = (sdf[:, 1:] - sdf[:, :-1]) / (lengths + DEPTH_EPS)
+    before = jt.concat([jt.zeros_like(cos[:, :1]), cos[:, :-1]], dim=1)
+    cos = jt.minimum(before, cos).clamp(COS_MIN, 0.0) * inside
+    middle = (sdf[:, 1:] + sdf[:, :-1]) * 0.5
+    entry_cdf, exit_cdf = section_cdfs(middle, cos, lengths, inv_s)
+    return weights_from_alpha(alpha_from_cdfs(entry_cdf, exit_cdf))
+
+
+def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) -> Var:
+    """`count` depths at the quantiles (i + 1/2) / count of the histogram `weights` over `edges`.
+
+    Args:
+        edges: [R, N] ascending.
+        weights: [R, N-1], not negative, of any sum.
+        jitter: [R, count] uniform in [0, 1), takes the place of the 1/2; None for the 1/2.
+    Returns:
+        [R, count] ascending, within the edges.
+    """
+    weights = weights + WEIGHT_EPS
+    density = weights / weights.sum(dim=1, keepdims=True)
+    bins = density.shape[1]
+    # A triangular product instead of cumsum, which Jittor computes through NumPy, one thread, outside the graph.
+    cdf = jt.matmul(density, jt.array(np.triu(np.ones((bins, bins), np.float32))))
+    cdf = jt.concat([jt.zeros_like(cdf[:, :1]), cdf], dim=1)
+    if jitter is None:
+        quantiles = np.linspace(0.5 / count, 1.0 - 0.5 / count, count, dtype=np.float32)
+        u = jt.array(np.broadcast_to(quantiles, (edges.shape[0], count)).copy())
+    else:
+        u = (jt.array(np.arange(count, dtype=np.float32)[None, :]) + jitter) / float(count)
+    index = jt.searchsorted(cdf, u, right=True)
+    below, above = (index - 1).maximum(0), index.minimum(bins)
+    cdf_below, cdf_above = cdf.gather(1, below), cdf.gather(1, above)
+    edge_below, edge_above = edges.gather(1, below), edges.gather(1, above)
+    width = cdf_above - cdf_below
+    width = jt.ternary(width < WEIGHT_EPS, jt.ones_like(width), width)
+    return edge_below + (u - cdf_below) / width * (edge_above - edge_below)
+
+
+def merge_depths(depths: Var, new_depths: Var) -> tuple[Var, Var]:
+    """Depths in ascending order, [R, N] and [R, K] -> [R, N+K], and where each came from in their concatenation."""
+    joined = jt.concat([depths, new_depths], dim=1)
+    order, merged = jt.argsort(joined, dim=1)  # Jittor returns the order first, PyTorch's sort the values
+    return merged, order
+
+
+upsample = Kernel(_reference, cpu=_native)

@@ -1,0 +1,151 @@
+"""The gradient of a step: a batch as chunks, of which only one lives at a time. In one piece it is one chunk.
+
+R entries in the batch, r in a chunk. Each term of the loss is a sum and a count; the counts of a batch are known
+before anything is differentiated, and with them given the losses of the chunks add up to the loss of the batch, and so
+do the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from models.backend import jt
+from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled, Term
+from models.structs import Var
+
+# Texts of the RuntimeErrors in which Jittor, CUDA and the C++ library report that memory ran out.
+FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
+Counts = Mapping[str, float]  # of a whole batch, by term
+
+
+@dataclass(frozen=True)
+class BatchGradient:
+    """What one batch gives: its losses, what they were computed from, and d total / d parameter."""
+
+    losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
+    output: Any  # of the objective
+    gradients: list[Var]  # in the order of the parameters
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Some entries of a batch."""
+
+    batch: Batch
+    noise: Noise | None
+    settled: Settled = None
+
+
+def is_allocation_failure(error: Exception) -> bool:
+    """Whether an exception of Jittor says that there was no memory left."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)
+
+
+def differentiate(
+    model: Model, batch: Batch, noise: Noise | None, moment: Moment, parameters: Sequence[Var], chunk: int
+) -> BatchGradient:
+    """Losses and gradients of a batch, `chunk` entries at a time; the chunk changes memory, and roundings only.
+
+    The computation has been started on return; on the CPU it is finished.
+    """
+    if chunk >= len(batch):
+        return _of_chunk(model, _Chunk(batch, noise), moment, parameters, {}, None)
+    chunks, counts = settle_batch(model, batch, noise, moment, chunk)
+    found: list[BatchGradient] = []
+    for part in chunks:
+        found.append(_of_chunk(model, part, moment, parameters, counts, found[-1].gradients if found else None))
+    losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
+    return BatchGradient(losses, _join([one.output for one in found]), found[-1].gradients)
+
+
+def settle_batch(
+    model: Model, batch: Batch, noise: Noise | None, moment: Moment, chunk: int
+) -> tuple[list[_Chunk], Counts]:
+    """The chunks of a batch with what is settled of each, and the count of each term over all of them."""
+    chunks, counts = [], {}
+    for start in range(0, len(batch), chunk):
+        part, rows = batch.part(start, start + chunk), slice(start, start + chunk)
+        jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
+        chunks.append(_Chunk(part, jitter, model.settle(part, jitter, moment)))
+        for name, count in _counts(model, chunks[-1], moment).items():
+            counts[name] = counts.get(name, 0.0) + count
+    return chunks, counts
+
+
+def _counts(model: Model, chunk: _Chunk, moment: Moment) -> Counts:
+    """The count of each term. Nothing else of the objective is computed: Jittor runs what is asked for."""
+    with jt.no_grad():
+        terms = model.objective(chunk.batch, chunk.noise, moment, chunk.settled).terms
+        counts = {name: term.count for name, term in terms.items()}
+        del terms
+        return {name: float(count.item()) if hasattr(count, "item") else count for name, count in counts.items()}
+
+
+def _of_chunk(
+    model: Model, chunk: _Chunk, moment: Moment, parameters: Sequence[Var], counts: Counts, before: list[Var] | None
+) -> BatchGradient:
+    """Losses of some entries and their gradients, added to those of the chunks `before`."""
+    objective = model.objective(chunk.batch, chunk.noise, moment, chunk.settled)
+    losses = _losses(objective, counts)
+    gradients = jt.grad(losses["total"], list(parameters))
+    if before is not None:
+        gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
+    gradients = [value.detach().stop_grad() for value in gradients]
+    # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step. A
+    # failed allocation is met here, before any weight has changed.
+    losses, output = {name: _cut(value) for name, value in losses.items()}, _mapped(_cut, objective.output)
+    del objective
+    jt.sync([*gradients, *losses.values(), *_leaves(output)])
+    return BatchGradient(losses, output, gradients)
+
+
+def _losses(objective: Objective, counts: Counts) -> dict[str, Var]:
+    """The mean of each term, and their weighted sum."""
+    means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
+    weighted = [_weighted(term, means[name]) for name, term in objective.terms.items()]
+    return means | {"total": _sum(weighted)}
+
+
+def _weighted(term: Term, mean: Var) -> Var:
+    """A term's share of the total."""
+    return mean if term.weight == 1.0 else mean * term.weight
+
+
+def _sum(values: Sequence[Var]) -> Var:
+    """Their sum, in order."""
+    return sum(values[1:], start=values[0])
+
+
+def _cut(value: Var) -> Var:
+    """The same values, off the graph that they came from."""
+    return value.detach().stop_grad()
+
+
+def _leaves(output: Any) -> list[Var]:
+    """The Vars of an output, in order."""
+    values = [getattr(output, field.name) for field in fields(output)]
+    return [leaf for value in values for leaf in (_leaves(value) if is_dataclass(value) else [value])]
+
+
+def _mapped(function: Callable[[Var], Var], output: Any) -> Any:
+    """The same output with each Var replaced."""
+    values = {field.name: getattr(output, field.name) for field in fields(output)}
+    changed = {
+        name: _mapped(function, value) if is_dataclass(value) else function(value) for name, value in values.items()
+    }
+    return replace(output, **changed)
+
+
+def _join(outputs: Sequence[Any]) -> Any:
+    """Outputs of chunks one below the other; what has no row per entry is the same in each."""
+    joined = {}
+    for field in fields(outputs[0]):
+        values = [getattr(output, field.name) for output in outputs]
+        if is_dataclass(values[0]):
+            joined[field.name] = _join(values)
+        elif field.metadata.get("rows", True):
+            joined[field.name] = jt.concat(values, dim=0)
+    return replace(outputs[0], **joined)

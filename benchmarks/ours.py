@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from models.rendering.renderer import NeuSRenderer
 
 from benchmarks.flops import matmul_flops
 from benchmarks.profile_step import profile
@@ -21,7 +22,6 @@ from models.backend import jt
 from models.config import parse_config
 from models.fields.state import export_state
 from models.ops import native
-from models.rendering.renderer import NeuSRenderer
 from models.runner import build_fields
 from models.training.trainer import Trainer
 from models.views.render import render_view

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from models.rendering.renderer import NeuSRenderer
 
 from data.rays import Rays
 from models.backend import jt
 from models.rendering import losses
-from models.rendering.renderer import NeuSRenderer
 from models.structs import SampleNoise, Var
 from models.training.trainer import Trainer
 

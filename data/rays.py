@@ -5,6 +5,7 @@ R is the number of rays; all arrays are float32 in the working (unit sphere) fra
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,3 +45,33 @@ class PixelBatch:
     rgb: np.ndarray  # [R, 3] in [0, 1]
     mask: np.ndarray | None  # [R, 1] in [0, 1], None for a scene without masks
     view: np.ndarray  # [R] int32, index of the photograph
+
+    def __len__(self) -> int:
+        """R."""
+        return len(self.rays)
+
+    def part(self, start: int, stop: int) -> PixelBatch:
+        """The pixels start..stop-1."""
+        mask = None if self.mask is None else self.mask[start:stop]
+        return PixelBatch(self.rays.slice(start, stop), self.rgb[start:stop], mask, self.view[start:stop])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything by name."""
+        named = {f"rays/{name}": array for name, array in vars(self.rays).items()}
+        named |= {"rgb": self.rgb, "view": self.view}
+        return named if self.mask is None else named | {"mask": self.mask}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        rays = {name.removeprefix("rays/"): array for name, array in arrays.items() if name.startswith("rays/")}
+        return cls(Rays(**rays), arrays["rgb"], arrays.get("mask"), arrays["view"])
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The same by what it is, for messages."""
+        photograph = f"of photograph {self.view[0]}"
+        named = {
+            f"the rays {photograph} (its camera)": np.hstack(list(vars(self.rays).values())),
+            f"the colours {photograph}": self.rgb,
+        }
+        return named if self.mask is None else named | {f"the mask {photograph}": self.mask}

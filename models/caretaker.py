@@ -79,12 +79,14 @@ class Caretaker:
 
     def examine(self) -> None:
         """At a validation: does the training still work? Each kind of trouble is told once, until it has passed."""
-        renderer = self.trainer.renderer
-        surface = renderer.surface
+        model = self.trainer.model
+        surface = model.level_set
+        if surface is None:
+            return
         values = surface.outward(health.probe_points())
         if not np.isfinite(values).all():
             return  # the guard's business
-        step, inv_s = self.trainer.finished_steps, renderer.sharpness()
+        step, inv_s = self.trainer.finished_steps, model.sharpness()
         self._vitals.append(health.vitals(step, inv_s, values, surface, self._psnrs))
         self._psnrs = []
         del self._vitals[: -health.HISTORY]

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from data.rays import PixelBatch, Rays
+from data.rays import Rays
 from models import memory
 from models.config import TrainConfig
 from models.config_strict import AUTO
-from models.rendering.protocol import Renderer
+from models.kinds.protocol import Model, Moment
 from models.training.trainer import Trainer
 from models.views.render import render_rays
 
@@ -35,13 +35,13 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
     def peak(chunk: int) -> int:
-        part = _first_rays(batch, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
+        part = batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
         # Any jitter does, and none may be drawn from the run's generator.
-        noise = trainer.renderer.draw_noise(len(part.rays), np.random.default_rng(0))
+        noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
 
     memory.release()
-    return memory.largest_chunk(len(batch.rays), peak, lambda: memory.budget(trainer.conf.memory_limit))
+    return memory.largest_chunk(len(batch), peak, lambda: memory.budget(trainer.conf.memory_limit))
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:
@@ -61,12 +61,12 @@ def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
     return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}}
 
 
-def render_chunk(renderer: Renderer, rays: Rays, conf: TrainConfig) -> memory.Choice:
+def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
     """Rays of a picture at a time under `auto`; any rays will do."""
 
     def peak(count: int) -> int:
         some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
-        return memory.growth(lambda: render_rays(renderer, some, count, 1.0, None))
+        return memory.growth(lambda: render_rays(model, some, count, Moment(0, None)))
 
     memory.release()
     return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))
@@ -90,9 +90,9 @@ class ResultChunks:
         self._rays = 0 if conf.render_chunk == AUTO else int(conf.render_chunk)
         self._points = 0
 
-    def rays(self, renderer: Renderer, rays: Rays) -> int:
+    def rays(self, model: Model, rays: Rays) -> int:
         """For pictures."""
-        self._rays = self._rays or render_chunk(renderer, rays, self._conf).chunk
+        self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
         return self._rays
 
     def points(self, distance: Callable[[np.ndarray], object]) -> int:
@@ -109,9 +109,3 @@ def _sizes(conf: TrainConfig) -> list[Any]:
 def _repeated(values: np.ndarray, count: int) -> np.ndarray:
     """`count` rows, the given ones over and over."""
     return np.resize(values, (count, values.shape[1]))
-
-
-def _first_rays(batch: PixelBatch, count: int) -> PixelBatch:
-    """The first `count` rays of a batch."""
-    mask = None if batch.mask is None else batch.mask[:count]
-    return PixelBatch(batch.rays.slice(0, count), batch.rgb[:count], mask, batch.view[:count])

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from data.config import DatasetConfig
 from models.config_strict import AUTO, Auto, limits
+from models.ops.sizes import encoding_width
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
 MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
@@ -61,6 +64,11 @@ class TrainConfig:
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
     learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
 
+    @property
+    def background_rgb(self) -> np.ndarray | None:
+        """The colour [3] behind everything; None for black."""
+        return np.ones(3, np.float32) if self.use_white_bkgd else None
+
 
 @dataclass(frozen=True)
 class NerfConfig:
@@ -96,7 +104,7 @@ class SdfConfig:
     @property
     def embedded_width(self) -> int:
         """Width of the encoded input: the point and, per octave, its sines and cosines."""
-        return self.d_in * (1 + 2 * self.multires)
+        return encoding_width(self.d_in, self.multires)
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from data.sampler import PixelSampler
 from data.scene import Scene
 from models import backend, memory
 from models.backend import jt
 from models.chunks import ResultChunks, settled_chunk, training_chunk
 from models.config import ExperimentConfig, NerfRendererConfig, RendererConfig
-from models.rendering.protocol import Renderer
-from models.runner import build_renderer
+from models.kinds.registry import build_model
 from models.training.trainer import Trainer
 from models.views.render import render_rays
 
@@ -56,22 +54,23 @@ def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
 
 def measure(conf: ExperimentConfig, scene: Scene, n_importance: int) -> PlanRow:
     """One row: a few steps and one chunk of a picture."""
-    renderer = build_renderer(conf.model.with_importance(n_importance), np.random.default_rng(conf.train.seed))
+    wanted = conf.model.with_importance(n_importance)
+    model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
-    trainer = Trainer(renderer, PixelSampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
+    trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
     settled = settled_chunk(conf.train, {})
     choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
     trainer.ray_chunk = choice.chunk
     step_peak, base = memory.growth(trainer.step), _held()
     rays, _ = scene.rays(0, conf.train.validate_resolution_level)
-    chunk = ResultChunks(conf.train).rays(renderer, rays)
+    chunk = ResultChunks(conf.train).rays(model, rays)
     seconds = _seconds_of_steps(trainer)
     return PlanRow(
         n_importance=n_importance,
         ray_chunk=choice.chunk,
         step_bytes=base + step_peak,
         render_chunk=chunk,
-        image_bytes=base + memory.growth(lambda: _render_chunk(renderer, rays, chunk)),
+        image_bytes=base + memory.growth(lambda: _render_chunk(trainer, rays, chunk)),
         rays_per_second=conf.train.batch_size * TIMED_STEPS / seconds,
         fits=choice.fits,
     )
@@ -118,6 +117,6 @@ def _seconds_of_steps(trainer: Trainer) -> float:
     return time.perf_counter() - begin
 
 
-def _render_chunk(renderer: Renderer, rays: Rays, chunk: int) -> None:
+def _render_chunk(trainer: Trainer, rays: Rays, chunk: int) -> None:
     """The first chunk of a picture: the others take no more."""
-    render_rays(renderer, rays.slice(0, chunk), chunk, 1.0, None)
+    render_rays(trainer.model, rays.slice(0, chunk), chunk, trainer.moment)

@@ -10,9 +10,10 @@ import numpy as np
 from data.errors import UserError
 from models.config import parse_config
 from models.fields.state import import_state
-from models.runner import build_renderer
+from models.kinds.registry import build_model
+from models.ops.update import readings
 from models.training.anomaly import Anomaly, load_anomaly
-from models.training.guard import fetched, find_in_inputs, find_in_readings, find_in_weights, listed, readings
+from models.training.guard import StepInputs, fetched, find_in_inputs, find_in_readings, find_in_weights, listed
 from models.training.trainer import Trainer
 
 
@@ -23,14 +24,18 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     """
     anomaly = load_anomaly(path)
     trainer = _trainer(anomaly, path)
-    batch = anomaly.inputs.batch
-    found = trainer.gradient_of(batch, anomaly.inputs.noise, chunk=len(batch.rays))
-    seen = fetched(readings(found.terms.total, found.gradients, trainer.optimizer.parameters))
-    say(f"step {anomaly.inputs.step + 1}, photograph {batch.view[0]}; when it was skipped, not finite: ")
+    try:
+        batch = trainer.model.batch(anomaly.batch)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
+    inputs = StepInputs(anomaly.step, batch, anomaly.noise)
+    found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
+    seen = fetched(readings(found.losses["total"], found.gradients, trainer.optimizer.parameters))
+    say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
-    causes = find_in_inputs(anomaly.inputs) + find_in_weights(anomaly.weights)
-    terms = [f"the {name} loss" for name, term in vars(found.terms).items() if not np.isfinite(term.numpy()).all()]
-    effects = terms + find_in_readings(seen, trainer.parameter_names)
+    causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
+    terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
+    effects = terms + find_in_readings(seen, trainer.optimizer.names)
     for words, findings in (("going in", causes), ("coming out", effects)):
         say(f"computed again, not finite {words}: {listed(findings) or 'nothing'}")
     if not causes and not effects:
@@ -42,8 +47,8 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     """A trainer as it was before the step; it has no sampler and can take no further one."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
     random = np.random.default_rng(0)  # every weight is replaced
-    trainer = Trainer(build_renderer(conf.model, random), None, conf.train, random)
-    trainer.finished_steps = anomaly.inputs.step
+    trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
+    trainer.finished_steps = anomaly.step
     for name, network in trainer.networks.items():
         prefix = name + "."
         weights = {key.removeprefix(prefix): value for key, value in anomaly.weights.items() if key.startswith(prefix)}
@@ -52,3 +57,8 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
         except ValueError as error:
             raise UserError(f"{path}: its weights do not fit its conf ({name}: {error})") from error
     return trainer
+
+
+def _photograph(batch: dict[str, np.ndarray]) -> str:
+    """Which photograph a batch is of, where it says so."""
+    return f", photograph {batch['view'][0]}" if "view" in batch else ""

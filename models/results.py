@@ -20,7 +20,7 @@ from data.rays import Rays
 from data.scene import Scene
 from models.chunks import ResultChunks
 from models.experiment import Experiment, held_out_scene
-from models.rendering.protocol import Renderer
+from models.kinds.protocol import Model, Moment
 from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import chamfer, read_mesh
@@ -38,18 +38,17 @@ class Snapshot:
     """A model at one step, with all that its results depend on."""
 
     experiment: Experiment
-    renderer: Renderer
+    model: Model
     step: int
     seconds: float  # of training so far
-    cos_anneal_ratio: float
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The picture that rays [h * w] of shape (h, w) show."""
-        chunk = self.chunks.rays(self.renderer, rays)
-        return render_view(self.renderer, rays, shape, chunk, self.cos_anneal_ratio, self.background_rgb)
+        chunk = self.chunks.rays(self.model, rays)
+        return render_view(self.model, rays, shape, chunk, Moment(self.step, self.background_rgb))
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -
     Raises EmptySurfaceError where there is none.
     """
     low, high = snapshot.experiment.scene.bbox_min, snapshot.experiment.scene.bbox_max
-    surface = snapshot.renderer.surface
+    surface = snapshot.model.level_set
     grid = sample_grid(
         surface.outward,
         low,

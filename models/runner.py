@@ -6,44 +6,19 @@ import time
 
 import numpy as np
 
-from data.sampler import PixelSampler
 from data.scene import summary
 from models import backend, memory
 from models.caretaker import Caretaker
 from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
-from models.config import NERF, ModelConfig, to_hocon
+from models.config import to_hocon
 from models.experiment import Experiment, frame_state, record
-from models.fields.color import RenderingNetwork
-from models.fields.nerf import NeRF
-from models.fields.sdf import SDFNetwork
-from models.fields.sharpness import SingleVarianceNetwork
 from models.interrupts import Interrupted, Interrupts
-from models.rendering.protocol import Renderer
-from models.rendering.radiance import NeRFRenderer, RadianceFields
-from models.rendering.renderer import Fields, NeuSRenderer
+from models.kinds.registry import build_model
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.checkpoint import not_finite, prune_checkpoints, save_checkpoint
 from models.training.logger import RunLogger
 from models.training.trainer import Trainer
-
-
-def build_fields(conf: ModelConfig, generator: np.random.Generator) -> Fields:
-    """Freshly initialised networks of a surface; the background network only where it is used."""
-    return Fields(
-        sdf=SDFNetwork(conf.sdf_network, generator),
-        color=RenderingNetwork(conf.rendering_network, generator),
-        sharpness=SingleVarianceNetwork(conf.variance_network),
-        nerf=NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None,
-    )
-
-
-def build_renderer(conf: ModelConfig, generator: np.random.Generator) -> Renderer:
-    """The model that `model.type` asks for, with fresh networks; nothing else asks for the type."""
-    if conf.type == NERF:
-        fields = RadianceFields(coarse=NeRF(conf.nerf, generator), fine=NeRF(conf.nerf, generator))
-        return NeRFRenderer(fields, conf.nerf_renderer)
-    return NeuSRenderer(build_fields(conf, generator), conf.neus_renderer)
 
 
 class Runner:
@@ -61,11 +36,10 @@ class Runner:
         initial, pixels, jitter = (
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
-        model = experiment.conf.model
-        renderer = build_renderer(model, initial)
-        averaged = build_renderer(model, initial) if self.conf.ema_decay > 0 else None
-        sampler = PixelSampler(experiment.scene, self.conf.batch_size, pixels)
-        self.trainer = Trainer(renderer, sampler, self.conf, jitter, averaged)
+        model = build_model(experiment.conf.model, self.conf, initial)
+        averaged = build_model(experiment.conf.model, self.conf, initial) if self.conf.ema_decay > 0 else None
+        sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
+        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
         self.caretaker = Caretaker(experiment, self.trainer, log)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
@@ -84,11 +58,10 @@ class Runner:
         """The model as it is now, for results."""
         return Snapshot(
             experiment=self.experiment,
-            renderer=self.trainer.result_renderer,
+            model=self.trainer.result_model,
             step=self.step,
             seconds=self._seconds(),
-            cos_anneal_ratio=self.trainer.cos_anneal_ratio,
-            background_rgb=self.trainer.background_rgb,
+            background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
         )
@@ -154,7 +127,7 @@ class Runner:
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
-            f"{self.trainer.renderer.remark(scalars)}, {rays_per_second:.0f} rays/s"
+            f"{self.trainer.model.remark(scalars)}, {rays_per_second:.0f} rays/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text

@@ -17,6 +17,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from models.rendering.renderer import Fields, NeuSRenderer
+
 from data.rays import Rays
 from models.backend import jt
 from models.config import ColorConfig, NerfConfig, RendererConfig, SdfConfig, TrainConfig, VarianceConfig, from_tree
@@ -26,7 +28,6 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.rendering import losses
-from models.rendering.renderer import Fields, NeuSRenderer
 from models.structs import RenderOutput
 from models.training import schedules
 from models.training.optimizer import Adam

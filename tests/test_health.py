@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from models.rendering.protocol import SurfaceField
 from runs import SHORT, run
 
-from models.rendering.protocol import SurfaceField
 from models.training import health
 from models.training.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from models.rendering.renderer import NeuSRenderer
 from runs import ROOT, SHORT, contents, run, saved
 
 from data.readers import load_scene
 from data.sampler import PixelSampler
 from models import chunks, memory
 from models.config import load_config
-from models.rendering.renderer import NeuSRenderer
 from models.runner import build_fields
 from models.training import micro_batches
 from models.training.trainer import Trainer

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from config_samples import changed
 from gradcheck import assert_grad_close, central_differences, some_entries
+from models.rendering.radiance import SURFACE_DENSITY, NeRFRenderer, RadianceFields
 from tiny_networks import params64, random_rays, roughen
 
 from data.rays import Rays
@@ -16,7 +17,6 @@ from models.config import NerfConfig, NerfRendererConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
 from models.rendering import losses, sampling
-from models.rendering.radiance import SURFACE_DENSITY, NeRFRenderer, RadianceFields
 from models.structs import SampleNoise, StratifiedNoise, noise_from
 from models.surface.extraction import marching_cubes, sample_grid
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from models.backend import jt
 from models.ops.sizes import BLOCK
@@ -14,18 +13,14 @@ from models.structs import Var
 class Weights:
     """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each, from input to output.
 
-    Made once for all evaluations of a rendering, so that nothing is laid out twice.
+    Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made without
+    gradients, it has to be made before: what is first computed within `no_grad` has none ever after.
     """
 
     def __init__(self, layers: Sequence[tuple[Var, Var]]) -> None:
         self.layers = list(layers)
-
-    @cached_property
-    def packed(self) -> Var:
-        """All of them as one vector, layer by layer, as the native operations read them."""
-        parts = [part.reshape((-1,)) for layer in self.layers for part in layer]
-        with jt.enable_grad():  # the first to ask may be a rendering without gradients, the next one with them
-            return jt.concat(parts, dim=0)
+        # One vector, layer by layer, as the native operations read them. Jittor is lazy: unread, it costs nothing.
+        self.packed = jt.concat([part.reshape((-1,)) for layer in self.layers for part in layer], dim=0)
 
 
 def network_source(header: str, layout: type, **constants: float) -> Source:

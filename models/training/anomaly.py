@@ -12,13 +12,12 @@ import numpy as np
 
 from data.errors import UserError
 from data.files import write_result
-from data.rays import PixelBatch, Rays
 from data.readers.npz import NpzError, read_members
-from models.structs import noise_from
-from models.training.guard import BadStep, StepInputs
+from models.training.guard import BadStep
 
 FORMAT = "neus-jittor anomaly 1"
 MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
+NOT_OF_THE_BATCH = ("noise/", "weights/", "readings", "meta_json")
 _DAMAGE = (NpzError, ValueError, KeyError, TypeError)  # no npz of ours, or one with other contents
 
 
@@ -26,7 +25,9 @@ _DAMAGE = (NpzError, ValueError, KeyError, TypeError)  # no npz of ours, or one 
 class Anomaly:
     """A refused step as it was saved."""
 
-    inputs: StepInputs
+    step: int  # finished steps before it
+    batch: dict[str, np.ndarray]  # `Batch.arrays` of what it was computed from
+    noise: dict[str, np.ndarray] | None
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values
     conf: str  # HOCON, every key spelt out
     findings: tuple[str, ...]  # what was not finite
@@ -41,10 +42,8 @@ def anomaly_name(step: int) -> str:
 def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) -> Path:
     """Write a refused step into `folder` (made if need be); raises UserError where the disk does not take it."""
     batch, noise = bad.inputs.batch, bad.inputs.noise
-    arrays = {f"rays/{name}": array for name, array in vars(batch.rays).items()}
-    arrays |= {"rgb": batch.rgb, "view": batch.view, "readings": bad.readings}
-    arrays |= {} if batch.mask is None else {"mask": batch.mask}
-    arrays |= {} if noise is None else {f"noise/{name}": array for name, array in vars(noise).items()}
+    arrays = batch.arrays() | {"readings": bad.readings}
+    arrays |= {} if noise is None else {f"noise/{name}": array for name, array in noise.items()}
     arrays |= {f"weights/{name}": values for name, values in bad.weights.items()}
     meta = {"format": FORMAT, "step": bad.inputs.step, "conf": conf, "findings": bad.findings, "states": states}
     buffer = io.BytesIO()
@@ -76,6 +75,7 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
     def below(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
-    batch = PixelBatch(Rays(**below("rays/")), arrays["rgb"], arrays.get("mask"), arrays["view"])
-    inputs = StepInputs(int(meta["step"]), batch, noise_from(below("noise/")))
-    return Anomaly(inputs, below("weights/"), str(meta["conf"]), tuple(map(str, meta["findings"])), meta["states"])
+    batch = {name: array for name, array in arrays.items() if not name.startswith(NOT_OF_THE_BATCH)}
+    findings = tuple(map(str, meta["findings"]))
+    noise = below("noise/") or None
+    return Anomaly(int(meta["step"]), batch, noise, below("weights/"), str(meta["conf"]), findings, meta["states"])

@@ -23,14 +23,15 @@ from data.errors import UserError
 from data.files import write_atomically
 
 FORMAT = "neus-jittor"
-SCHEMA = 2  # raise it when a reader of the older files would misread the newer ones
-PLAIN_SCHEMA = 1  # of a file without averaged weights, which the older reader takes as well
+SCHEMA = 3  # raise it when a reader of the older files would misread the newer ones
+EMA_SCHEMA = 2  # of a file without buffers, which the older reader takes as well
+PLAIN_SCHEMA = 1  # of a file without averaged weights either, likewise
 MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
 _FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
-# Header names: network/<network>/<name>, ema/<network>/<name> and <moment>/<network>.<name>.
-_NETWORK_PREFIX, _EMA_PREFIX = "network", "ema"
+# Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
+_NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
 # What safetensors and json were seen to raise on damaged bytes.
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, RecursionError)
 
@@ -49,6 +50,7 @@ class Checkpoint:
     adam_steps: int  # steps counted by Adam's bias correction
     state: dict[str, Any] = field(default_factory=dict)  # JSON values only: str keys, lists (not tuples), any int
     ema: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # averaged weights, as tensors; {} without
+    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps; {} without
 
 
 def checkpoint_name(step: int) -> str:
@@ -166,7 +168,7 @@ def _encode(checkpoint: Checkpoint) -> bytes:
     arrays = dict(_flatten(checkpoint))
     metadata = {
         "format": FORMAT,
-        "schema": str(SCHEMA if checkpoint.ema else PLAIN_SCHEMA),
+        "schema": str(SCHEMA if checkpoint.buffers else EMA_SCHEMA if checkpoint.ema else PLAIN_SCHEMA),
         "step": str(checkpoint.step),
         "adam_steps": str(checkpoint.adam_steps),
         "state": json.dumps(checkpoint.state),
@@ -183,6 +185,8 @@ def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
     for moment in MOMENTS:
         for name, array in checkpoint.moments.get(moment, {}).items():
             yield f"{moment}/{name}", _plain(array)
+    for name, array in checkpoint.buffers.items():
+        yield f"{_BUFFER_PREFIX}/{name}", _plain(array)
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
@@ -195,21 +199,22 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
     if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
         raise ValueError("its content is not what was written")
     networks: dict[str, dict[str, dict[str, np.ndarray]]] = {_NETWORK_PREFIX: {}, _EMA_PREFIX: {}}
-    moments: dict[str, dict[str, np.ndarray]] = {moment: {} for moment in MOMENTS}
+    plain: dict[str, dict[str, np.ndarray]] = {name: {} for name in (*MOMENTS, _BUFFER_PREFIX)}
     for key, array in arrays.items():
         group, _, name = key.partition("/")
         if group in networks:
             network, _, name = name.partition("/")
             networks[group].setdefault(network, {})[name] = array
         else:
-            moments[group][name] = array
+            plain[group][name] = array
     state, steps = json.loads(metadata["state"]), [int(metadata[key]) for key in ("step", "adam_steps")]
     if type(state) is not dict or type(state.get("conf", "")) is not str:
         raise ValueError("its state is none that was written")
     if not all(0 <= step <= MOST_STEPS for step in steps):
         raise ValueError("it counts no possible number of steps")
     tensors, ema = networks[_NETWORK_PREFIX], networks[_EMA_PREFIX]
-    return Checkpoint(steps[0], tensors, moments, steps[1], state, ema)
+    buffers = plain.pop(_BUFFER_PREFIX)
+    return Checkpoint(steps[0], tensors, plain, steps[1], state, ema, buffers)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:

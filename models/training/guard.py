@@ -11,48 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.rays import PixelBatch
 from models.backend import jt
-from models.ops import native
-from models.structs import Noise, Var
+from models.kinds.protocol import Batch, Noise
+from models.structs import Var
 
 MAX_NAMED = 3  # things a sentence names before it only counts
-# Field of a noise -> what it is.
-JITTER_WORDS = {
-    "inside": "the jitter inside the sphere",
-    "outside": "the jitter outside the sphere",
-    "coarse": "the jitter of the coarse depths",
-    "fine": "the jitter of the fine depths",
-}
-
-
-def readings(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """The loss, each gradient's sum of squares and the sum of all parameters, G + 2 numbers in one Var or several.
-
-    What is not finite in a step is not finite in here. The parameters are looked at themselves because a ReLU, or a
-    clip, swallows their NaN.
-
-    A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
-    """
-    inputs = [value.detach() for value in (loss, *gradients, *parameters)]
-    if native.is_available():
-        source, count = 'neus::step_readings(_inputs, (int)data["gradients"], out0_p);', len(gradients)
-        outputs = [((count + 2,), "float32")]
-        found = native.call("update.h", source, outputs, inputs, {"gradients": count})
-        return [value.stop_grad() for value in found]
-    loss, gradients, parameters = inputs[0], inputs[1 : len(gradients) + 1], inputs[len(gradients) + 1 :]
-    values = [loss, *(gradient.sqr().sum() for gradient in gradients), sum(value.sum() for value in parameters)]
-    return [value.stop_grad() for value in values]
-
-
-def accepted(values: Sequence[Var]) -> Var:
-    """Whether every reading is finite, bool [1]. It sees through the fast maths that kernels are built with."""
-    if native.is_available():
-        source = "out0_p[0] = neus::all_finite(_inputs);"
-        return native.call("update.h", source, [((1,), "bool")], list(values), {})[0].stop_grad()
-    return jt.isfinite(sum(value.sum() for value in values)).stop_grad()
-
-
 def fetched(values: Sequence[Var]) -> np.ndarray:
     """The readings on the host, [G + 2]; waits for them."""
     return np.concatenate([value.numpy().reshape(-1) for value in values])
@@ -63,7 +26,7 @@ class StepInputs:
     """All that decides a step besides the weights."""
 
     step: int  # finished steps before it
-    batch: PixelBatch
+    batch: Batch
     noise: Noise | None
 
 
@@ -124,15 +87,10 @@ class Guard:
 
 def find_in_inputs(inputs: StepInputs) -> list[str]:
     """Which inputs of a step are not finite, in words."""
-    batch, photograph = inputs.batch, f"of photograph {inputs.batch.view[0]}"
-    arrays = {
-        f"the rays {photograph} (its camera)": np.hstack(list(vars(batch.rays).values())),
-        f"the colours {photograph}": batch.rgb,
-        f"the mask {photograph}": batch.mask,
-    }
+    arrays = inputs.batch.words()
     if inputs.noise is not None:
-        arrays |= {JITTER_WORDS[name]: array for name, array in vars(inputs.noise).items()}
-    return [name for name, array in arrays.items() if array is not None and not np.isfinite(array).all()]
+        arrays |= {f"the jitter '{name}'": array for name, array in inputs.noise.items()}
+    return [name for name, array in arrays.items() if not np.isfinite(array).all()]
 
 
 def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.rendering.protocol import SurfaceField
+from models.kinds.protocol import LevelSet
 
 PROBE_POINTS = 24  # per side: 7,000 of them lie in the sphere, some milliseconds with the published networks
 FULL_SHARE = 0.98  # of the sphere inside the surface: it has nowhere left to be seen from
@@ -40,7 +40,7 @@ def probe_points() -> np.ndarray:
     return grid[(grid**2).sum(axis=1) < 1.0]
 
 
-def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: SurfaceField, psnrs: Sequence[float]) -> Vitals:
+def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet, psnrs: Sequence[float]) -> Vitals:
     """The numbers of a validation: `values` of the surface's field at `probe_points`, PSNRs reported since the last."""
     finite = [value for value in psnrs if np.isfinite(value)]
     level = -surface.threshold

@@ -12,12 +12,11 @@ from models.config import TrainConfig
 from models.fields.state import export_state, import_state
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.ops.update import all_finite, readings
-from models.structs import Var
 from models.training import guard, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.ema import WeightAverage
-from models.training.logger import complain
 from models.training.gradient import BatchGradient, differentiate, is_allocation_failure
+from models.training.logger import complain
 from models.training.optimizer import Adam
 
 

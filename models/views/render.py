@@ -8,7 +8,7 @@ import numpy as np
 
 from data.images import to_uint8
 from data.rays import Rays
-from models.rendering.protocol import Renderer
+from models.kinds.protocol import Model, Moment
 from models.structs import RayView
 
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
@@ -27,25 +27,20 @@ class RenderedView:
 
 
 def render_view(
-    renderer: Renderer,
-    rays: Rays,
-    shape: tuple[int, int],
-    chunk: int,
-    cos_anneal_ratio: float,
-    background_rgb: np.ndarray | None,
+    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, moment: Moment
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    seen = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb)
+    seen = render_rays(model, rays, chunk, moment)
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(
-    renderer: Renderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
+    model: Model, rays: Rays, chunk: int, moment: Moment
 ) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
     parts = [
-        vars(renderer.view(rays.slice(start, start + chunk), cos_anneal_ratio, background_rgb)).values()
+        vars(model.view(rays.slice(start, start + chunk), moment)).values()
         for start in range(0, len(rays), chunk)
     ]
     return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))

@@ -136,6 +136,7 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
     """RGB uint8 frames [h, w, 3] as MP4, renamed when complete; raises UserError where the file cannot be written."""
     height, width = frames[0].shape[:2]
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    temporary.unlink(missing_ok=True)  # a link there would lead elsewhere
     writer = cv2.VideoWriter(str(temporary), cv2.VideoWriter_fourcc(*"mp4v"), VIDEO_FRAMES_PER_SECOND, (width, height))
     if not writer.isOpened():
         raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from data.inspection.epipolar import pair_distances, worst_views
@@ -16,7 +18,18 @@ LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be w
 
 
 def cameras(scene: Scene) -> Finding:
-    """Whether what neighbouring photographs both show lies where their cameras say."""
+    """Whether what neighbouring photographs both show lies where their cameras say, and each camera has its own."""
+    finding = _measured(scene)
+    if scene.spare_cameras <= 0:
+        return finding
+    figure = f"{scene.spare_cameras} more than photographs; {finding.figure}"
+    if finding.verdict != "good":
+        return replace(finding, figure=figure)
+    consequence = "right only where the last photographs are the missing ones: give every camera its photograph"
+    return Finding("cameras", figure, "fair", consequence)
+
+
+def _measured(scene: Scene) -> Finding:
     pairs, tried = pair_distances(scene)
     if len(pairs) <= LEAST_PAIRS * tried:
         figure = f"{len(pairs)} of {tried} pairs of neighbouring views show enough in common"

@@ -6,11 +6,9 @@ was once complete; a SHA-256 over everything that counts finds what happened to 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from data.errors import UserError
-from data.files import write_atomically
+from data.files import make_folder, write_atomically
 
 FORMAT = "neus-jittor"
 SCHEMA = 2  # raise it when a reader of the older files would misread the newer ones
@@ -28,7 +26,6 @@ PLAIN_SCHEMA = 1  # of a file without averaged weights, which the older reader t
 MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
-_FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
 # Header names: network/<network>/<name>, ema/<network>/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX = "network", "ema"
 # What safetensors and json were seen to raise on damaged bytes.
@@ -65,7 +62,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     path = folder / checkpoint_name(checkpoint.step)
     content = _encode(checkpoint)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent, folder.name)
         write_atomically(path, content)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -98,67 +95,21 @@ def load_checkpoint(path: Path) -> Checkpoint:
         ) from error
 
 
-def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest complete checkpoint of `folder` by step; None where there is none, or no folder.
-
-    Each damaged one that is passed over is reported through `warn`. Raises CheckpointError if all of them are damaged
-    or the folder cannot be listed. Temporary files of an interrupted write are not looked at.
-    """
-    paths = _checkpoints_newest_first(folder)
-    for path in paths:
-        try:
-            return load_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
-    if not paths:
-        return None
-    raise CheckpointError(
-        f"None of the {len(paths)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
-        "a copy of one."
-    )
-
-
-def last_finite_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest readable checkpoint of `folder` in which every number is finite; None where there is none."""
-    for path in _checkpoints_newest_first(folder):
-        try:
-            checkpoint = load_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
-            continue
-        if not_finite(checkpoint) is None:
-            return checkpoint
-    return None
-
-
 def not_finite(checkpoint: Checkpoint) -> str | None:
     """The name of the first array of `checkpoint` that holds NaN or an infinity; None where all are finite."""
     return next((name for name, array in _flatten(checkpoint) if not np.isfinite(array).all()), None)
 
 
-def discard_unfinished(folder: Path) -> None:
-    """Remove what killed writers left half-written in `folder`; only where no other writer can be alive."""
-    for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def prune_checkpoints(folder: Path, keep: int) -> None:
-    """Remove all but the `keep` newest checkpoints of `folder`; 0 removes none. One that cannot be removed stays."""
-    for path in _checkpoints_newest_first(folder)[keep:] if keep else []:
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _checkpoints_newest_first(folder: Path) -> list[Path]:
-    """The files of `folder` that have a checkpoint's name; [] where there is no such folder."""
+def header_step(path: Path) -> int | None:
+    """The step that the header of a checkpoint tells; None where it cannot be read. What it tells is not verified."""
     try:
-        matches = [(_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CheckpointError(f"The checkpoints in {folder} cannot be listed ({error.strerror or error}).") from error
-    return [path for _, path in sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)]
+        if not path.is_file():
+            return None
+        with safe_open(str(path), framework="numpy") as file:
+            step = int((file.metadata() or {})["step"])
+    except (OSError, *_DAMAGE):
+        return None
+    return step if 0 <= step <= MOST_STEPS else None
 
 
 def _encode(checkpoint: Checkpoint) -> bytes:

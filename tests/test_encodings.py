@@ -4,9 +4,10 @@ import numpy as np
 import oracles
 import pytest
 from gradcheck import assert_grad_close, central_differences
-from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
 
 from models.backend import jt
+from models.ops.network import positional_encoding, positional_encoding_vjp
+from models.ops.sizes import encoding_width
 
 POINTS = np.random.default_rng(0).uniform(-1.2, 1.2, (6, 3)).astype(np.float32)
 

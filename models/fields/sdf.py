@@ -8,21 +8,12 @@ import numpy as np
 
 from models.backend import jt
 from models.config import SdfConfig
+from models.config_sizes import sdf_layer_widths
 from models.fields.layers import Linear, geometric_init, uniform_init
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_distance, sdf_field
 from models.ops.sizes import SdfSizes
 from models.structs import FieldOutput, Var
-
-
-def sdf_layer_widths(conf: SdfConfig) -> list[tuple[int, int]]:
-    """(inputs, outputs) of each layer; a layer before a skip is narrower by the encoded point that is appended."""
-    encoded = conf.embedded_width
-    sizes = [encoded] + [conf.d_hidden] * conf.n_layers + [conf.d_out]
-    return [
-        (sizes[index], sizes[index + 1] - (encoded if index + 1 in conf.skip_in else 0))
-        for index in range(len(sizes) - 1)
-    ]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
 class AdamStep:
     """The layout of a step."""
 
-    rate: float  # learning rate over the bias correction of the first moment
     root: float  # 1 over the root of the bias correction of the second
     beta_1: float = BETA_1
     beta_2: float = BETA_2
@@ -38,44 +37,52 @@ class Readings:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Parameters with what a step reads and replaces, entry by entry."""
+class Update:
+    """What a step reads and replaces, entry by entry."""
 
     parameters: list[Var]
     exp_avg: list[Var]
     exp_avg_sq: list[Var]
+    taken: Var  # bool [1]: before a step whether it may be, after it whether it was
 
 
 SOURCE = Source("update.h", (AdamStep, Readings), lists=True)
 
 
-def _adam_reference(group: Group, gradients: Sequence[Var], step: AdamStep, accepted: Var | None) -> Group:
-    """The group after a step; where `accepted`, bool [1], is False, as it was. Nothing is differentiated."""
-    found = Group([], [], [])
-    values = (group.parameters, gradients, group.exp_avg, group.exp_avg_sq)
-    for parameter, gradient, first, second in zip(*values, strict=True):
-        new_first = first * step.beta_1 + gradient * (1.0 - step.beta_1)
-        new_second = second * step.beta_2 + gradient.sqr() * (1.0 - step.beta_2)
-        update = new_first * step.rate / (new_second.sqrt() * step.root + step.epsilon)
-        if accepted is not None:
-            keep = accepted.broadcast(parameter.shape)
-            new_first, new_second = jt.ternary(keep, new_first, first), jt.ternary(keep, new_second, second)
-            update = jt.ternary(keep, update, jt.zeros_like(update))
-        found.parameters.append((parameter - update).detach())
-        found.exp_avg.append(new_first.stop_grad())
-        found.exp_avg_sq.append(new_second.stop_grad())
-    return found
+def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
+    """The update after a step; nothing is differentiated.
+
+    Where it may not be taken, or any number that it makes is not finite, all are as they were and `taken` is False.
+
+    Args:
+        rates: of each parameter, learning rate over the bias correction of the first moment.
+    """
+    parameters, firsts, seconds = [], [], []
+    values = (before.parameters, gradients, rates, before.exp_avg, before.exp_avg_sq)
+    for parameter, gradient, rate, first, second in zip(*values, strict=True):
+        firsts.append(first * step.beta_1 + gradient * (1.0 - step.beta_1))
+        seconds.append(second * step.beta_2 + gradient.sqr() * (1.0 - step.beta_2))
+        parameters.append(parameter - firsts[-1] * rate / (seconds[-1].sqrt() * step.root + step.epsilon))
+    total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
+    taken = jt.logical_and(before.taken, jt.isfinite(total)).stop_grad()
+
+    def gated(new: list[Var], kept: list[Var]) -> list[Var]:
+        pairs = zip(new, kept, strict=True)
+        return [jt.ternary(taken.broadcast(old.shape), value, old.detach()).stop_grad() for value, old in pairs]
+
+    found = (gated(parameters, before.parameters), gated(firsts, before.exp_avg), gated(seconds, before.exp_avg_sq))
+    return Update(*found, taken)
 
 
-def _adam_native(group: Group, gradients: Sequence[Var], step: AdamStep, accepted: Var | None) -> Group:
+def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
     """One operation."""
-    verdict = jt.array(np.ones(1, bool)) if accepted is None else accepted
-    values = (group.parameters, gradients, group.exp_avg, group.exp_avg_sq)
-    inputs = [verdict, *(value.detach() for entries in values for value in entries)]
-    outputs = [(tuple(value.shape), "float32") for value in group.parameters] * 3
+    values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
+    inputs = [before.taken, jt.array(np.array(rates, np.float32))]
+    inputs += [value.detach() for entries in values for value in entries]
+    count = len(before.parameters)
+    outputs = [(tuple(value.shape), "float32") for value in before.parameters] * 3 + [((1,), "bool")]
     found = [value.stop_grad() for value in SOURCE.call("adam", step, outputs, inputs)]
-    count = len(group.parameters)
-    return Group(found[:count], found[count : 2 * count], found[2 * count :])
+    return Update(found[:count], found[count : 2 * count], found[2 * count : 3 * count], found[-1])
 
 
 def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from models.backend import jt
 from models.fields.state import named_parameters
-from models.ops.update import BETA_1, BETA_2, AdamStep, Group, adam
+from models.ops.update import BETA_1, BETA_2, AdamStep, Update, adam
 from models.structs import Var
 
 
@@ -36,10 +36,11 @@ class Adam:
         learning_rate: float,
         accepted: Var | None = None,
         factors: Mapping[str, float] | None = None,
-    ) -> None:
+    ) -> Var:
         """Update all parameters in place and start the computation; does not wait for it.
 
-        Where `accepted`, bool [1], turns out False, nothing changes but `steps`: take that back with `refuse`.
+        Returns whether the step was taken, bool [1]: `accepted`, and every number that it makes is finite. Where it
+        turns out False nothing changes but `steps`: take that back with `refuse`.
 
         Args:
             gradients: in the order of the parameters.
@@ -48,22 +49,23 @@ class Adam:
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
         self.steps += 1
-        correction, root = 1.0 - BETA_1**self.steps, 1.0 / math.sqrt(1.0 - BETA_2**self.steps)
-        by_factor: dict[float, list[int]] = {}
-        for index, network in enumerate(self._networks):
-            by_factor.setdefault((factors or {}).get(network, 1.0), []).append(index)
-        gradients = [gradient.detach() for gradient in gradients]
-        for factor, places in by_factor.items():
-            step = AdamStep(learning_rate * factor / correction, root)
-            group = Group(*([values[i] for i in places] for values in (self.parameters, self.exp_avg, self.exp_avg_sq)))
-            found = adam(group, [gradients[i] for i in places], step, accepted)
-            for index, value, first, second in zip(
-                places, found.parameters, found.exp_avg, found.exp_avg_sq, strict=True
-            ):
-                # Outside no_grad: within it Jittor would freeze the parameter for ever.
-                self.parameters[index].update(value.detach())
-                self.exp_avg[index], self.exp_avg_sq[index] = first, second
-        jt.sync(self.parameters + self.exp_avg + self.exp_avg_sq)
+        rate = learning_rate / (1.0 - BETA_1**self.steps)
+        rates = [rate * (factors or {}).get(network, 1.0) for network in self._networks]
+        may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
+        before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
+        root = 1.0 / math.sqrt(1.0 - BETA_2**self.steps)
+        after = adam(before, [gradient.detach() for gradient in gradients], rates, AdamStep(root))
+        self.exp_avg, self.exp_avg_sq = after.exp_avg, after.exp_avg_sq
+        for parameter, value in zip(self.parameters, after.parameters, strict=True):
+            # Outside no_grad: within it Jittor would freeze the parameter for ever.
+            parameter.update(value.detach())
+        jt.sync([*self.parameters, *self.exp_avg, *self.exp_avg_sq, after.taken])
+        return after.taken
+
+    @property
+    def named_parameters(self) -> dict[str, Var]:
+        """`<network>.<name>` -> parameter, in order."""
+        return dict(zip(self.names, self.parameters, strict=True))
 
     def refuse(self) -> None:
         """The last step was not accepted: the bias correction does not count it."""

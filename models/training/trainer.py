@@ -78,8 +78,8 @@ class Trainer:
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
 
-        Where loss or gradients are not finite the update changes nothing; `guard` knows after the next step, or after
-        `settle`.
+        Where loss, gradients or what Adam makes of them are not finite the update changes nothing; `guard` knows after
+        the next step, or after `settle`.
         """
         moment = self.moment
         self.model.before_step(moment)
@@ -89,8 +89,8 @@ class Trainer:
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
         self.settle()
-        self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
-        self.guard.watch(inputs, values, verdict)
+        taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
+        self.guard.watch(inputs, values, taken)
         self.finished_steps += 1
         self.model.after_step(self.optimizer, moment, dict(zip(self.optimizer.names, found.gradients, strict=True)))
         if self.average is not None:
@@ -99,8 +99,14 @@ class Trainer:
 
     def settle(self) -> None:
         """Wait for the last step and hear its verdict."""
-        if not self.guard.settle(dict(zip(self.optimizer.names, self.optimizer.parameters, strict=True))):
+        if not self.guard.settle(self.optimizer.named_parameters, self._named_moments):
             self.optimizer.refuse()
+
+    def _named_moments(self) -> dict[str, np.ndarray]:
+        """Adam's moments by the words a finding has for them."""
+        groups = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
+        pairs = ((m, zip(self.optimizer.names, values, strict=True)) for m, values in groups)
+        return {f"{moment} of {name}": value.numpy() for moment, named in pairs for name, value in named}
 
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""

@@ -70,6 +70,7 @@ def develop(
         bbox_min=bbox_min,
         bbox_max=bbox_max,
         points=_points_in_frame(capture.points, scale_mat),
+        spare_cameras=capture.spare_cameras,
         notes=notes,
     )
 

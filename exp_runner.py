@@ -25,8 +25,8 @@ from data.errors import UserError, one_line
 if TYPE_CHECKING:
     from data.config import DatasetConfig
     from models.arguments import Arguments
-    from models.config import ExperimentConfig
     from models.experiment import Experiment
+    from models.kinds.conf import ExperimentConfig
     from models.training.logger import RunLogger
 
 PROGRAM_FOLDER = Path(__file__).resolve().parent
@@ -64,7 +64,7 @@ def read_conf(arguments: "Arguments") -> "ExperimentConfig":
     that do not exist from here are taken from the program's folder too. To inspect a scene by its name, it is
     ./confs/womask.conf.
     """
-    from models.config import load_config
+    from models.kinds.conf import load_config
 
     default = DEFAULT_CONF
     if arguments.case and arguments.conf is None and arguments.mode.name != "prepare":

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from models import backend, memory
 from models.backend import jt
-from models.config import ExperimentConfig, load_config
 from models.experiment import Experiment, open_training
+from models.kinds.conf import ExperimentConfig, load_config
 from models.runner import Runner
 from models.training.logger import RunLogger, complain
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.config import ColorConfig, ModelConfig, NerfConfig, SdfConfig
+from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
+from models.kinds.registry import ModelConfig
 
 OPERATIONS_PER_MULTIPLY_ADD = 2
 POINT_WIDTH = 3

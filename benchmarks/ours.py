@@ -19,8 +19,8 @@ from benchmarks.shapes import read_job
 from data.rays import PixelBatch
 from models import backend
 from models.backend import jt
-from models.config import parse_config
 from models.fields.state import export_state
+from models.kinds.conf import parse_config
 from models.ops import native
 from models.runner import build_fields
 from models.training.trainer import Trainer

@@ -13,7 +13,7 @@ MAX_DOWNSCALE = 64  # of a picture's sides; beyond it no photograph has pixels l
 class DatasetConfig:
     """Where a scene lies and how it is read; the keys are those of the published NeuS, plus ours with defaults.
 
-    Metadata of a field: the range it is held to, as `models.config_strict.limits` writes it.
+    Metadata of a field: the range it is held to, as `models.config.strict.limits` writes it.
     """
 
     data_dir: str  # scene folder: image/, optional mask/, the camera files

@@ -18,8 +18,8 @@ from typing import Any, get_args, get_type_hints
 
 from docs.meanings_zh import MEANINGS_ZH
 from models import arguments
-from models.config import ExperimentConfig
-from models.config_strict import AUTO, Auto
+from models.config.strict import AUTO, Auto
+from models.kinds.conf import ExperimentConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from data.errors import UserError
 from models.argument_types import MAX_INT, finite, is_index, whole
-from models.config_strict import nearest
+from models.config.strict import nearest
 from models.prepare_flags import add_prepare_flags, check_prepare
 
 PLAIN_MODES = ("train", "validate_mesh", "validate_image", "evaluate", "prepare", "inspect", "plan", "replay")

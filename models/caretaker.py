@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 
 from data.errors import UserError
-from models.config import to_hocon
 from models.experiment import Experiment
 from models.interrupts import DivergedError
+from models.kinds.conf import to_hocon
 from models.training import health
 from models.training.anomaly import save_anomaly
 from models.training.guard import BadStep, listed

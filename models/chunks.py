@@ -13,8 +13,8 @@ import numpy as np
 
 from data.rays import Rays
 from models import memory
-from models.config import TrainConfig
-from models.config_strict import AUTO
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO
 from models.kinds.protocol import Model, Moment
 from models.training.trainer import Trainer
 from models.views.render import render_rays

@@ -17,7 +17,7 @@ from data.errors import UserError
 from data.files import LINK_WORDS, make_folder, write_atomically, write_result
 from data.readers import load_held_out, load_scene
 from data.scene import Scene, SceneError
-from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.lock import FolderLock
 from models.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 from models.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint

@@ -16,8 +16,8 @@ from data.inspection.health import findings
 from data.inspection.overview import overview
 from data.readers import load_scene
 from data.scene import Scene, summary
-from models.config import ExperimentConfig
 from models.experiment import Experiment, background, results_folder
+from models.kinds.conf import ExperimentConfig
 
 FOLDER = "inspect"
 NARROWEST = 60  # columns of a terminal: below it words are broken

@@ -16,8 +16,8 @@ from data.scene import Scene
 from models import backend, memory
 from models.backend import jt
 from models.chunks import ResultChunks, settled_chunk, training_chunk
-from models.config import ExperimentConfig, NerfRendererConfig, RendererConfig
-from models.kinds.registry import build_model
+from models.kinds.conf import ExperimentConfig
+from models.kinds.registry import ModelConfig, build_model
 from models.training.trainer import Trainer
 from models.views.render import render_rays
 
@@ -40,14 +40,14 @@ class PlanRow:
     fits: bool  # False: above the limit even with one ray at a time
 
 
-def importances(conf: RendererConfig | NerfRendererConfig) -> list[int]:
+def importances(conf: ModelConfig) -> list[int]:
     """The values of the table, ascending: the fixed ones and the conf's own, as far as the conf allows them."""
     return [count for count in sorted({*IMPORTANCES, conf.n_importance}) if conf.allows_importance(count)]
 
 
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
     """Measure the rows one after the other; the networks are the conf's, with their first weights."""
-    for count in importances(conf.model.renderer):
+    for count in importances(conf.model):
         yield measure(conf, scene, count)
         memory.release()
 
@@ -84,7 +84,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
     yield "".join(name.rjust(WIDTH) for name in COLUMNS)
     for row in plan(conf, scene):
-        yield line(row, conf.model.renderer.n_importance)
+        yield line(row, conf.model.n_importance)
     yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
 
 

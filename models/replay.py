@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError
-from models.config import parse_config
 from models.fields.state import import_state
+from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
 from models.ops.update import readings
 from models.training.anomaly import Anomaly, load_anomaly

@@ -11,9 +11,9 @@ from data.scene import summary
 from models import backend, memory
 from models.caretaker import Caretaker
 from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
-from models.config import to_hocon
 from models.experiment import Experiment, frame_state, record
 from models.interrupts import Interrupted, Interrupts
+from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from models import config
-from models.config import load_config
+from models.kinds.conf import load_config
 
 CONFS = Path(__file__).resolve().parents[1] / "confs"
 RECIPES = ("wmask", "womask", "thin_structure", "womask_dtu_large_roi")

@@ -21,8 +21,8 @@ from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
 
-from models.config import ExperimentConfig
-from models.config_strict import leaf_types
+from models.config.strict import leaf_types
+from models.kinds.conf import ExperimentConfig
 from models.training.checkpoint import _digest, _encode
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -46,7 +46,7 @@ from data.images import read_image
 from data.readers import load_scene
 from models.arguments import parse_arguments
 from models.chunks import settled_chunk
-from models.config import load_config, parse_config, to_hocon
+from models.kinds.conf import load_config, parse_config, to_hocon
 from models.surface.metrics import read_mesh
 from models.training.checkpoint import _encode, load_checkpoint
 from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint

@@ -21,12 +21,15 @@ from models.rendering.renderer import Fields, NeuSRenderer
 
 from data.rays import Rays
 from models.backend import jt
-from models.config import ColorConfig, NerfConfig, RendererConfig, SdfConfig, TrainConfig, VarianceConfig, from_tree
+from models.config.blocks import TrainConfig
+from models.config.strict import from_tree
 from models.fields.color import RenderingNetwork
+from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
+from models.kinds.neus.conf import RendererConfig
 from models.rendering import losses
 from models.structs import RenderOutput
 from models.training import schedules

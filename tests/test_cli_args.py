@@ -11,7 +11,7 @@ from config_samples import WHOLE, write_conf
 import exp_runner
 from data.errors import UserError
 from models.arguments import Mode, parse_arguments, parse_mode
-from models.config import load_config
+from models.kinds.conf import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from data.errors import UserError
 from models import config
-from models.config import load_config, parse_config, to_hocon
-from models.config_hocon import parse_tree, write_tree
-from models.config_strict import leaf_types
+from models.config.hocon import parse_tree, write_tree
+from models.config.strict import leaf_types
+from models.kinds.conf import load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
 PUBLISHED = {

@@ -8,9 +8,9 @@ import pytest
 from config_samples import CONFS, changed
 
 from models import config
-from models.config import ConfigError, from_tree, load_config, network_differences, parse_config, to_hocon, validate
-from models.config_blocks import LOG_FLOAT32_MAX
-from models.config_strict import check_limits, limits
+from models.config.strict import ConfigError, check_limits, from_tree, limits
+from models.fields.conf import LOG_FLOAT32_MAX
+from models.kinds.conf import load_config, network_differences, parse_config, to_hocon, validate
 
 CANNOT_WORK = [
     ("neus_renderer", {"n_samples": 0}, "model.neus_renderer.n_samples"),

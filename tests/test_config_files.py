@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 from config_samples import CONFS, RECIPES, WHOLE, write_conf
 
-from models.config import ConfigError, load_config, parse_config
+from models.config.strict import ConfigError
+from models.kinds.conf import load_config, parse_config
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pages import PAIRS, ROOT, TEXTS
 
 from data.config import FORMATS
 from models.arguments import EPILOG, MODE_NAMES
-from models.config import load_config
+from models.kinds.conf import load_config
 
 SOURCES = pages.sources()
 

@@ -9,8 +9,8 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import COLOR, SDF, params64, roughen
 
 from models.backend import jt
-from models.config import VarianceConfig
 from models.fields.color import RenderingNetwork
+from models.fields.conf import VarianceConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters

@@ -11,7 +11,7 @@ from tiny_networks import tiny_renderer
 
 from data.rays import Rays
 from models.backend import jt
-from models.config import VarianceConfig
+from models.fields.conf import VarianceConfig
 from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.ops import native

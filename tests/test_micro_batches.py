@@ -8,7 +8,7 @@ from runs import ROOT, SHORT, contents, run, saved
 from data.readers import load_scene
 from data.sampler import PixelSampler
 from models import chunks, memory
-from models.config import load_config
+from models.kinds.conf import load_config
 from models.runner import build_fields
 from models.training import micro_batches
 from models.training.trainer import Trainer

@@ -9,7 +9,7 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import NERF, params64, roughen
 
 from models.backend import jt
-from models.config import NerfConfig
+from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
 from models.ops import native as native_ops

@@ -13,9 +13,10 @@ from tiny_networks import params64, random_rays, roughen
 
 from data.rays import Rays
 from models.backend import jt
-from models.config import NerfConfig, NerfRendererConfig
+from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
+from models.kinds.nerf.conf import NerfRendererConfig
 from models.rendering import losses, sampling
 from models.structs import SampleNoise, StratifiedNoise, noise_from
 from models.surface.extraction import marching_cubes, sample_grid

@@ -18,7 +18,8 @@ from data.images import read_image
 from data.readers import load_scene
 from data.sampler import PixelSampler
 from models import plan
-from models.config import ConfigError, load_config, network_differences, validate
+from models.config.strict import ConfigError
+from models.kinds.conf import load_config, network_differences, validate
 from models.runner import build_renderer
 from models.training.trainer import Trainer
 

@@ -6,7 +6,7 @@ import pytest
 from runs import run
 
 from models import available, memory, plan
-from models.config import RendererConfig
+from models.kinds.neus.conf import RendererConfig
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
 

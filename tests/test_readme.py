@@ -16,8 +16,8 @@ from docs import make_tables
 from docs.meanings_zh import MEANINGS_ZH
 from exp_runner import read_conf
 from models.arguments import parse_arguments
-from models.config import ExperimentConfig, load_config
-from models.config_strict import leaf_types
+from models.config.strict import leaf_types
+from models.kinds.conf import ExperimentConfig, load_config
 
 MAX_README_LINES = 220  # a newcomer reads it to the end
 MAX_IMAGE_BYTES = 300_000

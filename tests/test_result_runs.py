@@ -128,7 +128,7 @@ def test_a_published_checkpoint_gives_a_mesh_a_picture_and_goes_on_training(name
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])
 def test_a_published_checkpoint_gives_the_published_distances(name, extra):
     from models.backend import jt
-    from models.config import SdfConfig
+    from models.fields.conf import SdfConfig
     from models.fields.sdf import SDFNetwork
     from models.fields.state import import_state
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runs import SHORT, command, contents, run, saved
 
-from models.config import load_config
+from models.kinds.conf import load_config
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,13 @@ import numpy as np
 from models.rendering.renderer import Fields, NeuSRenderer
 
 from data.rays import Rays
-from models.config import ColorConfig, NerfConfig, RendererConfig, SdfConfig, VarianceConfig
 from models.fields.color import RenderingNetwork
+from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
+from models.kinds.neus.conf import RendererConfig
 
 FEATURES = 5
 SDF = SdfConfig(d_in=3, d_out=1 + FEATURES, d_hidden=24, n_layers=2, skip_in=(1,), multires=1)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from models.backend import jt
-from models.config import ColorConfig
-from models.config_sizes import color_layer_widths
+from models.fields.conf import ColorConfig
 from models.fields.layers import Linear, uniform_init
 from models.ops.color_mlp import color
 from models.ops.network import Weights, positional_encoding
-from models.ops.sizes import ColorSizes, encoding_width
+from models.ops.sizes import ColorSizes
 from models.structs import Var
 
 # What each mode reads besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
@@ -27,7 +26,7 @@ class RenderingNetwork(jt.nn.Module):
     def __init__(self, conf: ColorConfig, rng: np.random.Generator) -> None:
         super().__init__()
         self.conf = conf
-        widths = color_layer_widths(conf)
+        widths = conf.widths
         has_normals = "normals" in MODE_INPUTS[conf.mode]
         self._sizes = ColorSizes(
             layers=len(widths),

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from models.backend import jt
-from models.config import SdfConfig
+from models.fields.conf import SdfConfig
 from models.structs import Var
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from models.backend import jt
-from models.config import NerfConfig
-from models.config_sizes import nerf_trunk_widths
+from models.fields.conf import NerfConfig
 from models.fields.layers import Linear, uniform_init
 from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
-from models.ops.sizes import NerfSizes, encoding_width
+from models.ops.sizes import NerfSizes
 from models.structs import Var
 
 
@@ -20,26 +19,23 @@ class NeRF(jt.nn.Module):
     def __init__(self, conf: NerfConfig, rng: np.random.Generator) -> None:
         super().__init__()
         self.conf = conf
-        width, half = conf.W, conf.W // 2
-        view_width = encoding_width(conf.d_in_view, conf.multires_view)
 
         def linear(inputs: int, outputs: int) -> Linear:
             return Linear(*uniform_init(rng, inputs, outputs), weight_norm=False)
 
-        trunk = nerf_trunk_widths(conf)
-        self.pts_linears = jt.nn.ModuleList([linear(*widths) for widths in trunk])
-        self.views_linears = jt.nn.ModuleList([linear(view_width + width, half)])
-        self.feature_linear = linear(width, width)
-        self.alpha_linear = linear(width, 1)
-        self.rgb_linear = linear(half, 3)
-        widths = [*trunk, (width, width + 1), (view_width + width, half), (half, 3)]
+        *_, view, color = conf.heads
+        self.pts_linears = jt.nn.ModuleList([linear(*widths) for widths in conf.trunk])
+        self.views_linears = jt.nn.ModuleList([linear(*view)])
+        self.feature_linear = linear(conf.W, conf.W)
+        self.alpha_linear = linear(conf.W, 1)
+        self.rgb_linear = linear(*color)
         self._sizes = NerfSizes(
-            trunk=len(trunk),
+            trunk=len(conf.trunk),
             coordinates=conf.d_in,
             octaves=conf.multires,
             view_octaves=conf.multires_view,
             skips=conf.skips,
-            widths=tuple(entry for pair in widths for entry in pair),
+            widths=tuple(entry for pair in [*conf.trunk, *conf.heads] for entry in pair),
         )
 
     def execute(self, points: Var, view_dirs: Var) -> tuple[Var, Var]:

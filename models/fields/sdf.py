@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.backend import jt
-from models.config import SdfConfig
-from models.config_sizes import sdf_layer_widths
+from models.fields.conf import SdfConfig
 from models.fields.layers import Linear, geometric_init, uniform_init
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_distance, sdf_field
@@ -38,7 +37,7 @@ class SDFNetwork(jt.nn.Module):
     def __init__(self, conf: SdfConfig, rng: np.random.Generator) -> None:
         super().__init__()
         self.conf = conf
-        widths = sdf_layer_widths(conf)
+        widths = conf.widths
         if conf.geometric_init:
             arrays = geometric_init(rng, widths, conf.embedded_width, conf)
         else:
@@ -58,7 +57,7 @@ class SDFNetwork(jt.nn.Module):
             encoded=conf.embedded_width,
             octaves=conf.multires,
             skips=sum(1 << layer for layer in conf.skip_in),
-            widths=tuple(width for pair in sdf_layer_widths(conf) for width in pair),
+            widths=tuple(width for pair in conf.widths for width in pair),
             scale=conf.scale,
         )
         return _AtWeights(Weights([(layer.matrix(), layer.bias) for layer in self.layers()]), sizes)

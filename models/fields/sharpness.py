@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.backend import jt
-from models.config import VarianceConfig
+from models.fields.conf import VarianceConfig
 from models.ops.elementwise import hard_clip
 from models.structs import Var
 

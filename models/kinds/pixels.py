@@ -11,7 +11,7 @@ from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from data.scene import Scene
 from models.backend import jt
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.protocol import PlainModel
 from models.kinds.terms import binary_mask
 from models.structs import Var

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from models.backend import jt
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.protocol import Term
 from models.ops.elementwise import hard_clip, magnitude
 from models.structs import Var

@@ -15,8 +15,7 @@ import numpy as np
 
 from data.errors import UserError
 from models.available import available_bytes
-from models.config import parse_config
-from models.config_sizes import parameter_count
+from models.kinds.conf import parse_config
 
 GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # beyond it squares leave float32 and soon float64
@@ -64,7 +63,7 @@ def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
 def _most_bytes(state: Mapping[str, Any]) -> int:
     """Bytes that a checkpoint with this state can have."""
     try:
-        parameters = parameter_count(parse_config(state["conf"], "the checkpoint's conf").model)
+        parameters = parse_config(state["conf"], "the checkpoint's conf").model.parameters
     except (KeyError, UserError):  # a conf that cannot be read is told where it is compared with the run's
         return MOST_BYTES_UNBOUND
     return GROUPS * max(REAL_KINDS.values()) * parameters + HEADER_BYTES
@@ -124,13 +123,7 @@ def _check_generator(value: object, key: str) -> None:
 
 
 def _check_sampler(value: object, key: str) -> None:
-    """Photographs in the order of their turn, how many had it, and the generator of the pixels."""
-    order = _part(value, "order", key)
-    is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
-    if not is_order or sorted(order) != list(range(len(order))):
-        raise StateError(f"the order of the {key} in its state is no permutation")
-    if not _is_whole(_part(value, "position", key), 0, len(order)):
-        raise StateError(f"the position of the {key} in its state is none")
+    """What a sampler keeps is its own business, all but the generator that is in it."""
     _check_generator(_part(value, "generator", key), f"generator of the {key}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from models.config import EXPONENTIAL, TrainConfig
+from models.config.blocks import EXPONENTIAL, TrainConfig
 
 
 def learning_rate(step: int, conf: TrainConfig) -> float:

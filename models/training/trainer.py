@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from models import memory
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.ops.update import all_finite, readings

@@ -8,7 +8,7 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models.backend import jt
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.nerf.outputs import Comparison
 from models.kinds.nerf.renderer import NeRFRenderer
 from models.kinds.nerf.terms import radiance_terms

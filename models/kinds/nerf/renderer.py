@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.backend import jt
-from models.config import NerfRendererConfig
 from models.fields.nerf import NeRF
+from models.kinds.nerf.conf import NerfRendererConfig
 from models.kinds.nerf.outputs import RadianceOutput
 from models.kinds.pixels import RayVars
 from models.kinds.protocol import Noise

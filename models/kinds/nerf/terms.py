@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.nerf.outputs import Comparison
 from models.kinds.protocol import Term
 from models.kinds.terms import mask_term, squared_term

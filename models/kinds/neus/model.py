@@ -8,7 +8,7 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models.backend import jt
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.neus.outputs import Comparison
 from models.kinds.neus.renderer import NeuSRenderer
 from models.kinds.neus.terms import TERMS, TermOf

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.backend import jt
-from models.config import RendererConfig
 from models.fields.nerf import NeRF
 from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
 from models.fields.sharpness import SingleVarianceNetwork
+from models.kinds.neus.conf import RendererConfig
 from models.kinds.neus.outputs import RenderOutput
 from models.kinds.pixels import RayVars
 from models.kinds.protocol import Noise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from models.config import TrainConfig
+from models.config.blocks import TrainConfig
 from models.kinds.neus.outputs import Comparison
 from models.kinds.protocol import Term
 from models.kinds.terms import COUNT_EPS, color_term, mask_term

@@ -9,7 +9,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
 
@@ -80,8 +80,8 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
         if key not in kinds:
             raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
     for field in dataclasses.fields(block_class):
-        if field.name not in mapping and field.default is dataclasses.MISSING:
-            what = "block" if dataclasses.is_dataclass(kinds[field.name]) else "key"
+        if field.name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
+            what = "block" if dataclasses.is_dataclass(kinds[field.name]) or kinds[field.name] is dict else "key"
             raise ConfigError(f"{prefix}{field.name}: this {what} is missing and has no default; add it")
     return block_class(**{key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()})
 
@@ -92,6 +92,9 @@ def check_limits(block: Any, path: str = "") -> None:
         value, key = getattr(block, field.name), f"{path}.{field.name}" if path else field.name
         if dataclasses.is_dataclass(value):
             check_limits(value, key)
+        elif isinstance(value, Mapping):  # further blocks, which stand beside the fields
+            for name, further in value.items():
+                check_limits(further, f"{path}.{name}")
         elif fault := _fault(value, field.metadata):
             raise ConfigError(f"{key} = {shown(value)}: {fault}")
 
@@ -117,6 +120,10 @@ def _convert(value: object, kind: Any, path: str) -> Any:
         return from_tree(kind, value, path)
     if kind in KIND_NAMES:
         return _scalar(value, kind, path)
+    if kind is dict or get_origin(kind) is Mapping:  # blocks that somebody else makes something of
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {shown(value)}")
+        return dict(value)
     if Auto in get_args(kind):
         return _number_or_auto(value, get_args(kind)[0], path)
     element = get_args(kind)[0]

@@ -16,7 +16,7 @@ from pyhocon.config_tree import ConfigTree
 from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException
 
-from models.config_strict import ConfigError, shown
+from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}

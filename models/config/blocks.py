@@ -1,0 +1,72 @@
+"""The blocks of a conf that several rooms read: where results go, and the training.
+
+The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs), ours with defaults;
+confs/base/*.conf explains each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.config.strict import AUTO, Auto, ConfigError, limits
+
+LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
+LARGEST_EMA_DECAY = 0.999999  # float32 rounds what a larger one takes in of each step to nothing
+COSINE, EXPONENTIAL = "cosine", "exponential"  # the values of train.learning_rate_decay
+
+
+@dataclass(frozen=True)
+class GeneralConfig:
+    """Where the results of an experiment go."""
+
+    base_exp_dir: str
+    recording: tuple[str, ...] = ()  # folders whose .py files are copied into <base_exp_dir>/recording
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Schedule, losses and frequencies. Steps count optimiser steps; a frequency of 0 means never."""
+
+    learning_rate: float = limits(above=0)
+    learning_rate_alpha: float = limits(at_least=0, at_most=1)
+    end_iter: int = limits(at_least=1)
+    batch_size: int = limits(at_least=1)
+    validate_resolution_level: int = limits(at_least=1)
+    use_white_bkgd: bool
+    save_freq: int = limits(at_least=0)
+    val_freq: int = limits(at_least=0)
+    val_mesh_freq: int = limits(at_least=0)
+    report_freq: int = limits(at_least=1)
+    igr_weight: float = limits(at_least=0)
+    mask_weight: float = limits(at_least=0)
+    warm_up_end: float = limits(0.0, at_least=0)
+    anneal_end: float = limits(0.0, at_least=0)
+    max_bad_steps: int = limits(10, at_least=1)  # in a row, before the run goes back to its last good checkpoint
+    keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
+    seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
+    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays at a time when an image is rendered
+    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays of a batch that are differentiated at a time
+    memory_limit: float | Auto = limits(AUTO, above=0)  # GB, 10^9 bytes, that the chunks of "auto" are chosen for
+    ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
+    mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
+    learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
+
+    @property
+    def background_rgb(self) -> np.ndarray | None:
+        """The colour [3] behind everything; None for black."""
+        return np.ones(3, np.float32) if self.use_white_bkgd else None
+
+    def check(self) -> None:
+        """The warm-up ends before the training does: the cosine that follows divides by the steps in between."""
+        if self.warm_up_end >= self.end_iter:
+            raise ConfigError(
+                f"train.warm_up_end = {self.warm_up_end:g}: must be below train.end_iter = {self.end_iter}; "
+                "lower it (a twentieth of end_iter is usual)"
+            )
+        if self.learning_rate_decay == EXPONENTIAL and self.learning_rate_alpha == 0.0:
+            raise ConfigError(
+                "train.learning_rate_alpha = 0: an exponential decay never gets there; set it above 0, such as 0.1, "
+                "or learning_rate_decay = cosine"
+            )

@@ -1,0 +1,172 @@
+"""The blocks of a conf that shape fields, and the sizes that follow from them. Knows no Jittor.
+
+The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs) and of the
+constructors they are handed to (models/fields.py there); confs/base/*.conf explains each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.config.strict import ConfigError, limits, shown
+from models.ops.sizes import encoding_width
+
+MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
+MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
+LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
+INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
+VIEW_WIDTH = 3  # of a direction
+# Keys that only shape the initial weights: another value does not contradict weights already trained.
+INITIALISATION_KEYS = frozenset({"bias", "geometric_init", "inside_outside"})
+
+Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
+
+
+@dataclass(frozen=True)
+class NerfConfig:
+    """The background network (inverted-sphere NeRF); with model.type = nerf, the coarse and the fine network."""
+
+    D: int = limits(8, at_least=1)
+    W: int = limits(256, at_least=2)
+    d_in: int = limits(3, at_least=3, at_most=4)
+    d_in_view: int = limits(3, at_least=3, at_most=3)
+    multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
+    multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
+    output_ch: int = limits(4, at_least=1)
+    skips: tuple[int, ...] = (4,)
+    use_viewdirs: bool = False
+
+    def check(self, d_in: int, where: str) -> None:
+        """Raises ConfigError for what cannot be a network with view directions of `d_in` inputs; `where` it is so."""
+        if self.d_in != d_in:
+            raise ConfigError(f"model.nerf.d_in = {self.d_in}: must be {d_in} {where}")
+        if not self.use_viewdirs:
+            raise ConfigError(f"model.nerf.use_viewdirs = false: must be true {where}")
+        if any(layer < 0 or layer == self.D - 1 for layer in self.skips):
+            last = self.D - 1
+            raise ConfigError(
+                f"model.nerf.skips = {shown(self.skips)}: must not be negative nor the last layer, {last}"
+            )
+
+    @property
+    def trunk(self) -> Widths:
+        """The layers before the heads; the encoded point is appended after each skip."""
+        point = encoding_width(self.d_in, self.multires)
+        after = [self.W + point if index in self.skips else self.W for index in range(self.D - 1)]
+        return [(inputs, self.W) for inputs in [point, *after]]
+
+    @property
+    def heads(self) -> Widths:
+        """Feature and density, view, colour."""
+        view = encoding_width(self.d_in_view, self.multires_view)
+        return [(self.W, self.W + 1), (view + self.W, self.W // 2), (self.W // 2, 3)]
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return parameter_count([*self.trunk, *self.heads], has_norms=False)
+
+
+@dataclass(frozen=True)
+class SdfConfig:
+    """The signed distance network."""
+
+    d_in: int = limits(at_least=3, at_most=3)
+    d_out: int = limits(at_least=2)
+    d_hidden: int = limits(at_least=1)
+    n_layers: int = limits(at_least=1, at_most=MAX_SDF_LAYERS)
+    skip_in: tuple[int, ...] = (4,)
+    multires: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
+    bias: float = 0.5
+    scale: float = limits(1.0, above=0)
+    geometric_init: bool = True
+    weight_norm: bool = True
+    inside_outside: bool = False
+
+    def check(self) -> None:
+        """Each skip lands on a hidden layer, and leaves the layer before it at least one output of its own."""
+        key = "model.sdf_network.skip_in"
+        if any(not 1 <= layer <= self.n_layers for layer in self.skip_in):
+            raise ConfigError(f"{key} = {shown(self.skip_in)}: its layers must lie in 1..n_layers = {self.n_layers}")
+        if self.skip_in and self.d_hidden <= self.embedded_width:
+            raise ConfigError(
+                f"model.sdf_network.d_hidden = {self.d_hidden}: with skip_in it must be above the "
+                f"{self.embedded_width} values of the encoded input; raise it, lower multires = {self.multires}, or "
+                "set skip_in = []"
+            )
+
+    @property
+    def features(self) -> int:
+        """Channels of the feature that the colour network reads."""
+        return self.d_out - 1
+
+    @property
+    def embedded_width(self) -> int:
+        """Width of the encoded input: the point and, per octave, its sines and cosines."""
+        return encoding_width(self.d_in, self.multires)
+
+    @property
+    def widths(self) -> Widths:
+        """Of each layer; a layer before a skip is narrower by the encoded point that is appended."""
+        encoded = self.embedded_width
+        sizes = [encoded] + [self.d_hidden] * self.n_layers + [self.d_out]
+        return [
+            (sizes[index], sizes[index + 1] - (encoded if index + 1 in self.skip_in else 0))
+            for index in range(len(sizes) - 1)
+        ]
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return parameter_count(self.widths, self.weight_norm)
+
+
+@dataclass(frozen=True)
+class ColorConfig:
+    """The colour network."""
+
+    d_feature: int = limits(at_least=1)
+    mode: str = limits(one_of=tuple(INPUT_WIDTHS))
+    d_in: int = limits(at_least=1)
+    d_out: int = limits(at_least=3, at_most=3)
+    d_hidden: int = limits(at_least=1)
+    n_layers: int = limits(at_least=1)
+    weight_norm: bool = True
+    multires_view: int = limits(0, at_least=0, at_most=MAX_FREQUENCIES)
+    squeeze_out: bool = True
+
+    def check(self, features: int, source: str) -> None:
+        """Raises ConfigError where the network does not take the `features` that `source`, a key, hands it."""
+        block = "model.rendering_network"
+        if self.d_feature != features:
+            raise ConfigError(f"{block}.d_feature = {self.d_feature}: must be {source} = {features}")
+        if self.d_in != INPUT_WIDTHS[self.mode]:
+            raise ConfigError(
+                f"{block}.d_in = {self.d_in}: must be {INPUT_WIDTHS[self.mode]} for mode = {self.mode}"
+            )
+
+    @property
+    def widths(self) -> Widths:
+        """Of each layer; the view direction's encoding widens the first one, where the mode reads it."""
+        first = self.d_in + self.d_feature
+        if self.mode != "no_view_dir":
+            first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
+        sizes = [first] + [self.d_hidden] * self.n_layers + [self.d_out]
+        return list(zip(sizes[:-1], sizes[1:], strict=True))
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return parameter_count(self.widths, self.weight_norm)
+
+
+@dataclass(frozen=True)
+class VarianceConfig:
+    """The single sharpness parameter; inv_s = exp(10 * value)."""
+
+    init_val: float = limits(at_most=LOG_FLOAT32_MAX / 10)
+
+
+def parameter_count(widths: Widths, has_norms: bool) -> int:
+    """Weights and biases of layers, and a length for each row where weights are normalised."""
+    return sum(inputs * outputs + outputs * (2 if has_norms else 1) for inputs, outputs in widths)

@@ -1,0 +1,69 @@
+"""The block `model` of a conf with model.type = nerf. Knows no Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from models.config.strict import ConfigError, limits
+from models.fields.conf import NerfConfig
+
+NERF = "nerf"
+
+
+@dataclass(frozen=True)
+class NerfRendererConfig:
+    """How many samples a ray gets. Depths run from near to far along the unit ray; both 0: the sphere's span."""
+
+    n_samples: int = limits(64, at_least=2)
+    n_importance: int = limits(128, at_least=1)
+    perturb: float = limits(1.0, at_least=0)
+    near: float = limits(0.0, at_least=0)
+    far: float = limits(0.0, at_least=0)
+
+
+@dataclass(frozen=True)
+class NeRFConfig:
+    """The two networks, of one shape, and the renderer of a radiance field."""
+
+    nerf: NerfConfig
+    nerf_renderer: NerfRendererConfig = NerfRendererConfig()
+    type: str = NERF
+
+    def check(self) -> None:
+        """Raises ConfigError for networks that do not take points as (x, y, z) and views, and for a wrong near or far."""
+        self.nerf.check(3, "where model.type = nerf")
+        renderer = self.nerf_renderer
+        if renderer.far <= renderer.near and (renderer.near, renderer.far) != (0.0, 0.0):
+            raise ConfigError(
+                f"model.nerf_renderer.far = {renderer.far:g}: must be above near = {renderer.near:g}; or set both to 0 "
+                "for the span of the unit sphere"
+            )
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+        return ("nerf",)
+
+    @property
+    def n_importance(self) -> int:
+        """Samples placed where the coarse network sees something."""
+        return self.nerf_renderer.n_importance
+
+    def allows_importance(self, count: int) -> bool:
+        """Whether n_importance could be `count`: the fine network is trained at the fine depths."""
+        return count >= 1
+
+    def with_importance(self, count: int) -> NeRFConfig:
+        """The same with `count` as n_importance."""
+        return replace(self, nerf_renderer=replace(self.nerf_renderer, n_importance=count))
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers of both networks."""
+        return 2 * self.nerf.parameters
+
+    @property
+    def ray_numbers(self) -> int:
+        """float32 numbers that a step keeps of each ray at the least: depths and weights, and the jitter."""
+        samples = self.nerf_renderer.n_samples
+        return 2 * (samples + self.n_importance) + samples

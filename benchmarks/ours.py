@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from models.rendering.renderer import NeuSRenderer
 
 from benchmarks.flops import matmul_flops
 from benchmarks.profile_step import profile
@@ -21,8 +20,8 @@ from models import backend
 from models.backend import jt
 from models.fields.state import export_state
 from models.kinds.conf import parse_config
-from models.ops import native
-from models.runner import build_fields
+from models.kinds.registry import build_model
+from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training.trainer import Trainer
 from models.views.render import render_view
 
@@ -49,10 +48,9 @@ class Ours:
         meta, batch, self._image = read_job(path)
         self._side = int(meta["image_side"])
         self._conf = parse_config(str(meta["conf"]), str(path))
-        renderer = NeuSRenderer(
-            build_fields(self._conf.model, np.random.default_rng(int(meta["seed"]))), self._conf.model.neus_renderer
-        )
-        self._trainer = Trainer(renderer, OneBatch(batch), self._conf.train, np.random.default_rng(int(meta["seed"])))
+        initial, jitter = (np.random.default_rng(int(meta["seed"])) for _ in range(2))
+        model = build_model(self._conf.model, self._conf.train, initial)
+        self._trainer = Trainer(model, OneBatch(batch), self._conf.train, jitter)
 
     def export(self, path: str) -> dict[str, Any]:
         """Write the networks' parameters, so that the other side starts from the same ones."""
@@ -66,19 +64,13 @@ class Ours:
         begin = time.perf_counter()
         output = self._trainer.step()
         jt.sync_all(True)
-        return {"seconds": time.perf_counter() - begin, "loss": float(output.terms.total.item())}
+        return {"seconds": time.perf_counter() - begin, "loss": float(output.found.losses["total"].item())}
 
     def image(self, path: str) -> dict[str, Any]:
         """A validation picture; its colours are written to `path`."""
         begin = time.perf_counter()
-        view = render_view(
-            self._trainer.renderer,
-            self._image,
-            (self._side, self._side),
-            IMAGE_CHUNK,
-            self._trainer.cos_anneal_ratio,
-            self._trainer.background_rgb,
-        )
+        shape = (self._side, self._side)
+        view = render_view(self._trainer.model, self._image, shape, IMAGE_CHUNK, self._trainer.moment)
         seconds = time.perf_counter() - begin
         np.save(path, view.rgb)
         return {"seconds": seconds}
@@ -122,12 +114,11 @@ def main(arguments: list[str]) -> None:
         product = Matmul()
         serve({"about": about, "step": product.matmul})
         return
-    if PLAIN in arguments[1:]:
-        native.is_available = lambda: False
-    ours = Ours(Path(arguments[0]))
-    serve(
-        {"about": about, "export": ours.export, "step": ours.step, "image": ours.image, "profile": ours.profile},
-    )
+    with use(REFERENCE if PLAIN in arguments[1:] else NATIVE):
+        ours = Ours(Path(arguments[0]))
+        serve(
+            {"about": about, "export": ours.export, "step": ours.step, "image": ours.image, "profile": ours.profile},
+        )
 
 
 if __name__ == "__main__":

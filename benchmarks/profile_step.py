@@ -10,12 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from models.rendering.renderer import NeuSRenderer
 
-from data.rays import Rays
 from models.backend import jt
-from models.rendering import losses
-from models.structs import SampleNoise, Var
+from models.training.gradient import losses_of
 from models.training.trainer import Trainer
 
 NANOSECONDS = 1e-9
@@ -39,18 +36,6 @@ def kind_of(name: str, source: str) -> str:
     return next((kind for kind, pattern in KINDS if pattern.search(name)), "element-wise")
 
 
-class _DepthsGiven(NeuSRenderer):
-    """Renders at depths that were placed before, so that what placing them costs is not in it."""
-
-    def __init__(self, renderer: NeuSRenderer, depths: Var) -> None:
-        super().__init__(renderer.fields, renderer.conf)
-        self._depths = depths
-
-    def place_depths(self, rays: Rays, noise: SampleNoise | None) -> Var:
-        """The given ones."""
-        return self._depths
-
-
 def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
     """Seconds of a whole step, not profiled, and of its operations by phase and kind; means of REPEATS, in turn.
 
@@ -69,18 +54,13 @@ def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
 
 def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
     """What `Trainer.step` does, one phase after the other, each added to its counter."""
-    batch = trainer.sampler.next()
-    rays, outside = len(batch.rays), trainer.renderer.conf.n_outside
-    noise = SampleNoise(np.full((rays, 1), 0.5, np.float32), np.full((rays, outside), 0.5, np.float32))
-    with _timed(phases[SAMPLING]), jt.no_grad():
-        depths = trainer.renderer.place_depths(batch.rays, noise).detach()
-        depths.sync()
-    renderer = _DepthsGiven(trainer.renderer, depths)
+    model, moment, batch = trainer.model, trainer.moment, trainer.sampler.next()
+    noise = model.draw_noise(len(batch), np.random.default_rng(0))
+    with _timed(phases[SAMPLING]):
+        settled = model.settle(batch, noise, moment)
     with _timed(phases[FIELDS]):
-        mask = losses.binary_mask(jt.array(batch.mask), rays, trainer.conf)
-        render = renderer.render(batch.rays, noise, trainer.cos_anneal_ratio, trainer.background_rgb)
-        terms = losses.training_loss(render, jt.array(batch.rgb), mask, trainer.conf)
-        gradients = jt.grad(terms.total, trainer.optimizer.parameters)
+        losses = losses_of(model.objective(batch, noise, moment, settled), {})
+        gradients = jt.grad(losses["total"], trainer.optimizer.parameters)
         jt.sync(gradients)
     with _timed(phases[OPTIMISER]):
         trainer.optimizer.step(gradients, trainer.learning_rate)

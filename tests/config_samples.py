@@ -3,8 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from models import config
-from models.kinds.conf import load_config
+from models.kinds.conf import ExperimentConfig, load_config
 
 CONFS = Path(__file__).resolve().parents[1] / "confs"
 RECIPES = ("wmask", "womask", "thin_structure", "womask_dtu_large_roi")
@@ -37,7 +36,7 @@ def flat(conf: object, prefix: str = "") -> dict:
     return values
 
 
-def changed(**blocks: dict) -> config.ExperimentConfig:
+def changed(**blocks: dict) -> ExperimentConfig:
     """The demo conf with fields replaced: changed(train={"seed": 3}), changed(sdf_network={...})."""
     conf = load_config(CONFS / "demo.conf")
     for block, values in blocks.items():

@@ -21,8 +21,7 @@ from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
 
-from models.config.strict import leaf_types
-from models.kinds.conf import ExperimentConfig
+from models.kinds.conf import known_leaves
 from models.training.checkpoint import _digest, _encode
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +55,7 @@ WORDS += ["a", "a.b", "general", "train", "model { nerf {", "null", "true", "1",
 WORDS += ["5 days", "CASE_NAME", "${case}"]
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=25).map("".join) | st.text(max_size=40)
 VALUES = TEXTS | st.integers().map(str) | FLOAT.map(str)
-ASSIGNMENTS = st.tuples(st.sampled_from(sorted(leaf_types(ExperimentConfig))) | TEXTS, VALUES).map("=".join)
+ASSIGNMENTS = st.tuples(st.sampled_from(sorted(known_leaves())) | TEXTS, VALUES).map("=".join)
 CONFS = TEXTS | TEXTS.map(lambda text: CONF + "\n" + text) | ASSIGNMENTS.map(lambda text: CONF + "\n" + text)
 OVERRIDES = st.just([]) | st.lists(ASSIGNMENTS | TEXTS, max_size=2)
 CASES = st.sampled_from(["", "", "", "a", "${a}", "..", "\x00"]) | st.text(max_size=4)

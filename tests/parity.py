@@ -17,8 +17,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from models.rendering.renderer import Fields, NeuSRenderer
-
 from data.rays import Rays
 from models.backend import jt
 from models.config.blocks import TrainConfig
@@ -30,9 +28,14 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.kinds.neus.conf import RendererConfig
-from models.rendering import losses
-from models.structs import RenderOutput
+from models.kinds.neus.outputs import Comparison, RenderOutput
+from models.kinds.neus.renderer import Fields, NeuSRenderer
+from models.kinds.neus.terms import TERMS, eikonal_term
+from models.kinds.pixels import upload
+from models.kinds.protocol import Objective
+from models.kinds.terms import binary_mask, masked_psnr
 from models.training import schedules
+from models.training.gradient import losses_of
 from models.training.optimizer import Adam
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
@@ -93,7 +96,7 @@ class Golden:
         self.conf = _train_config(meta)
         self.rays = Rays(self["in/rays_o"], self["in/rays_d"], self["in/near"], self["in/far"])
         self.target = jt.array(self["in/true_rgb"])
-        self.mask = losses.binary_mask(jt.array(self["in/mask"]), len(self.rays), self.conf)
+        self.mask = binary_mask(jt.array(self["in/mask"]), len(self.rays), self.conf)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -112,7 +115,13 @@ class Golden:
     def render(self) -> RenderOutput:
         """The batch, without jitter."""
         background = np.ones(3, np.float32) if self.conf.use_white_bkgd else None
-        return self.renderer.render(self.rays, None, float(self.meta["cos_anneal_ratio"]), background)
+        return self.renderer.render(upload(self.rays), None, float(self.meta["cos_anneal_ratio"]), background)
+
+
+def losses(golden: Golden, output: RenderOutput) -> dict[str, jt.Var]:
+    """The mean of each term of the training loss, and `total`."""
+    seen = Comparison(output, golden.target, golden.mask)
+    return losses_of(Objective({name: term(seen, golden.conf) for name, term in TERMS.items()}, seen), {})
 
 
 def _train_config(meta: dict) -> TrainConfig:
@@ -164,7 +173,9 @@ def field_rows(golden: Golden) -> list[Row]:
 def render_rows(golden: Golden, output: RenderOutput) -> list[Row]:
     """What the renderer gives."""
     with jt.no_grad():
-        *rounds, depths = golden.renderer.up_sample_rounds(golden.rays, None)
+        *rounds, depths = golden.renderer.up_sample_rounds(
+            golden.renderer.fields.sdf.at_weights(), upload(golden.rays), None
+        )
     rows = [
         Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND)
         for i, v in enumerate(rounds)
@@ -173,7 +184,7 @@ def render_rows(golden: Golden, output: RenderOutput) -> list[Row]:
     rows.append(Row("out/up_sample rounds", abs(len(rounds) - len(expected)), 0))
     weights = output.weights.numpy()
     s_val = np.broadcast_to(1.0 / output.inv_s.numpy(), (len(golden.rays), 1))
-    eikonal = losses.eikonal_loss(output.sdf_gradient, output.near_sphere).numpy()
+    eikonal = eikonal_term(output.sdf_gradient, output.near_sphere).mean().numpy()
     rows += [
         Row("out/z_vals", worst(depths.numpy(), golden["out/z_vals"]), DEPTH_BOUND),
         Row("out/weights", worst(weights, golden["out/weights"]), DEPTH_BOUND),
@@ -196,12 +207,11 @@ def _mismatch(actual: np.ndarray, golden: np.ndarray) -> float:
 
 def loss_rows(golden: Golden, output: RenderOutput) -> list[Row]:
     """The loss and its gradient with respect to every weight."""
-    terms = losses.training_loss(output, golden.target, golden.mask, golden.conf)
-    psnr = losses.masked_psnr(output.rgb, golden.target, golden.mask)
-    values = {"color": terms.color, "eikonal": terms.eikonal, "mask": terms.mask, "total": terms.total, "psnr": psnr}
+    found = losses(golden, output)
+    values = found | {"psnr": masked_psnr(output.rgb, golden.target, golden.mask)}
     rows = [Row(f"loss/{n}", relative(v.item(), golden[f"loss/{n}"]), LOSS_BOUND) for n, v in values.items()]
     trained = golden.trained()
-    gradients = dict(zip(trained, jt.grad(terms.total, list(trained.values())), strict=True))
+    gradients = dict(zip(trained, jt.grad(found["total"], list(trained.values())), strict=True))
     expected = {name[len("grad/") :] for name in golden.arrays if name.startswith("grad/")}
     rows.append(Row("grad: names not trained", len(expected - set(trained)), 0))
     for name in sorted(expected & set(trained)):
@@ -218,16 +228,16 @@ def loss_rows(golden: Golden, output: RenderOutput) -> list[Row]:
 def training_rows(golden: Golden) -> list[Row]:
     """Learning rates and losses of the recorded Adam steps on this batch."""
     golden.reset_weights()
-    trained = list(golden.trained().values())
-    optimizer = Adam(trained)
+    named = golden.trained()
+    trained, optimizer = list(named.values()), Adam({"": named})
     rate_errors, loss_errors = [], []
     for step, expected in enumerate(golden["train/loss"]):
-        terms = losses.training_loss(golden.render(), golden.target, golden.mask, golden.conf)
+        total = losses(golden, golden.render())["total"]
         rate = schedules.learning_rate(step, golden.conf)
         rate_errors.append(relative(rate, golden["train/lr"][step]))
-        gradients = jt.grad(terms.total, trained)
+        gradients = jt.grad(total, trained)
         optimizer.step(gradients, rate)
-        loss_errors.append(relative(terms.total.item(), expected))
+        loss_errors.append(relative(total.item(), expected))
     return [
         Row("train/lr (relative)", float(np.max(rate_errors)), LEARNING_RATE_BOUND),
         Row("train/loss (relative)", float(np.max(loss_errors)), TRAINING_LOSS_BOUND),

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 AFTER_IMPORT = """
 import signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
-import models.backend, models.fields.sdf, models.rendering.renderer, models.rendering.losses
+import models.backend, models.fields.sdf, models.kinds.neus.model, models.kinds.terms
 from models.backend import jt
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"
 try:  # a child that is killed must not end this process, as Jittor's own handler makes it do

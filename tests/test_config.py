@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
-from models import config
 from models.config.hocon import parse_tree, write_tree
-from models.config.strict import leaf_types
-from models.kinds.conf import load_config, parse_config, to_hocon
+from models.fields.conf import NerfConfig
+from models.kinds.conf import known_leaves, load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
 PUBLISHED = {
@@ -136,13 +135,13 @@ def test_the_base_confs_hold_every_key_once_with_a_comment_and_its_default():
                 key = ".".join([*blocks, match[1]])
                 assert key not in found and comment.strip(), key
                 found[key] = path
-    assert set(found) == set(leaf_types(config.ExperimentConfig))
+    assert set(found) == set(known_leaves())
 
 
 def test_a_conf_without_the_optional_keys_takes_the_constructors_defaults():
     conf = parse_config(WHOLE, "whole")
     assert conf.model.sdf_network.skip_in == (4,) and conf.model.sdf_network.bias == 0.5
-    assert conf.model.nerf == config.NerfConfig() and conf.train.warm_up_end == 0.0
+    assert conf.model.nerf == NerfConfig() and conf.train.warm_up_end == 0.0
     assert isinstance(conf.train.warm_up_end, float) and conf.general.recording == ()
 
 

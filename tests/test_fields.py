@@ -14,7 +14,7 @@ from models.fields.conf import VarianceConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
-from models.ops import native as native_ops
+from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 70  # more than one block of the native operations, the last one not full
 RNG = np.random.default_rng(0)
@@ -42,11 +42,11 @@ SECOND_ORDER_CONFS += ("no weight norm",)
 FIELD_ATOL = 1e-5  # measured: at most 3e-6, for the released encoding
 
 
-@pytest.fixture(params=["native", "reference"])
-def path(request, monkeypatch):
+@pytest.fixture(params=[NATIVE, REFERENCE])
+def path(request):
     """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
-    if request.param == "reference":
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+    with use(request.param):
+        yield
 
 
 both_paths = pytest.mark.usefixtures("path")
@@ -120,14 +120,15 @@ def weight_gradients(network):
 
 
 @pytest.mark.parametrize(
-    ("name", "native"), [*((name, True) for name in SECOND_ORDER_CONFS), ("two skips", False), ("scale 3", False)]
+    ("name", "form"),  # plain Jittor compiles dozens of kernels for each conf: two will do
+    [*((name, NATIVE) for name in SECOND_ORDER_CONFS), ("two skips", REFERENCE), ("scale 3", REFERENCE)],
 )
-def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, native, monkeypatch):
-    if not native:  # plain Jittor compiles dozens of kernels for each conf: two will do
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, form):
     network, conf = sdf_network(name), sdf_conf(name)
     params = params64(network)
-    for parameter, actual in weight_gradients(network).items():
+    with use(form):
+        gradients = weight_gradients(network)
+    for parameter, actual in gradients.items():
         entries = some_entries(actual, 3, seed=len(parameter))
 
         def loss(value, parameter=parameter):

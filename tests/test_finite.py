@@ -14,10 +14,14 @@ from models.backend import jt
 from models.fields.conf import VarianceConfig
 from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
-from models.ops import native
+from models.kinds.neus.terms import eikonal_term
+from models.kinds.pixels import upload
+from models.kinds.terms import color_term, mask_term
+from models.ops import volrend
 from models.ops.elementwise import length
-from models.rendering import losses, sampling, volrend
-from models.structs import SampleNoise
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.upsample import invert_cdf, upsample
+from models.rendering import sampling
 
 EXAMPLES = 60
 N = 6
@@ -141,12 +145,12 @@ def test_even_depths_and_those_beyond_the_sphere(near, span, count, draw):
 @given(ascending(SIGNED), st.lists(MAGNITUDES, min_size=N - 1, max_size=N - 1), st.integers(1, 5))
 @example(np.zeros((1, N), np.float32), [0.0] * (N - 1), 3)
 def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
-    depths = sampling.invert_cdf(jt.array(edges), jt.array(np.float32([weights])), count).numpy()
+    depths = invert_cdf(jt.array(edges), jt.array(np.float32([weights])), count).numpy()
     slack = 1e-5 * np.abs(edges).max()
     assert np.isfinite(depths).all() and (depths >= edges.min() - slack).all() and (depths <= edges.max() + slack).all()
 
 
-@pytest.mark.parametrize("path", ["native", "reference"])
+@pytest.mark.parametrize("path", [NATIVE, REFERENCE])
 @FEW
 @given(
     depths=ascending(MAGNITUDES),
@@ -162,11 +166,9 @@ def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
     inv_s=INV_S_MAX,
 )
 def test_an_up_sampling_round(path, depths, sdf, origin, inv_s):
-    with pytest.MonkeyPatch.context() as patch:
-        if path == "reference":
-            patch.setattr(native, "is_available", lambda: False)
+    with use(path):
         vars_ = (jt.array(array) for array in (np.float32([origin]), np.float32([[0, 0, 1]]), depths, sdf))
-        new, merged, order = (var.numpy() for var in sampling.upsample(*vars_, inv_s, 4))
+        new, merged, order = (var.numpy() for var in upsample(*vars_, inv_s, 4))
     slack = 1e-5 * depths.max()
     assert np.isfinite(new).all() and (new >= depths.min() - slack).all() and (new <= depths.max() + slack).all()
     assert (np.diff(merged, axis=1) >= 0.0).all() and sorted(order[0]) == list(range(N + 4))
@@ -187,25 +189,25 @@ def rays_of(kind):
     return Rays(origins, directions, middle - span, middle + span)
 
 
-@pytest.mark.parametrize("path", ["native", "reference"])
+@pytest.mark.parametrize("path", [NATIVE, REFERENCE])
 @pytest.mark.parametrize("n_outside", [0, 3])
 @pytest.mark.parametrize("kind", ["through", "missing", "tangent", "no length", "far away"])
 @pytest.mark.parametrize(("variance", "bias"), [(0.3, 0.0), (-2.0, 0.0), (2.0, 0.0), (2.0, 1e3), (2.0, -1e3)])
-def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance, bias, monkeypatch):
-    if path == "reference":
-        monkeypatch.setattr(native, "is_available", lambda: False)
+def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance, bias):
     renderer = tiny_renderer(n_outside=n_outside)
     state = export_state(renderer.fields.sdf)
     state["lin2.bias"][0] += bias
     import_state(renderer.fields.sdf, state)
     import_state(renderer.fields.sharpness, {"variance": np.float32(variance)})
-    noise = SampleNoise(np.float32([[0.0], [0.5], [0.99]]), np.full((3, n_outside), 0.5, np.float32))
-    output = renderer.render(rays_of(kind), noise, 0.5)
-    total = losses.color_loss(output.rgb, jt.zeros((3, 3)), jt.ones((3, 1)))
-    total = total + losses.eikonal_loss(output.sdf_gradient, output.near_sphere)
-    total = total + losses.mask_loss(output.opacity, jt.array(np.float32([[0], [1], [1]])))
-    fields = [field for field in vars(renderer.fields).values() if field is not None]
-    gradients = jt.grad(total, [value for field in fields for value in field.parameters()])
+    noise = {"inside": np.float32([[0.0], [0.5], [0.99]]), "outside": np.full((3, n_outside), 0.5, np.float32)}
+    with use(path):
+        output = renderer.render(upload(rays_of(kind)), noise, 0.5)
+        mask = jt.array(np.float32([[0], [1], [1]]))
+        total = color_term(output.rgb, jt.zeros((3, 3)), jt.ones((3, 1))).mean()
+        total = total + eikonal_term(output.sdf_gradient, output.near_sphere).mean()
+        total = total + mask_term(output.opacity, mask).mean()
+        fields = [field for field in vars(renderer.fields).values() if field is not None]
+        gradients = jt.grad(total, [value for field in fields for value in field.parameters()])
     shown = (output.rgb, output.opacity, output.weights, output.depths, output.sdf_gradient, total)
     for value in (*shown, *gradients):
         assert np.isfinite(value.numpy()).all()

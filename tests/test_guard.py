@@ -13,7 +13,7 @@ from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
-from models.ops import native as native_ops
+from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training import guard
 from models.training.anomaly import load_anomaly, save_anomaly
 from models.training.checkpoint import checkpoint_name, load_checkpoint, save_checkpoint
@@ -76,11 +76,11 @@ def spoil_camera(batch):
 # the pieces
 
 
-@pytest.fixture(params=["native", "reference"])
-def path(request, monkeypatch):
+@pytest.fixture(params=[NATIVE, REFERENCE])
+def path(request):
     """Both forms: one operation on the CPU, and plain Jittor, which CUDA uses."""
-    if request.param == "reference":
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+    with use(request.param):
+        yield
 
 
 both_paths = pytest.mark.usefixtures("path")

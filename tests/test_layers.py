@@ -11,7 +11,7 @@ from models.backend import jt
 from models.fields.color import RenderingNetwork
 from models.fields.layers import Linear, uniform_init
 from models.fields.nerf import NeRF
-from models.fields.sdf import SDFNetwork, sdf_layer_widths
+from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state, named_parameters
 
@@ -107,7 +107,7 @@ def test_sines_and_cosines_start_with_weight_zero():
 
 def test_hidden_layers_start_with_variance_two_over_outputs_and_bias_zero(released):
     state = export_state(released)
-    for index, (_, outputs) in enumerate(sdf_layer_widths(RELEASED)[:-1]):
+    for index, (_, outputs) in enumerate(RELEASED.widths[:-1]):
         weight = state[f"lin{index}.weight_v"]
         assert weight[weight != 0.0].std() == pytest.approx(np.sqrt(2.0 / outputs), rel=0.1)
         assert not state[f"lin{index}.bias"].any()

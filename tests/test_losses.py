@@ -7,10 +7,13 @@ import oracles
 import pytest
 from config_samples import changed
 from gradcheck import assert_grad_close, central_differences
+from tiny_networks import training_losses
 
 from models.backend import jt
-from models.rendering import losses
-from models.structs import RenderOutput
+from models.kinds.neus.outputs import RenderOutput
+from models.kinds.neus.terms import eikonal_term
+from models.kinds.protocol import Term
+from models.kinds.terms import binary_mask, color_term, mask_term, masked_psnr
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -23,15 +26,20 @@ NEAR = (RNG.random((RAYS, SECTIONS)) < 0.7).astype(np.float32)
 TRAIN = dataclasses.replace(changed().train, igr_weight=0.1, mask_weight=0.3)
 
 
+def value_of(result):
+    """A term's mean, or a number itself."""
+    return result.mean() if isinstance(result, Term) else result
+
+
 def loss(function, *arrays):
-    result = function(*map(jt.array, arrays))
+    result = value_of(function(*map(jt.array, arrays)))
     assert tuple(result.shape) == (1,)
     return float(result.item())
 
 
 def slope(function, argument, *others):
     x = jt.array(argument)
-    return jt.grad(function(x, *map(jt.array, others)), x).numpy()
+    return jt.grad(value_of(function(x, *map(jt.array, others))), x).numpy()
 
 
 def rendered(order=slice(None)):
@@ -42,8 +50,8 @@ def rendered(order=slice(None)):
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):
-    terms = losses.training_loss(rendered(order), jt.array(TARGET[order].copy()), jt.array(mask[order].copy()), train)
-    return {name: float(value.item()) for name, value in vars(terms).items()}
+    found = training_losses(rendered(order), jt.array(TARGET[order].copy()), jt.array(mask[order].copy()), train)
+    return {name: float(value.item()) for name, value in found.items()}
 
 
 # colour
@@ -51,16 +59,16 @@ def training_terms(order=slice(None), train=TRAIN, mask=MASK):
 
 def test_the_colour_loss_is_the_l1_sum_over_channels_per_ray_in_the_mask():
     expected = np.abs(RGB - TARGET)[MASK[:, 0] == 1.0].sum() / MASK.sum()
-    assert loss(losses.color_loss, RGB, TARGET, MASK) == pytest.approx(expected, rel=1e-5)
+    assert loss(color_term, RGB, TARGET, MASK) == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_colour_loss_of_the_photograph_is_zero_with_gradient_zero():
-    assert loss(losses.color_loss, TARGET, TARGET, MASK) == 0.0
-    assert not slope(losses.color_loss, TARGET, TARGET, MASK).any()
+    assert loss(color_term, TARGET, TARGET, MASK) == 0.0
+    assert not slope(color_term, TARGET, TARGET, MASK).any()
 
 
 def test_rays_outside_the_mask_get_no_gradient_of_the_colour():
-    gradient = slope(losses.color_loss, RGB, TARGET, MASK)
+    gradient = slope(color_term, RGB, TARGET, MASK)
     np.testing.assert_allclose(gradient, np.sign(RGB - TARGET) * MASK / MASK.sum(), rtol=1e-5)
 
 
@@ -69,12 +77,12 @@ def test_rays_outside_the_mask_get_no_gradient_of_the_colour():
 
 def test_the_eikonal_loss_of_unit_gradients_is_zero():
     unit = GRADIENT / np.linalg.norm(GRADIENT, axis=2, keepdims=True)
-    assert loss(losses.eikonal_loss, unit, NEAR) == pytest.approx(0.0, abs=1e-12)
+    assert loss(eikonal_term, unit, NEAR) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_the_eikonal_loss_averages_over_the_sphere_only():
     error = (np.linalg.norm(GRADIENT, axis=2) - 1.0) ** 2
-    assert loss(losses.eikonal_loss, GRADIENT, NEAR) == pytest.approx(error[NEAR == 1.0].mean(), rel=1e-5)
+    assert loss(eikonal_term, GRADIENT, NEAR) == pytest.approx(error[NEAR == 1.0].mean(), rel=1e-5)
 
 
 def test_the_gradient_of_the_eikonal_loss_is_that_of_finite_differences_and_zero_at_the_zero_vector():
@@ -83,34 +91,34 @@ def test_the_gradient_of_the_eikonal_loss_is_that_of_finite_differences_and_zero
         return float((NEAR * error).sum() / (NEAR.sum() + 1e-5))
 
     expected = central_differences(energy, GRADIENT)
-    assert_grad_close(slope(losses.eikonal_loss, GRADIENT, NEAR).ravel(), expected, rtol=1e-5)
-    assert not slope(losses.eikonal_loss, np.zeros_like(GRADIENT), NEAR).any()
+    assert_grad_close(slope(eikonal_term, GRADIENT, NEAR).ravel(), expected, rtol=1e-5)
+    assert not slope(eikonal_term, np.zeros_like(GRADIENT), NEAR).any()
 
 
 # mask
 
 
 def test_the_mask_loss_is_the_cross_entropy_of_probabilities():
-    assert loss(losses.mask_loss, OPACITY, MASK) == pytest.approx(oracles.cross_entropy(OPACITY, MASK), rel=1e-5)
+    assert loss(mask_term, OPACITY, MASK) == pytest.approx(oracles.cross_entropy(OPACITY, MASK), rel=1e-5)
 
 
 def test_the_mask_loss_at_the_truth_is_that_of_its_margin_not_that_of_logits():
     # As logits, opacities of 0 and 1 would cost 0.69 and 0.31.
-    assert loss(losses.mask_loss, MASK, MASK) == pytest.approx(-np.log(0.999), rel=1e-3)
+    assert loss(mask_term, MASK, MASK) == pytest.approx(-np.log(0.999), rel=1e-3)
 
 
 def test_the_mask_loss_is_finite_at_the_opposite_of_the_truth():
-    assert loss(losses.mask_loss, 1.0 - MASK, MASK) == pytest.approx(-np.log(1e-3), rel=1e-3)
+    assert loss(mask_term, 1.0 - MASK, MASK) == pytest.approx(-np.log(1e-3), rel=1e-3)
 
 
 def test_the_gradient_of_the_mask_loss_is_that_of_finite_differences():
     expected = central_differences(lambda p: oracles.cross_entropy(p, MASK), OPACITY)
-    assert_grad_close(slope(losses.mask_loss, OPACITY, MASK).ravel(), expected, rtol=1e-5)
+    assert_grad_close(slope(mask_term, OPACITY, MASK).ravel(), expected, rtol=1e-5)
 
 
 def test_opacities_beyond_the_margin_get_no_gradient_and_those_on_it_do():
     opacity = np.float32([0.0, 5e-4, 0.001, 0.999, 0.9995, 1.0])[:, None]
-    gradient = slope(losses.mask_loss, opacity, MASK)[:, 0]
+    gradient = slope(mask_term, opacity, MASK)[:, 0]
     assert not gradient[[0, 1, 4, 5]].any() and gradient[[2, 3]].all()
 
 
@@ -118,10 +126,10 @@ def test_opacities_beyond_the_margin_get_no_gradient_and_those_on_it_do():
 def test_the_mask_is_made_binary_where_it_is_asked_for(weight):
     grey = np.float32([0.0, 0.2, 0.5, 0.51, 0.9, 1.0])[:, None]
     train = dataclasses.replace(TRAIN, mask_weight=weight)
-    mask = losses.binary_mask(jt.array(grey), RAYS, train).numpy()
+    mask = binary_mask(jt.array(grey), RAYS, train).numpy()
     expected = [0, 0, 0, 1, 1, 1] if weight else [1] * RAYS
     np.testing.assert_array_equal(mask, np.float32(expected)[:, None])
-    np.testing.assert_array_equal(losses.binary_mask(None, RAYS, train).numpy(), np.ones((RAYS, 1)))
+    np.testing.assert_array_equal(binary_mask(None, RAYS, train).numpy(), np.ones((RAYS, 1)))
 
 
 # together
@@ -140,18 +148,18 @@ def test_the_order_of_rays_does_not_matter(seed):
 
 
 def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():
-    assert loss(losses.color_loss, RGB, TARGET, EMPTY) == 0.0
-    assert loss(losses.eikonal_loss, GRADIENT, np.zeros_like(NEAR)) == 0.0
-    assert not slope(losses.color_loss, RGB, TARGET, EMPTY).any()
-    assert not slope(losses.eikonal_loss, GRADIENT, np.zeros_like(NEAR)).any()
+    assert loss(color_term, RGB, TARGET, EMPTY) == 0.0
+    assert loss(eikonal_term, GRADIENT, np.zeros_like(NEAR)) == 0.0
+    assert not slope(color_term, RGB, TARGET, EMPTY).any()
+    assert not slope(eikonal_term, GRADIENT, np.zeros_like(NEAR)).any()
     assert np.isfinite(list(training_terms(mask=EMPTY).values())).all()
 
 
 @pytest.mark.parametrize("mask", [MASK, np.ones_like(MASK)], ids=["some", "all"])
 def test_psnr_agrees_with_the_oracle(mask):
     expected = oracles.psnr(*(array.astype(np.float64) for array in (RGB, TARGET, mask)))
-    assert loss(losses.masked_psnr, RGB, TARGET, mask) == pytest.approx(expected, rel=1e-5)
+    assert loss(masked_psnr, RGB, TARGET, mask) == pytest.approx(expected, rel=1e-5)
 
 
 def test_an_error_of_a_tenth_everywhere_is_twenty_decibels():
-    assert loss(losses.masked_psnr, TARGET + np.float32(0.1), TARGET, MASK) == pytest.approx(20.0, abs=1e-3)
+    assert loss(masked_psnr, TARGET + np.float32(0.1), TARGET, MASK) == pytest.approx(20.0, abs=1e-3)

@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from models.rendering.renderer import NeuSRenderer
 from runs import ROOT, SHORT, contents, run, saved
 
 from data.readers import load_scene
 from data.sampler import PixelSampler
 from models import chunks, memory
 from models.kinds.conf import load_config
-from models.runner import build_fields
-from models.training import micro_batches
+from models.kinds.registry import build_model
+from models.training import gradient
 from models.training.trainer import Trainer
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo",)
@@ -20,16 +19,16 @@ WITH_BACKGROUND = ("model.neus_renderer.n_outside=3", "model.nerf.d_in=4", "trai
 def trainer_of(*settings):
     """A trainer on the bundled scene with the networks of confs/debug.conf."""
     conf = load_config(ROOT / "confs/debug.conf", overrides=(*SCENE, *settings))
-    renderer = NeuSRenderer(build_fields(conf.model, np.random.default_rng(0)), conf.model.neus_renderer)
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
     sampler = PixelSampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
-    return Trainer(renderer, sampler, conf.train, np.random.default_rng(2))
+    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
 
 
 def gradients(trainer, batch, noise, chunk):
     """Losses and the gradient of each parameter, by name, as float64."""
     found = trainer.gradient_of(batch, noise, chunk)
-    terms = {name: float(getattr(found.terms, name).item()) for name in ("total", "color", "eikonal", "mask")}
-    named = zip(trainer._parameters, found.gradients, strict=True)
+    terms = {name: float(value.item()) for name, value in found.losses.items()}
+    named = zip(trainer.optimizer.names, found.gradients, strict=True)
     return terms, {name: value.numpy().astype(np.float64) for name, value in named}
 
 
@@ -40,7 +39,7 @@ def whole(request):
     for _ in range(3):
         trainer.step()
     batch = trainer.sampler.next()
-    noise = trainer._draw_noise(batch)
+    noise = trainer.model.draw_noise(len(batch), trainer.generator)
     return trainer, batch, noise, gradients(trainer, batch, noise, len(batch.rays))
 
 
@@ -56,8 +55,8 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
 
 def test_a_chunk_without_the_batchs_counts_would_give_another_loss(whole):
     trainer, batch, noise, (terms, _) = whole
-    part = chunks._first_rays(batch, 17)
-    own, _ = gradients(trainer, part, type(noise)(noise.inside[:17], noise.outside[:17]), 17)
+    part = batch.part(0, 17)
+    own, _ = gradients(trainer, part, {name: array[:17] for name, array in noise.items()}, 17)
     assert abs(own["total"] - terms["total"]) > 1e-3 * terms["total"]
 
 
@@ -65,16 +64,16 @@ def test_the_joined_rendering_is_the_rendering(whole):
     trainer, batch, noise, _ = whole
     one, split = (trainer.gradient_of(batch, noise, chunk) for chunk in (64, 10))
     for name in ("rgb", "opacity", "weights", "depths", "sdf_gradient", "cdf", "near_sphere", "inv_s"):
-        ours, theirs = getattr(split.render, name).numpy(), getattr(one.render, name).numpy()
+        ours, theirs = getattr(split.output.render, name).numpy(), getattr(one.output.render, name).numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
-    assert np.array_equal(split.mask.numpy(), one.mask.numpy())
+    assert np.array_equal(split.output.mask.numpy(), one.output.mask.numpy())
     assert np.array_equal(split.target.numpy(), one.target.numpy())
 
 
 def test_smaller_chunks_take_less_memory():
     trainer = trainer_of("train.batch_size=4096")
     batch = trainer.sampler.next()
-    noise = trainer._draw_noise(batch)
+    noise = trainer.model.draw_noise(len(batch), trainer.generator)
     peaks = [memory.growth(lambda chunk=chunk: trainer.gradient_of(batch, noise, chunk)) for chunk in (4096, 1024, 256)]
     assert peaks[0] > 1.5 * peaks[1] and peaks[1] > peaks[2]
 
@@ -110,13 +109,13 @@ def test_a_resumed_auto_run_keeps_its_chunk_and_another_limit_makes_it_choose_an
 def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_batch(error, monkeypatch, capsys):
     from models.training import trainer as module
 
-    seen, true = [], micro_batches.differentiate
+    seen, true = [], gradient.differentiate
 
-    def failing(renderer, batch, noise, settings, conf, parameters, chunk):
-        seen.append((chunk, batch.rays.origins.tobytes(), batch.rgb.tobytes(), noise.inside.tobytes()))
+    def failing(model, batch, noise, moment, parameters, chunk):
+        seen.append((chunk, batch.rays.origins.tobytes(), batch.rgb.tobytes(), noise["inside"].tobytes()))
         if chunk > 16:
             raise error
-        return true(renderer, batch, noise, settings, conf, parameters, chunk)
+        return true(model, batch, noise, moment, parameters, chunk)
 
     monkeypatch.setattr(module, "differentiate", failing)
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")

@@ -5,7 +5,8 @@ import pytest
 
 from models.backend import jt
 from models.ops.elementwise import length
-from models.rendering import sampling
+from models.ops.upsample import invert_cdf, upsample, upsample_weights
+from models.ops.volrend import points_along
 
 
 def rays_through_a_sphere(rng, rays, count):
@@ -24,10 +25,10 @@ def rays_through_a_sphere(rng, rays, count):
 @pytest.mark.parametrize("inv_s", [64.0, 512.0])
 def test_a_native_round_is_the_reference_round(rays, before, count, inv_s):
     origins, directions, depths, sdf = rays_through_a_sphere(np.random.default_rng(before), rays, before)
-    new, merged, order = (v.numpy() for v in sampling.upsample(origins, directions, depths, sdf, inv_s, count))
-    radius = length(sampling.points_along(origins, directions, depths))
-    weights = sampling.upsample_weights(depths, sdf, radius, inv_s)
-    expected = sampling.invert_cdf(depths, weights, count).numpy()
+    new, merged, order = (v.numpy() for v in upsample(origins, directions, depths, sdf, inv_s, count))
+    radius = length(points_along(origins, directions, depths))
+    weights = upsample_weights(depths, sdf, radius, inv_s)
+    expected = invert_cdf(depths, weights, count).numpy()
     # A quantile falls into a bin of probability 1e-5 at worst, where one rounding of the CDF is 6e-3 of the bin.
     assert np.abs(new - expected).max() < 2e-3 and np.median(np.abs(new - expected)) < 1e-5
     joined = np.concatenate([depths.numpy(), new], axis=1)
@@ -40,5 +41,5 @@ def test_rays_without_a_surface_are_sampled_evenly():
     depths = jt.array(np.linspace(2.0, 3.0, 11, dtype=np.float32)[None])
     far_away = jt.array(np.full((1, 11), 5.0, np.float32))
     origins, directions = jt.array([[0.0, 0.9, -2.5]]), jt.array([[0.0, 0.0, 1.0]])
-    new, *_ = sampling.upsample(origins, directions, depths, far_away, 64.0, 10)
+    new, *_ = upsample(origins, directions, depths, far_away, 64.0, 10)
     assert np.allclose(new.numpy()[0], np.linspace(2.05, 2.95, 10), atol=2e-3)

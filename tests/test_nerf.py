@@ -12,7 +12,7 @@ from models.backend import jt
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
-from models.ops import native as native_ops
+from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 70  # more than one block of the native operation, the last one not full
 RNG = np.random.default_rng(0)
@@ -32,11 +32,11 @@ CONFS = {
 ATOL = dict.fromkeys(CONFS, 1e-5) | {"the released encodings": 2e-4}
 
 
-@pytest.fixture(params=["native", "reference"])
-def path(request, monkeypatch):
+@pytest.fixture(params=[NATIVE, REFERENCE])
+def path(request):
     """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
-    if request.param == "reference":
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+    with use(request.param):
+        yield
 
 
 both_paths = pytest.mark.usefixtures("path")
@@ -45,6 +45,16 @@ both_paths = pytest.mark.usefixtures("path")
 def network_of(name):
     conf = dataclasses.replace(NERF, **CONFS[name])
     return roughen(NeRF(conf, np.random.default_rng(1)), 2), conf
+
+
+def plainly(network):
+    """The network through the reference of its operation."""
+
+    def evaluate(*inputs):
+        with use(REFERENCE):
+            return network(*inputs)
+
+    return evaluate
 
 
 def inputs_of(conf, count=COUNT):
@@ -94,16 +104,16 @@ def test_every_parameter_receives_the_gradient_of_finite_differences(name):
     finite_differences_agree(name)
 
 
-def test_plain_jittor_gives_every_parameter_the_gradient_of_finite_differences(monkeypatch):
-    monkeypatch.setattr(native_ops, "is_available", lambda: False)
-    finite_differences_agree("one skip")
+def test_plain_jittor_gives_every_parameter_the_gradient_of_finite_differences():
+    with use(REFERENCE):
+        finite_differences_agree("one skip")
 
 
 @pytest.mark.parametrize("name", ["two skips, odd width", "the released encodings"])
 def test_the_native_gradients_are_those_of_the_reference(name):
     network, conf = network_of(name)
     inputs = inputs_of(conf, 200)
-    expected = weight_gradients(network, network.reference, *inputs)
+    expected = weight_gradients(network, plainly(network), *inputs)
     for parameter, actual in weight_gradients(network, network, *inputs).items():
         atol = 1e-5 * np.abs(expected[parameter]).max()
         np.testing.assert_allclose(actual, expected[parameter], atol=atol, err_msg=parameter)
@@ -124,7 +134,7 @@ def test_an_output_that_the_loss_leaves_out_adds_nothing(used):
     points, views = map(jt.array, inputs_of(conf))
     parameters = list(named_parameters(network).values())
     results = []
-    for evaluate in (network, network.reference):
+    for evaluate in (network, plainly(network)):
         results.append([value.numpy() for value in jt.grad(evaluate(points, views)[used].sqr().sum(), parameters)])
     for actual, expected in zip(*results, strict=True):
         np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
@@ -164,5 +174,5 @@ def test_a_network_deeper_than_a_machine_word_is_read_right():
     conf = NerfConfig(D=40, W=4, d_in=3, multires=0, multires_view=0, skips=(0, 31, 32, 38), use_viewdirs=True)
     network = roughen(NeRF(conf, np.random.default_rng(1)), 2)
     points, views = map(jt.array, inputs_of(conf))
-    for actual, expected in zip(network(points, views), network.reference(points, views), strict=True):
+    for actual, expected in zip(network(points, views), plainly(network)(points, views), strict=True):
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=1e-5)

@@ -8,25 +8,32 @@ import numpy as np
 import pytest
 from config_samples import changed
 from gradcheck import assert_grad_close, central_differences, some_entries
-from models.rendering.radiance import SURFACE_DENSITY, NeRFRenderer, RadianceFields
 from tiny_networks import params64, random_rays, roughen
 
-from data.rays import Rays
+from data.rays import PixelBatch, Rays
 from models.backend import jt
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
 from models.kinds.nerf.conf import NerfRendererConfig
-from models.rendering import losses, sampling
-from models.structs import SampleNoise, StratifiedNoise, noise_from
+from models.kinds.nerf.model import SURFACE_DENSITY, NeRFModel
+from models.kinds.nerf.outputs import Comparison
+from models.kinds.nerf.renderer import NeRFRenderer, RadianceFields
+from models.kinds.nerf.terms import radiance_terms
+from models.kinds.pixels import upload
+from models.kinds.protocol import Moment, Objective
+from models.kinds.terms import binary_mask
+from models.ops.upsample import invert_cdf
+from models.rendering import sampling
 from models.surface.extraction import marching_cubes, sample_grid
+from models.training.gradient import losses_of
 
 COUNT = 5
 RAYS = random_rays(COUNT)
 NETWORK = NerfConfig(D=3, W=12, d_in=3, multires=2, multires_view=1, skips=(1,), use_viewdirs=True)
 SIZES = NerfRendererConfig(n_samples=7, n_importance=9)
 RNG = np.random.default_rng(5)
-NOISE = StratifiedNoise(RNG.random((COUNT, 7), dtype=np.float32), RNG.random((COUNT, 9), dtype=np.float32))
+NOISE = {"coarse": RNG.random((COUNT, 7), dtype=np.float32), "fine": RNG.random((COUNT, 9), dtype=np.float32)}
 MIDDLES = (np.full((COUNT, 7), 0.5), np.full((COUNT, 9), 0.5))
 TARGET = RNG.random((COUNT, 3), dtype=np.float32)
 MASK = np.float32([1, 0, 1, 1, 0])[:, None]
@@ -39,10 +46,21 @@ def tiny(conf=SIZES, seed=0):
     return NeRFRenderer(RadianceFields(*(roughen(NeRF(NETWORK, rng), seed + i, 0.3) for i in (1, 2))), conf)
 
 
+def model_of(renderer, **blocks):
+    """The kind of model around it."""
+    return NeRFModel(renderer, changed(**blocks).train)
+
+
+def losses(output, mask, conf):
+    """The mean of each term, and `total`."""
+    seen = Comparison(output, jt.array(TARGET), mask)
+    return losses_of(Objective(radiance_terms(seen, conf), seen), {})
+
+
 def oracle(renderer, noise=None, behind=None, params=None, fine=None):
     """The same picture by the oracle."""
     params = params or {name: params64(field) for name, field in vars(renderer.fields).items()}
-    jitters = MIDDLES if noise is None else (noise.coarse.astype(np.float64), noise.fine.astype(np.float64))
+    jitters = MIDDLES if noise is None else (noise["coarse"].astype(np.float64), noise["fine"].astype(np.float64))
     return nerf_oracles.render(params, NETWORK, RAYS, (7, 9), jitters, behind, fine)
 
 
@@ -71,7 +89,7 @@ def ball(points):
 # the pieces
 
 
-@pytest.mark.parametrize("jitter", [None, NOISE.coarse], ids=["middles", "jitter"])
+@pytest.mark.parametrize("jitter", [None, NOISE["coarse"]], ids=["middles", "jitter"])
 def test_stratified_depths_agree_with_the_oracle_and_stay_in_their_strata(jitter):
     near, far = jt.array(RAYS.near), jt.array(RAYS.far)
     edges = sampling.strata(near, far, 7)
@@ -92,7 +110,7 @@ def test_quantiles_agree_with_linear_interpolation_of_the_inverse(count, noisy):
     edges = np.sort(rng.random((COUNT, 8)), axis=1).astype(np.float32)
     jitter = rng.random((COUNT, count), dtype=np.float32) if noisy else None
     given = None if jitter is None else jt.array(jitter)
-    found = sampling.invert_cdf(jt.array(edges), jt.array(weights), count, given).numpy()
+    found = invert_cdf(jt.array(edges), jt.array(weights), count, given).numpy()
     places = np.full((COUNT, count), 0.5) if jitter is None else jitter.astype(np.float64)
     for ray in range(COUNT):
         expected = nerf_oracles.fine_depths(edges[ray].astype(np.float64), weights[ray].astype(np.float64), places[ray])
@@ -101,7 +119,7 @@ def test_quantiles_agree_with_linear_interpolation_of_the_inverse(count, noisy):
 
 def test_as_many_quantiles_fall_into_a_stratum_as_its_share_of_the_weight():
     weights = np.float32([[0.1, 0.0, 0.6, 0.3]])
-    depths = sampling.invert_cdf(jt.array(np.float32([[0, 1, 2, 3, 4]])), jt.array(weights), 1000).numpy()
+    depths = invert_cdf(jt.array(np.float32([[0, 1, 2, 3, 4]])), jt.array(weights), 1000).numpy()
     counts, _ = np.histogram(depths, bins=[0, 1, 2, 3, 4])
     np.testing.assert_allclose(counts / 1000, weights[0], atol=2e-3)
 
@@ -113,7 +131,7 @@ def test_as_many_quantiles_fall_into_a_stratum_as_its_share_of_the_weight():
 @pytest.mark.parametrize("noise", [None, NOISE], ids=["middles", "jitter"])
 def test_both_passes_agree_with_the_oracle(noise, behind):
     renderer = tiny()
-    output = renderer.render(RAYS, noise, background_rgb=behind)
+    output = renderer.render(upload(RAYS), noise, background_rgb=behind)
     for name, value in oracle(renderer, noise, behind).items():
         actual = getattr(output, name).numpy()
         assert actual.shape == value.shape, name
@@ -123,14 +141,14 @@ def test_both_passes_agree_with_the_oracle(noise, behind):
 
 def test_depths_run_from_near_to_far_where_the_conf_says_so():
     renderer = tiny(dataclasses.replace(SIZES, near=0.5, far=9.0))
-    depths = renderer.render(RAYS).depths.numpy()
+    depths = renderer.render(upload(RAYS)).depths.numpy()
     assert (depths > 0.5).all() and (depths < 9.0).all() and (depths.max(axis=1) > 8.0).all()
     assert (np.diff(depths, axis=1) >= 0.0).all()
 
 
 def test_nothing_behind_the_camera_is_seen():
     rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
-    output = tiny().render(rays, background_rgb=WHITE)
+    output = tiny().render(upload(rays), background_rgb=WHITE)
     assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
     np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
     assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
@@ -138,14 +156,14 @@ def test_nothing_behind_the_camera_is_seen():
 
 @pytest.mark.parametrize("behind", [None, WHITE, np.float32([0.1, 0.5, 0.9])], ids=["black", "white", "colour"])
 def test_an_empty_field_shows_the_colour_behind_it(behind):
-    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(RAYS, background_rgb=behind)
+    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(upload(RAYS), background_rgb=behind)
     expected = np.zeros(3) if behind is None else behind
     np.testing.assert_allclose(output.rgb.numpy(), np.tile(expected, (COUNT, 1)), atol=1e-6)
     assert output.opacity.numpy().max() < 1e-6
 
 
 def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
-    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(RAYS)
+    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(upload(RAYS))
     half = (RAYS.far - RAYS.near) / 64 / 2  # the first section begins in the middle of its stratum
     seen = 1.0 - np.exp(-np.log1p(np.exp(0.3)) * (RAYS.far - RAYS.near - half))
     np.testing.assert_allclose(output.coarse_rgb.numpy(), seen * [0.0, 0.5, 1.0], atol=1e-5)
@@ -153,13 +171,13 @@ def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
 
 def test_fine_depths_gather_at_the_surface_that_the_coarse_pass_sees():
     rays = Rays(*(np.float32(a) for a in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
-    depths = of_field(ball).render(rays).depths.numpy()[0]
+    depths = of_field(ball).render(upload(rays)).depths.numpy()[0]
     assert (np.abs(depths - 2.5) < 2 * 2.0 / 64).sum() > 60
 
 
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     rays = random_rays(200, seed=8)
-    seen = of_field(ball).view(rays, 1.0, None)
+    seen = model_of(of_field(ball)).view(rays, Moment(0, None))
     closest = np.linalg.norm(rays.origins + rays.directions * (rays.near + 1.0), axis=1)
     hit, missed = closest < 0.4, closest > 0.55
     assert hit.sum() > 20 and missed.sum() > 20
@@ -173,7 +191,7 @@ def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
 
 
 def test_the_surface_field_meshes_the_ball_facing_outwards():
-    surface = of_field(ball).surface
+    surface = model_of(of_field(ball)).level_set
     low, high = np.full(3, -1.0), np.full(3, 1.0)
     grid = sample_grid(surface.outward, low, high, 40, 5000)
     mesh = marching_cubes(grid, surface.threshold, low, high, surface.quantity)
@@ -184,21 +202,13 @@ def test_the_surface_field_meshes_the_ball_facing_outwards():
 
 def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_asked_for():
     renderer, still = tiny(), tiny(dataclasses.replace(SIZES, perturb=0.0))
-    draws = renderer.draw_noise(COUNT, np.random.default_rng(3))
-    assert draws.coarse.shape == (COUNT, 7) and draws.fine.shape == (COUNT, 9)
-    first, second, even = (renderer.render(RAYS, noise).rgb.numpy() for noise in (draws, draws, None))
+    draws = model_of(renderer).draw_noise(COUNT, np.random.default_rng(3))
+    assert draws["coarse"].shape == (COUNT, 7) and draws["fine"].shape == (COUNT, 9)
+    first, second, even = (renderer.render(upload(RAYS), noise).rgb.numpy() for noise in (draws, draws, None))
     assert np.array_equal(first, second) and not np.array_equal(first, even)
     generator = np.random.default_rng(3)
-    assert still.draw_noise(COUNT, generator) is None
+    assert model_of(still).draw_noise(COUNT, generator) is None
     assert generator.bit_generator.state == np.random.default_rng(3).bit_generator.state
-
-
-def test_a_noise_is_known_by_its_fields():
-    assert noise_from({}) is None
-    assert isinstance(noise_from(vars(NOISE)), StratifiedNoise)
-    assert isinstance(noise_from({"inside": MASK, "outside": MASK}), SampleNoise)
-    with pytest.raises(ValueError, match="coarse, outside"):
-        noise_from({"outside": MASK, "coarse": MASK})
 
 
 # the loss and its gradient
@@ -207,37 +217,36 @@ def test_a_noise_is_known_by_its_fields():
 @pytest.mark.parametrize("mask_weight", [0.0, 0.3])
 def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
     renderer, conf = tiny(), changed(train={"mask_weight": mask_weight}).train
-    mask = losses.binary_mask(jt.array(MASK), COUNT, conf)
-    terms = renderer.loss(renderer.render(RAYS, NOISE), jt.array(TARGET), mask, conf)
+    mask = binary_mask(jt.array(MASK), COUNT, conf)
+    found = losses(renderer.render(upload(RAYS), NOISE), mask, conf)
     expected = nerf_oracles.losses(
         oracle(renderer, NOISE), TARGET, MASK if mask_weight else 1.0 + 0 * MASK, mask_weight
     )
     for name, value in expected.items():
-        assert getattr(terms, name).item() == pytest.approx(value, rel=1e-4), name
+        assert found[name].item() == pytest.approx(value, rel=1e-4), name
 
 
 def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
-    renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train
-    output, counts = renderer.render(RAYS), losses.BatchCounts(rays=COUNT, masked=3.0, near=0.0)
-    whole = renderer.loss(output, jt.array(TARGET), jt.array(MASK), conf)
-    parts = []
-    for rows in (slice(0, 2), slice(2, 5)):
-        part = renderer.render(RAYS.slice(rows.start, rows.stop))
-        parts.append(renderer.loss(part, jt.array(TARGET[rows]), jt.array(MASK[rows]), conf, counts))
-    for name in vars(whole):
-        total = sum(getattr(part, name).item() for part in parts)
-        assert total == pytest.approx(getattr(whole, name).item(), rel=1e-5), name
+    model = model_of(tiny(), train={"mask_weight": 0.3})
+    batch, moment = PixelBatch(RAYS, TARGET, MASK, np.zeros(COUNT, np.int32)), Moment(0, None)
+    whole = model.objective(batch, None, moment).terms
+    parts = [model.objective(batch.part(*rows), None, moment).terms for rows in ((0, 2), (2, 5))]
+    for name, term in whole.items():
+        counts = [float(part[name].count) for part in parts]
+        assert sum(counts) == pytest.approx(float(term.count)), name
+        total = sum(part[name].mean(sum(counts)).item() for part in parts)
+        assert total == pytest.approx(term.mean().item(), rel=1e-5), name
 
 
 @pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
 def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
     renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train
-    output = renderer.render(RAYS, NOISE, background_rgb=behind)
-    terms = renderer.loss(output, jt.array(TARGET), jt.array(MASK), conf)
+    output = renderer.render(upload(RAYS), NOISE, background_rgb=behind)
+    total = losses(output, jt.array(MASK), conf)["total"]
     params = {name: params64(field) for name, field in vars(renderer.fields).items()}
     fields = vars(renderer.fields).items()
     parameters = {(name, leaf): var for name, field in fields for leaf, var in named_parameters(field).items()}
-    gradients = jt.grad(terms.total, list(parameters.values()))
+    gradients = jt.grad(total, list(parameters.values()))
     fine = output.depths.numpy().astype(np.float64)
     for (network, leaf), gradient in zip(parameters, gradients, strict=True):
         actual = gradient.numpy()
@@ -256,23 +265,23 @@ def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
 
 def test_scalars_tell_both_passes_apart():
     renderer, conf = tiny(), changed().train
-    output = renderer.render(RAYS)
-    target, mask = jt.array(TARGET), jt.ones((COUNT, 1))
-    scalars = renderer.scalars(output, renderer.loss(output, target, mask, conf), target, mask)
+    output, mask = renderer.render(upload(RAYS)), jt.ones((COUNT, 1))
+    model, seen = model_of(renderer), Comparison(output, jt.array(TARGET), mask)
+    scalars = model.scalars(seen, losses(output, mask, conf))
     values = {name: float(value.item()) for name, value in scalars.items()}
     for name, rgb in (("psnr", output.rgb), ("coarse_psnr", output.coarse_rgb)):
         expected = -10.0 * np.log10(np.mean((rgb.numpy().astype(np.float64) - TARGET) ** 2))
         assert values[f"Statistics/{name}"] == pytest.approx(expected, abs=1e-3)
-    assert f"{values['Statistics/coarse_psnr']:.2f}" in renderer.remark(values)
-    assert renderer.sharpness() is None
+    assert f"{values['Statistics/coarse_psnr']:.2f}" in model.remark(values)
+    assert model.sharpness() is None
 
 
 def test_the_networks_keep_their_weights_apart():
     renderer = tiny()
-    state = SimpleNamespace(before=renderer.render(RAYS))
+    state = SimpleNamespace(before=renderer.render(upload(RAYS)))
     zeros = {name: np.zeros(var.shape, np.float32) for name, var in named_parameters(renderer.fields.coarse).items()}
-    import_state(renderer.networks["nerf_coarse"], zeros)
-    after = renderer.render(RAYS)
+    import_state(renderer.fields.coarse, zeros)
+    after = renderer.render(upload(RAYS))
     assert not np.array_equal(after.coarse_rgb.numpy(), state.before.coarse_rgb.numpy())
     np.testing.assert_allclose(after.coarse_rgb.numpy().std(axis=1), 0.0, atol=1e-6)
-    assert list(renderer.networks) == ["nerf_coarse", "nerf_fine"]
+    assert list(model_of(renderer).networks) == ["nerf_coarse", "nerf_fine"]

@@ -20,7 +20,7 @@ from data.sampler import PixelSampler
 from models import plan
 from models.config.strict import ConfigError
 from models.kinds.conf import load_config, network_differences, validate
-from models.runner import build_renderer
+from models.kinds.registry import build_model
 from models.training.trainer import Trainer
 
 SIZES = ("model.nerf_renderer.n_samples=8", "model.nerf_renderer.n_importance=8")
@@ -68,9 +68,9 @@ def test_a_new_process_goes_on_bit_for_bit(trained, tmp_path):
 def trainer_of(*settings):
     """A trainer on the bundled scene."""
     conf = load_config(ROOT / "confs/debug.conf", overrides=(f"dataset.data_dir={ROOT}/data/demo", *NERF, *settings))
-    renderer = build_renderer(conf.model, np.random.default_rng(0))
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
     sampler = PixelSampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
-    return Trainer(renderer, sampler, conf.train, np.random.default_rng(2))
+    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("mask_weight", [0.0, 0.1])
@@ -78,14 +78,14 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(mask_weight):
     trainer = trainer_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
     trainer.step()
     batch = trainer.sampler.next()
-    noise = trainer._draw_noise(batch)
+    noise = trainer.model.draw_noise(len(batch), trainer.generator)
     one, split = (trainer.gradient_of(batch, noise, chunk) for chunk in (64, 10))
-    for name in vars(one.terms):
-        assert getattr(split.terms, name).item() == pytest.approx(getattr(one.terms, name).item(), rel=1e-5), name
-    for name, a, b in zip(trainer.parameter_names, split.gradients, one.gradients, strict=True):
+    for name, value in one.losses.items():
+        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
+    for name, a, b in zip(trainer.optimizer.names, split.gradients, one.gradients, strict=True):
         assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-5 * np.linalg.norm(b.numpy()) > 0, name
-    for name in vars(one.render):
-        ours, theirs = getattr(split.render, name).numpy(), getattr(one.render, name).numpy()
+    for name in vars(one.output.render):
+        ours, theirs = getattr(split.output.render, name).numpy(), getattr(one.output.render, name).numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
 

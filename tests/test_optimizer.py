@@ -4,13 +4,12 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
-from tiny_networks import params64, random_rays, tiny_renderer
+from tiny_networks import params64, random_rays, tiny_renderer, training_losses
 
 from models.backend import jt
 from models.fields.state import named_parameters
-from models.ops import native as native_ops
-from models.rendering import losses
-from models.structs import SampleNoise
+from models.kinds.pixels import upload
+from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training.optimizer import Adam
 
 STEPS = 10
@@ -19,14 +18,18 @@ RATES = [0.0, *(1e-2 / step for step in range(1, STEPS))]  # the first rate is 0
 WARM, LATER = 5, 50  # steps between which no memory may be gained
 
 
-@pytest.fixture(params=["native", "reference"])
-def path(request, monkeypatch):
+@pytest.fixture(params=[NATIVE, REFERENCE])
+def path(request):
     """Both forms of the update: one operation on the CPU, and plain Jittor, which CUDA uses."""
-    if request.param == "reference":
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+    with use(request.param):
+        yield
 
 
 both_paths = pytest.mark.usefixtures("path")
+
+
+def adam_of(*parameters):
+    return Adam({"network": {str(index): value for index, value in enumerate(parameters)}})
 
 
 def random_gradients(scale, seed=1):
@@ -49,7 +52,7 @@ def test_ten_steps_agree_with_the_oracle_for_any_size_of_gradient(scale):
     gradients = random_gradients(scale)
     # Differences to the start are compared: a tiny step would drown in the parameter.
     start = np.zeros_like(START)
-    actual = optimised(gradients, Adam([jt.array(start)]))
+    actual = optimised(gradients, adam_of(jt.array(start)))
     expected = oracles.adam(start, gradients.astype(np.float64), RATES)
     for step, (path, exact) in enumerate(zip(actual, expected, strict=True)):
         largest = np.abs(exact).max()
@@ -57,7 +60,7 @@ def test_ten_steps_agree_with_the_oracle_for_any_size_of_gradient(scale):
 
 
 def test_a_rate_of_zero_moves_nothing_but_the_moments():
-    optimizer = Adam([jt.array(START)])
+    optimizer = adam_of(jt.array(START))
     optimizer.step([jt.array(random_gradients(1.0)[0])], 0.0)
     np.testing.assert_array_equal(optimizer.parameters[0].numpy(), START)
     assert optimizer.steps == 1 and optimizer.exp_avg[0].numpy().any() and optimizer.exp_avg_sq[0].numpy().all()
@@ -65,16 +68,16 @@ def test_a_rate_of_zero_moves_nothing_but_the_moments():
 
 def test_a_constant_gradient_moves_by_the_rate_each_step():
     gradients = np.full((STEPS, *START.shape), 0.3, np.float32)
-    path = optimised(gradients, Adam([jt.array(START)]), [1e-2] * STEPS)
+    path = optimised(gradients, adam_of(jt.array(START)), [1e-2] * STEPS)
     np.testing.assert_allclose(path[-1], START - STEPS * 1e-2, atol=1e-5)
 
 
 def test_restored_moments_go_on_bit_for_bit():
     gradients = random_gradients(1e-3)
-    straight = optimised(gradients, Adam([jt.array(START)]))
-    first = Adam([jt.array(START)])
+    straight = optimised(gradients, adam_of(jt.array(START)))
+    first = adam_of(jt.array(START))
     half = optimised(gradients[:4], first, RATES[:4])[-1]
-    second = Adam([jt.array(half)])
+    second = adam_of(jt.array(half))
     second.restore(first.steps, [value.numpy() for value in first.exp_avg], [v.numpy() for v in first.exp_avg_sq])
     for actual, expected in zip(optimised(gradients[4:], second, RATES[4:]), straight[4:], strict=True):
         np.testing.assert_array_equal(actual, expected)
@@ -85,7 +88,7 @@ def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
     rng = np.random.default_rng(3)
     shapes = [(1,), (7,), (5, 3), (1, 40), (300, 257)]
     starts, gradients = ([rng.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(2))
-    optimizer = Adam([jt.array(start) for start in starts])
+    optimizer = adam_of(*(jt.array(start) for start in starts))
     for _ in range(2):
         optimizer.step([jt.array(gradient) for gradient in gradients], 1e-2)
     for parameter, start, gradient in zip(optimizer.parameters, starts, gradients, strict=True):
@@ -96,7 +99,7 @@ def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
 
 def test_gradients_and_parameters_must_be_as_many():
     with pytest.raises(ValueError):
-        Adam([jt.array(START)]).step([], 1e-2)
+        adam_of(jt.array(START)).step([], 1e-2)
 
 
 @pytest.fixture(scope="module")
@@ -107,14 +110,15 @@ def training():
     target, mask = jt.array(rng.random((6, 3), dtype=np.float32)), jt.ones((6, 1))
     before = {name: params64(field) for name, field in vars(renderer.fields).items()}
     parameters = [value for field in vars(renderer.fields).values() for value in named_parameters(field).values()]
-    optimizer, live, values = Adam(parameters), {}, []
+    optimizer, live, values = adam_of(*parameters), {}, []
     for step in range(1, LATER + 1):
-        noise = SampleNoise(rng.random((6, 1), dtype=np.float32), rng.random((6, 4), dtype=np.float32))
-        terms = losses.training_loss(renderer.render(rays, noise, 0.5), target, mask, conf)
-        optimizer.step(jt.grad(terms.total, parameters), 2e-3)
+        noise = {"inside": rng.random((6, 1), dtype=np.float32), "outside": rng.random((6, 4), dtype=np.float32)}
+        output = renderer.render(upload(rays), noise, 0.5)
+        total = training_losses(output, target, mask, conf)["total"]
+        optimizer.step(jt.grad(total, parameters), 2e-3)
         if step in (WARM, LATER):
-            values.append(float(terms.total.item()))
-            del terms
+            values.append(float(total.item()))
+            del total, output
             jt.sync_all(True)
             live[step] = jt.liveness_info()
     return renderer, before, live, values

@@ -7,14 +7,13 @@ import oracles
 import pytest
 from config_samples import changed
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer
+from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer, training_losses
 
 from data.rays import Rays
 from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
-from models.ops import native as native_ops
-from models.rendering import losses
-from models.structs import SampleNoise
+from models.kinds.pixels import upload
+from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 5
 RAYS = random_rays(COUNT)
@@ -34,7 +33,8 @@ SETTINGS = {
 
 def noise(n_outside, seed=4):
     rng = np.random.default_rng(seed)
-    return SampleNoise(rng.random((COUNT, 1), dtype=np.float32), rng.random((COUNT, n_outside), dtype=np.float32))
+    shapes = {"inside": (COUNT, 1), "outside": (COUNT, n_outside)}
+    return {name: rng.random(shape, dtype=np.float32) for name, shape in shapes.items()}
 
 
 def renderer_with_soft_surface(n_outside, seed=2):
@@ -49,7 +49,7 @@ def oracle_image(renderer, depths, draws, ratio, behind, params=None):
     beyond = None
     if renderer.conf.n_outside:
         conf, far = renderer.conf, RAYS.far.astype(np.float64)
-        jitter = None if draws is None else draws.outside
+        jitter = None if draws is None else draws["outside"]
         beyond = oracles.outside_depths(far, conf.n_outside, conf.n_samples, jitter)
     params = oracle_params(renderer) if params is None else params
     exact = Rays(*(value.astype(np.float64) for value in vars(RAYS).values()))
@@ -61,7 +61,7 @@ def oracle_image(renderer, depths, draws, ratio, behind, params=None):
 def test_all_outputs_agree_with_the_oracle(name, noisy):
     n_outside, ratio, behind = SETTINGS[name]
     renderer, draws = renderer_with_soft_surface(n_outside), noise(n_outside) if noisy else None
-    output = renderer.render(RAYS, draws, ratio, behind)
+    output = renderer.render(upload(RAYS), draws, ratio, behind)
     expected = oracle_image(renderer, output.depths.numpy().astype(np.float64), draws, ratio, behind)
     for field, value in expected.items():
         actual = getattr(output, field).numpy()
@@ -73,14 +73,14 @@ def test_all_outputs_agree_with_the_oracle(name, noisy):
 
 def test_sections_beyond_the_last_depth_have_the_length_of_an_even_one():
     renderer = tiny_renderer(n_samples=5, n_importance=0)
-    output = renderer.render(RAYS)
+    output = renderer.render(upload(RAYS))
     last = (output.midpoints - output.depths).numpy()[:, -1]
     np.testing.assert_allclose(last, 2.0 / 5 / 2.0, rtol=1e-5)
 
 
 def test_rendering_without_noise_is_deterministic_and_noise_changes_it():
     renderer = tiny_renderer(n_outside=4)
-    first, second, noisy = (renderer.render(RAYS, draws) for draws in (None, None, noise(4)))
+    first, second, noisy = (renderer.render(upload(RAYS), draws) for draws in (None, None, noise(4)))
     for field in ("rgb", "weights", "depths", "sdf_gradient"):
         np.testing.assert_array_equal(getattr(first, field).numpy(), getattr(second, field).numpy())
         assert (getattr(first, field).numpy() != getattr(noisy, field).numpy()).any()
@@ -88,15 +88,15 @@ def test_rendering_without_noise_is_deterministic_and_noise_changes_it():
 
 def test_the_same_noise_gives_the_same_image():
     renderer = tiny_renderer(n_outside=4)
-    first, second = (renderer.render(RAYS, noise(4)) for _ in range(2))
+    first, second = (renderer.render(upload(RAYS), noise(4)) for _ in range(2))
     np.testing.assert_array_equal(first.rgb.numpy(), second.rgb.numpy())
 
 
 @pytest.mark.parametrize("n_outside", [0, 4])
 def test_permuting_rays_permutes_the_image(n_outside):
     renderer, order = renderer_with_soft_surface(n_outside), np.array([3, 0, 4, 2, 1])
-    straight = renderer.render(RAYS)
-    permuted = renderer.render(Rays(*(value[order] for value in vars(RAYS).values())))
+    straight = renderer.render(upload(RAYS))
+    permuted = renderer.render(upload(Rays(*(value[order] for value in vars(RAYS).values()))))
     for field in ("rgb", "opacity", "weights", "depths", "sdf_gradient", "cdf"):
         np.testing.assert_allclose(
             getattr(permuted, field).numpy(), getattr(straight, field).numpy()[order], atol=1e-4, err_msg=field
@@ -105,8 +105,8 @@ def test_permuting_rays_permutes_the_image(n_outside):
 
 def test_rays_rendered_in_parts_give_the_same_image():
     renderer = renderer_with_soft_surface(4)
-    whole = renderer.render(RAYS).rgb.numpy()
-    parts = [renderer.render(RAYS.slice(start, start + 2)).rgb.numpy() for start in (0, 2, 4)]
+    whole = renderer.render(upload(RAYS)).rgb.numpy()
+    parts = [renderer.render(upload(RAYS.slice(start, start + 2))).rgb.numpy() for start in (0, 2, 4)]
     np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-4)
 
 
@@ -116,7 +116,7 @@ def test_a_transparent_object_shows_the_colour_behind_it():
     state["lin2.bias"][0] += 30.0  # the whole sphere lies far outside the surface
     import_state(renderer.fields.sdf, state)
     behind = np.float32([0.2, 0.5, 0.9])
-    output = renderer.render(RAYS, background_rgb=behind)
+    output = renderer.render(upload(RAYS), background_rgb=behind)
     np.testing.assert_allclose(output.rgb.numpy(), np.tile(behind, (COUNT, 1)), atol=1e-3)
     assert output.opacity.numpy().max() < 1e-3
 
@@ -126,7 +126,7 @@ def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
     state = export_state(renderer.fields.sdf)
     state["lin2.bias"][0] -= 30.0
     import_state(renderer.fields.sdf, state)
-    weights = renderer.render(RAYS).weights.numpy()
+    weights = renderer.render(upload(RAYS)).weights.numpy()
     np.testing.assert_allclose(weights[:, 0], 1.0, atol=1e-5)
 
 
@@ -134,17 +134,16 @@ def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
 
 
 @pytest.mark.parametrize(
-    ("name", "native"), [("annealed, on white", True), ("annealed, on white", False), ("background", True)]
+    ("name", "form"), [("annealed, on white", NATIVE), ("annealed, on white", REFERENCE), ("background", NATIVE)]
 )
-def test_weight_gradients_of_the_training_loss_agree_with_finite_differences(name, native, monkeypatch):
-    if not native:
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)  # plain Jittor, as on CUDA
+def test_weight_gradients_of_the_training_loss_agree_with_finite_differences(name, form):
     n_outside, ratio, behind = SETTINGS[name]
     renderer = renderer_with_soft_surface(n_outside)
-    output = renderer.render(RAYS, None, ratio, behind)
-    terms = losses.training_loss(output, jt.array(TARGET), jt.array(MASK), TRAIN)
     parameters = _all_parameters(renderer)
-    gradients = jt.grad(terms.total, list(parameters.values()))
+    with use(form):
+        output = renderer.render(upload(RAYS), None, ratio, behind)
+        total = training_losses(output, jt.array(TARGET), jt.array(MASK), TRAIN)["total"]
+        gradients = jt.grad(total, list(parameters.values()))
     depths, params = output.depths.numpy().astype(np.float64), oracle_params(renderer)
     for ((network, parameter), _), gradient in zip(parameters.items(), gradients, strict=True):
         actual = gradient.numpy()

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.backend import jt
-from models.ops import native as native_ops
+from models.kinds.pixels import upload
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
+from models.ops.volrend import points_along
 from models.rendering import sampling
+from models.rendering.sections import section_lengths
 
 ROWS = 4
 RNG = np.random.default_rng(0)
@@ -34,7 +38,7 @@ def as_rows(row):
 
 
 def quantiles(edges, weights, count):
-    return sampling.invert_cdf(jt.array(as_rows(edges)), jt.array(as_rows(weights)), count).numpy()
+    return invert_cdf(jt.array(as_rows(edges)), jt.array(as_rows(weights)), count).numpy()
 
 
 # the first depths
@@ -102,23 +106,23 @@ def test_upsample_weights_agree_with_the_oracle(inv_s):
     sdf = (np.sin(3.0 * DEPTHS) * 0.5 + RNG.normal(0.0, 0.05, DEPTHS.shape)).astype(np.float32)
     radius = RNG.uniform(0.6, 1.3, DEPTHS.shape).astype(np.float32)
     radius[0, :3] = 1.1  # the first two sections of this ray lie outside
-    actual = sampling.upsample_weights(*map(jt.array, (DEPTHS, sdf, radius)), inv_s).numpy()
+    actual = upsample_weights(*map(jt.array, (DEPTHS, sdf, radius)), inv_s).numpy()
     rows = zip(*(array.astype(np.float64) for array in (DEPTHS, sdf, radius)), strict=True)
     np.testing.assert_allclose(actual, [oracles.upsample_weights(*row, inv_s) for row in rows], atol=2e-5)
 
 
 def test_upsample_weights_between_equal_depths_are_finite():
     depths, sdf = as_rows([1.0, 1.0, 1.0, 2.0]), as_rows([0.3, 0.3, -0.2, -0.2])
-    weights = sampling.upsample_weights(*map(jt.array, (depths, sdf, np.zeros_like(sdf))), 64.0).numpy()
+    weights = upsample_weights(*map(jt.array, (depths, sdf, np.zeros_like(sdf))), 64.0).numpy()
     assert np.isfinite(weights).all() and (weights >= 0.0).all()
 
 
 def test_upsampling_concentrates_on_the_surface_of_a_wall():
     depths = np.linspace(0.0, 2.0, 9, dtype=np.float32)
-    weights = sampling.upsample_weights(
+    weights = upsample_weights(
         jt.array(as_rows(depths)), jt.array(as_rows(1.1 - depths)), jt.array(np.zeros((ROWS, 9), np.float32)), 512.0
     )
-    new = sampling.invert_cdf(jt.array(as_rows(depths)), weights, 6).numpy()
+    new = invert_cdf(jt.array(as_rows(depths)), weights, 6).numpy()
     assert (new >= 1.0 - 1e-3).all() and (new <= 1.25 + 1e-3).all()
 
 
@@ -127,7 +131,7 @@ def test_upsampling_concentrates_on_the_surface_of_a_wall():
 def test_quantiles_agree_with_the_oracle(count, seed):
     rng = np.random.default_rng(seed)
     weights = (rng.random((ROWS, 8)) ** 6).astype(np.float32)
-    actual = sampling.invert_cdf(jt.array(DEPTHS), jt.array(weights), count).numpy()
+    actual = invert_cdf(jt.array(DEPTHS), jt.array(weights), count).numpy()
     rows = zip(DEPTHS.astype(np.float64), weights, strict=True)
     np.testing.assert_allclose(actual, [oracles.invert_cdf(*row, count) for row in rows], atol=2e-5)
 
@@ -155,7 +159,7 @@ def test_a_ray_without_weight_is_sampled_section_by_section(weights):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
 def test_quantiles_ascend_within_the_edges(scale):
     weights = (np.random.default_rng(1).random((ROWS, 8)) ** 20 * scale).astype(np.float32)
-    actual = sampling.invert_cdf(jt.array(DEPTHS), jt.array(weights), 16).numpy()
+    actual = invert_cdf(jt.array(DEPTHS), jt.array(weights), 16).numpy()
     assert np.isfinite(actual).all() and (np.diff(actual, axis=1) >= -1e-5).all()
     assert (actual >= DEPTHS[:, :1]).all() and (actual <= DEPTHS[:, -1:]).all()
 
@@ -166,7 +170,7 @@ def test_quantiles_ascend_within_the_edges(scale):
 def test_merging_keeps_every_depth_once_and_tells_where_it_came_from():
     new = RNG.uniform(0.0, 3.0, (ROWS, 5)).astype(np.float32)
     new[:, 0] = DEPTHS[:, 4]  # a tie
-    merged, order = (value.numpy() for value in sampling.merge_depths(jt.array(DEPTHS), jt.array(new)))
+    merged, order = (value.numpy() for value in merge_depths(jt.array(DEPTHS), jt.array(new)))
     joined = np.hstack([DEPTHS, new])
     np.testing.assert_array_equal(merged, np.sort(joined, axis=1))
     np.testing.assert_array_equal(np.take_along_axis(joined, order, axis=1), merged)
@@ -174,14 +178,14 @@ def test_merging_keeps_every_depth_once_and_tells_where_it_came_from():
 
 
 def test_the_last_section_gets_the_given_length():
-    lengths = sampling.section_lengths(jt.array(DEPTHS), 0.25).numpy()
+    lengths = section_lengths(jt.array(DEPTHS), 0.25).numpy()
     np.testing.assert_array_equal(lengths[:, :-1], np.diff(DEPTHS, axis=1))
     np.testing.assert_array_equal(lengths[:, -1], np.float32(0.25))
 
 
 def test_points_along_rays_are_origin_plus_depth_times_direction():
     rays = random_rays(ROWS)
-    actual = sampling.points_along(jt.array(rays.origins), jt.array(rays.directions), jt.array(DEPTHS)).numpy()
+    actual = points_along(jt.array(rays.origins), jt.array(rays.directions), jt.array(DEPTHS)).numpy()
     expected = rays.origins[:, None] + DEPTHS[:, :, None] * rays.directions[:, None]
     np.testing.assert_allclose(actual, expected, atol=1e-6)
 
@@ -189,11 +193,11 @@ def test_points_along_rays_are_origin_plus_depth_times_direction():
 # all rounds, through a network
 
 
-@pytest.fixture(params=["native", "reference"])
-def path(request, monkeypatch):
+@pytest.fixture(params=[NATIVE, REFERENCE])
+def path(request):
     """Both ways through a round: the native operation of the CPU, and plain Jittor, which CUDA uses."""
-    if request.param == "reference":
-        monkeypatch.setattr(native_ops, "is_available", lambda: False)
+    with use(request.param):
+        yield
 
 
 @pytest.mark.usefixtures("path")
@@ -204,7 +208,7 @@ def path(request, monkeypatch):
 def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n_importance, steps, rounds):
     renderer = tiny_renderer(n_samples=n_samples, n_importance=n_importance, up_sample_steps=steps)
     rays = random_rays(ROWS)
-    *added, depths = (value.numpy() for value in renderer.up_sample_rounds(rays, None))
+    *added, depths = (value.numpy() for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None))
     assert len(added) == rounds and sum(new.shape[1] for new in added) == n_importance
     assert depths.shape == (ROWS, n_samples + n_importance)
     assert np.isfinite(depths).all() and (np.diff(depths, axis=1) >= 0.0).all()
@@ -216,7 +220,7 @@ def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n
 def test_each_round_agrees_with_the_oracle_given_the_depths_before_it():
     renderer, rays = tiny_renderer(n_importance=9, up_sample_steps=3), random_rays(ROWS)
     params = oracle_params(renderer)["sdf"]
-    *added, _ = (value.numpy().astype(np.float64) for value in renderer.up_sample_rounds(rays, None))
+    *added, _ = (value.numpy().astype(np.float64) for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None))
     for ray in range(ROWS):
         depths = oracles.inside_depths(rays.near[ray], rays.far[ray], renderer.conf.n_samples)
         for index, new in enumerate(added):

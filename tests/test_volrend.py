@@ -6,9 +6,9 @@ import pytest
 from gradcheck import assert_grad_close, central_differences
 
 from models.backend import jt
+from models.ops import volrend
 from models.ops.elementwise import hard_clip, length, magnitude, softplus
 from models.ops.scan import exclusive_cumprod
-from models.rendering import volrend
 
 RNG = np.random.default_rng(0)
 ALPHA = RNG.random((4, 9)).astype(np.float32)

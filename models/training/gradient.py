@@ -89,7 +89,7 @@ def _of_chunk(
 ) -> BatchGradient:
     """Losses of some entries and their gradients, added to those of the chunks `before`."""
     objective = model.objective(chunk.batch, chunk.noise, moment, chunk.settled)
-    losses = _losses(objective, counts)
+    losses = losses_of(objective, counts)
     gradients = jt.grad(losses["total"], list(parameters))
     if before is not None:
         gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
@@ -102,7 +102,7 @@ def _of_chunk(
     return BatchGradient(losses, output, gradients)
 
 
-def _losses(objective: Objective, counts: Counts) -> dict[str, Var]:
+def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     """The mean of each term, and their weighted sum."""
     means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
     weighted = [_weighted(term, means[name]) for name, term in objective.terms.items()]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from models.backend import jt
-from models.fields.state import named_parameters
 from models.ops.update import BETA_1, BETA_2, AdamStep, Update, adam
 from models.structs import Var
 
@@ -16,12 +15,9 @@ from models.structs import Var
 class Adam:
     """Parameters with their moments; `steps` counts the updates made. A `models.kinds.protocol.Parameters`."""
 
-    def __init__(self, networks: Mapping[str, jt.nn.Module]) -> None:
-        named = {
-            (network, name): value
-            for network, module in networks.items()
-            for name, value in named_parameters(module).items()
-        }
+    def __init__(self, networks: Mapping[str, Mapping[str, Var]]) -> None:
+        """`networks`: network -> name -> parameter, in the order in which they are optimised."""
+        named = {(network, name): value for network, values in networks.items() for name, value in values.items()}
         self.names = [f"{network}.{name}" for network, name in named]
         self.parameters = list(named.values())
         self.steps = 0

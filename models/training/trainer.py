@@ -9,7 +9,7 @@ import numpy as np
 
 from models import memory
 from models.config.blocks import TrainConfig
-from models.fields.state import export_state, import_state
+from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
@@ -54,7 +54,7 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.networks = model.networks
-        self.optimizer = Adam(self.networks)
+        self.optimizer = Adam({name: named_parameters(module) for name, module in self.networks.items()})
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
         self._has_halved = False

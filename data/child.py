@@ -18,6 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from data.quiet import silence_libraries
+from data.streams import secure
+
 POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
 LONGEST_LOG_LINE = 200  # characters of the library's own words in a message
 
@@ -84,6 +87,8 @@ def _serve(
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
+    secure()  # a full disk ends the log, not the work
+    silence_libraries()
     if most_memory is not None:
         resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory))
     try:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import io
+import os
+import sys
+from collections.abc import Callable
 
 FORGED = "2026-01-01T00:00:00+00:00 INFO trained to step 9"
 # Each breaks a line, or steers a terminal, somewhere: C0, C1, Unicode's separators, bidirectional and invisible
@@ -64,3 +67,17 @@ def broken_streams() -> dict[str, io.TextIOBase | None]:
         "not for writing": Broken(io.UnsupportedOperation("not writable")),
         "refuses the encoding": Broken(UnicodeEncodeError("ascii", "\xe9", 0, 1, "refused")),
     }
+
+
+def prints_much(report: Callable[[object], None]) -> int:
+    """A task for a child whose library prints."""
+    for _ in range(1000):
+        print("a library speaks")
+        sys.stderr.write("and complains\n")
+    report("half")
+    return 3
+
+
+def dies(report: Callable[[object], None]) -> None:
+    """A task for a child that does not come back."""
+    os._exit(7)

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from nasty_texts import BREAKING, FORGED, broken_streams
+from nasty_texts import BREAKING, FORGED, broken_streams, dies, prints_much
 from runs import ROOT, SHORT, command, contents, run, saved
 
 from data import streams
 from data.bars import Bar
-from data.child import run_apart
+from data.child import ChildError, run_apart
 from models.training.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
@@ -235,19 +235,14 @@ def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
             assert file.read() == text
 
 
-def prints_much(report):
-    """A task whose library prints."""
-    for _ in range(1000):
-        print("a library speaks")
-        sys.stderr.write("and complains\n")
-    report("half")
-    return 3
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no full device")
 def test_a_child_whose_log_is_full_does_its_work():
     events = []
     assert run_apart(prints_much, log=Path("/dev/full"), on_event=events.append) == 3 and events == ["half"]
+
+
+def test_the_end_of_a_child_whose_log_never_ends_is_told():
+    with pytest.raises(ChildError, match="its process ended with status 7"):
+        run_apart(dies, log=Path("/dev/full"))
 
 
 # libraries

@@ -1,6 +1,6 @@
 """Is a scene fit to be trained on: what is measured, what is good, and what follows for the training.
 
-The scene is in its working frame: the region of interest is the unit sphere at the origin. V views. data/README.md has
+The scene is in its working frame: the region of interest is the unit sphere at the origin. V views. docs/formats.md has
 the table of the checks for their users.
 """
 

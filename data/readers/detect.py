@@ -90,7 +90,7 @@ def _without_cameras(folder: Path) -> str:
     names = ", ".join(entry.name for entry in entries[:MOST_SHOWN]) or "nothing"
     raise SceneError(
         f"{folder}: is no scene of a known format (it holds {names}); dataset.type may be {', '.join(FORMATS)}, "
-        "data/README.md describes them"
+        "docs/formats.md describes them"
     )
 
 

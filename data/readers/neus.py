@@ -1,7 +1,7 @@
 """The format of the published NeuS: image/*, optional mask/*, and npz files with world_mat_i and scale_mat_i.
 
 world_mat_i [4, 4] or [3, 4] projects world points to pixels of photograph i, scale_mat_i [4, 4] takes the unit sphere
-to the world. data/README.md describes the folder for its users; behaviour as in models/dataset.py of
+to the world. docs/formats.md describes the folder for its users; behaviour as in models/dataset.py of
 https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 """
 

@@ -19,6 +19,7 @@ __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
 # In the order in which the published Runner hands their parameters to Adam.
 NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
 
+MOST_STEPS = 1 << 40  # far beyond any training; an integer in a file may have a million digits
 _REVERSED = [2, 1, 0]  # BGR to RGB
 _COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
 _NERF_COLOR_NAMES = ("rgb_linear.weight", "rgb_linear.bias")
@@ -92,7 +93,7 @@ def _float32(array: object, what: str) -> np.ndarray:
 def _count(value: object, what: str) -> int:
     """A number of steps: an integer, or a tensor that holds one as newer versions of PyTorch write it."""
     number = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
-    if not isinstance(number, int | float) or number != number // 1 or number < 0:
+    if not isinstance(number, int | float) or not 0 <= number <= MOST_STEPS or number != number // 1:
         raise _UnfitError(f"its '{what}' is no number of steps")
     return int(number)
 

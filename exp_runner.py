@@ -113,6 +113,9 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     try:
         with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
             _dispatch(arguments, experiment, log)
+    except UserError:
+        experiment.withdraw()
+        raise
     except EmptySurfaceError as error:
         return _complain(str(error), EXIT_EMPTY_SURFACE)
     except Interrupted as stop:

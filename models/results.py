@@ -143,6 +143,7 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}").absolute()
     code = cv2.VideoWriter_fourcc(*"mp4v")
     try:
+        temporary.unlink(missing_ok=True)  # a link there would lead elsewhere
         with native_stderr_silenced():
             writer = cv2.VideoWriter(str(temporary), cv2.CAP_FFMPEG, code, VIDEO_FRAMES_PER_SECOND, (width, height))
             for frame in frames if writer.isOpened() else ():

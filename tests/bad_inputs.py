@@ -31,6 +31,7 @@ from bad_input_builders import (
     content,
     flags,
     folder_named,
+    going_on,
     good_checkpoint,
     header,
     jpeg_size,
@@ -225,10 +226,35 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         ["'nerf.a\\nb\\x1b[2J' is no tensor"],
     ),
     "checkpoints that would be lost": (folder_named("exp/checkpoints/ckpt_000003.safetensors"), ["pass --is_continue"]),
+    "checkpoints that another one would go on over": (
+        then(folder_named("exp/checkpoints/ckpt_000003.safetensors"), going_on(UNBOUND)),
+        ["exp/checkpoints", "pass --overwrite", OURS, "another general.base_exp_dir"],
+    ),
+    "the same with --is_continue": (
+        then(folder_named("exp/checkpoints/ckpt_000003.safetensors"), going_on(UNBOUND, "--is_continue")),
+        ["--is_continue without --checkpoint"],
+    ),
+    "checkpoints that were set aside": (
+        folder_named("exp/checkpoints.earlier/ckpt_000003.safetensors"),
+        ["exp/checkpoints", "pass --is_continue"],
+    ),
     "checkpoints behind a link": (
         then(folder_named("elsewhere/ckpt_000003"), link("exp/checkpoints", "../elsewhere"), flags("--overwrite")),
-        ["exp/checkpoints", "cannot be removed", "symbolic link"],
+        ["exp/checkpoints", "symbolic link", "remove it"],
     ),
+    # what a training writes to
+    "a lock that is a link": (link("exp/.training.lock", "../x.conf"), ["exp/.training.lock", "symbolic link"]),
+    "a lock that would be made elsewhere": (link("exp/.training.lock", "../new"), ["exp/.training.lock"]),
+    "a lock that is a pipe": (lambda folder: os.mkfifo(folder / "exp/.training.lock"), ["it is not a file"]),
+    "a lock that is a folder": (folder_named("exp/.training.lock"), ["exp/.training.lock", "cannot be written"]),
+    "a log that is a link": (
+        then(folder_named("exp/logs"), link("exp/logs/train.log", "../../x.conf")),
+        ["exp/logs/train.log", "symbolic link"],
+    ),
+    **{
+        f"a folder {name} that is a link": (link(f"exp/{name}", "../teapot"), [f"exp/{name}", "symbolic link"])
+        for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies", "checkpoints.earlier")
+    },
     # what is asked of a run
     "a photograph there is not": (
         beside(UNBOUND, flags("--mode", "validate_image", "--image", "9")),

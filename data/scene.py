@@ -42,6 +42,7 @@ class Scene:
     bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
     bbox_max: np.ndarray  # [3] float64
     points: SparsePoints | None = None  # of structure from motion, working frame
+    spare_cameras: int = 0  # the capture's cameras without a photograph, where these are paired by order alone
     notes: tuple[str, ...] = ()  # for the log: how the region of interest was found, photographs left out
 
     def __post_init__(self) -> None:

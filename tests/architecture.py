@@ -17,12 +17,14 @@ FLOORS = {
     "data.rays": 0,
     "models.structs": 0,
     "models.backend": 1,
+    "models.available": 1,
     "models.precompiled": 1,
     "models.toolchain": 1,
     "models.ops.gemm": 1,
     "data": 2,
     "models.config": 2,
     "models.config_blocks": 2,
+    "models.config_sizes": 2,
     "models.config_hocon": 2,
     "models.config_strict": 2,
     "models.ops": 2,
@@ -51,10 +53,12 @@ FLOORS = {
 }
 # Files that belong to one room without being a package.
 HOUSEMATES = {
+    "models.available": "models.backend",
     "models.precompiled": "models.backend",
     "models.toolchain": "models.backend",
     "models.ops.gemm": "models.backend",
     "models.config_blocks": "models.config",
+    "models.config_sizes": "models.config",
     "models.config_hocon": "models.config",
     "models.config_strict": "models.config",
     "models.caretaker": "models.runner",

@@ -49,6 +49,20 @@ def test_every_scene_format_is_listed(text):
     assert first_spans(text, "`dataset.type`") == list(FORMATS)
 
 
+def findings():
+    """The names of the checks that make a line of the health table."""
+    for path in (ROOT / "data" / "inspection").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                yield node.args[0].value
+
+
+@pytest.mark.parametrize("text", both("formats"), ids=("en", "zh"))
+def test_every_check_of_inspect_is_explained(text):
+    rows = [[cell.strip() for cell in row] for row in pages.rows(text) if len(row) == 5]
+    assert {row[0] for row in rows[2:]} == set(findings())
+
+
 def test_the_exit_statuses_are_those_of_the_help_page():
     (statuses,) = re.findall(r"^exit status: (.+)$", EPILOG, re.MULTILINE)
     english, chinese = both("flags")

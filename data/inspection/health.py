@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.inspection.finding import Finding, graded, listed
+from data.inspection.health_cameras import cameras as camera_check
 from data.inspection.health_pictures import exposure, masks, sharpness
 from data.roi.frustum import Cameras, room
 from data.scene import Scene
@@ -54,6 +55,7 @@ def findings(scene: Scene) -> tuple[Finding, ...]:
         _parallax(directions),
         _sphere_size(cameras),
         _aim(scene, cameras),
+        camera_check(scene),
         sharpness(scene, directions),
         exposure(scene, directions),
         masks(scene, cameras),

@@ -23,7 +23,7 @@ from models.training.checkpoint import (
 
 ASIDE_SUFFIX = ".earlier"  # of the folder beside, in which a run that starts over sets the earlier checkpoints aside
 
-_FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
+_FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
 
 
 class CheckpointFolder:

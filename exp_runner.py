@@ -113,7 +113,7 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     try:
         with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
             _dispatch(arguments, experiment, log)
-    except UserError:
+    except (UserError, ModuleNotFoundError, MemoryError):
         experiment.withdraw()
         raise
     except EmptySurfaceError as error:

@@ -55,7 +55,8 @@ Paths in a conf are relative to the folder the program is started in. Where that
 default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
-exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint; 130, 143 interrupted
+exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint;
+129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 
 
@@ -205,7 +206,8 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--overwrite",
         action="store_true",
-        help="train: start afresh in a folder that holds checkpoints; they are lost. prepare: replace the scene",
+        help="train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
+        "prepare: replace the scene",
     )
     add(
         "--checkpoint",

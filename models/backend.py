@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.streams import complain, is_watched, redraw
 from models import precompiled, toolchain
 from models.available import available_bytes
 
@@ -200,19 +201,19 @@ def _compile_progress() -> Iterator[None]:
 
 def _report_compilation(done: threading.Event) -> None:
     """Body of the progress thread: silent for a warm start."""
-    begin, spoke, terminal = time.time(), False, sys.stderr.isatty()
+    begin, spoke, terminal = time.time(), False, is_watched()
     while not done.wait(PROGRESS_INTERVAL_SECONDS):
         elapsed, count = time.time() - begin, _fresh_object_files(begin)
         if count == 0:
             continue
         if not spoke:
-            sys.stderr.write("Jittor compiles itself; this happens once, and takes a minute or two.\n")
+            complain("Jittor compiles itself; this happens once, and takes a minute or two.")
         if terminal:
-            sys.stderr.write(f"\r  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
-            sys.stderr.flush()
+            redraw(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
         spoke = True
     if spoke:
-        sys.stderr.write(f"{chr(13) if terminal else ''}  compiled in {time.time() - begin:.0f} s\n")
+        finished = f"  compiled in {time.time() - begin:.0f} s"
+        redraw(finished, end="\n") if terminal else complain(finished)
 
 
 def _fresh_object_files(since: float) -> int:

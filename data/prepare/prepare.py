@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.database import count_rows, has_features, is_sound
@@ -24,7 +24,6 @@ from data.prepare.frames import (
     read_frame_list,
 )
 from data.prepare.lock import only_one
-from data.prepare.matching import listed
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
 from data.prepare.reconstruct import (

@@ -10,12 +10,11 @@ import numpy as np
 
 from data.config import DatasetConfig
 from data.develop import develop
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.inspection.overview import overview
 from data.prepare import masks
 from data.prepare.frames import Frame
-from data.prepare.matching import listed
 from data.prepare.progress import Bar
 from data.prepare.sheet import contact_sheet
 from data.prepare.steps import is_as_noted, remove

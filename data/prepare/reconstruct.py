@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from data.child import ChildError, run_apart
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.prepare import colmap_tasks
 from data.prepare.database import count_rows, read_links
 from data.prepare.frames import Frame, Group
-from data.prepare.matching import components, listed, pairs, why_disconnected
+from data.prepare.matching import components, pairs, why_disconnected
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_PICTURES
 from data.prepare.steps import WorkError

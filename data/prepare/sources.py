@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.images import IMAGE_SUFFIXES, MAX_PIXELS, ImageError, list_images, natural_key, read_image
 from data.prepare.exif import DAMAGE
-from data.prepare.matching import listed
 from data.prepare.video import is_video
 
 # The least that structure from motion can make a model of; a good surface needs ten times as many.

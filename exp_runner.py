@@ -3,11 +3,18 @@
 Everything that can be checked from the arguments and the conf is checked before Jittor is loaded.
 """
 
-from __future__ import annotations
-
-import contextlib
 import os
 import sys
+
+if __name__ == "__main__":  # before anything else is imported: a json.py beside the photographs is not to be run
+    _search_path = sys.path[:]
+    sys.path[:] = [os.path.dirname(os.path.realpath(__file__))]
+    import data.search_path
+    import models  # noqa: F401 (found now, it is found later)
+
+    data.search_path.guard_process(_search_path)
+
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def read_conf(arguments: Arguments) -> ExperimentConfig:
+def read_conf(arguments: "Arguments") -> "ExperimentConfig":
     """The conf that --conf, --case, --set and --seed describe; raises UserError where it cannot be used.
 
     Without --conf it is ./confs/demo.conf; where there is none, the program's own, and then the paths of the scene
@@ -76,14 +83,14 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
 
 
-def _rebased(dataset: DatasetConfig) -> DatasetConfig:
+def _rebased(dataset: "DatasetConfig") -> "DatasetConfig":
     """The dataset with each path that is missing here looked for in the program's folder."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
     moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not os.path.exists(path)}
     return replace(dataset, **moved)
 
 
-def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
+def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     """Open the experiment, load Jittor, and do what the mode says; returns the exit status."""
     if arguments.mode.name == "prepare":
         return _prepare(arguments, conf)
@@ -104,6 +111,9 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     try:
         with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
             _dispatch(arguments, experiment, log)
+    except UserError:
+        experiment.withdraw()
+        raise
     except EmptySurfaceError as error:
         return _complain(str(error), EXIT_EMPTY_SURFACE)
     except Interrupted as stop:
@@ -115,7 +125,7 @@ def _run(arguments: Arguments, conf: ExperimentConfig) -> int:
     return 0
 
 
-def _replay(arguments: Arguments) -> int:
+def _replay(arguments: "Arguments") -> int:
     """Compute a skipped step again; the exit status says whether it is still not finite."""
     from models.replay import replay
     from models.training.logger import say
@@ -123,7 +133,7 @@ def _replay(arguments: Arguments) -> int:
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
 
 
-def _prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
+def _prepare(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     """Find the cameras of photographs; returns the exit status."""
     from models.preparation import run
     from models.training.logger import say
@@ -132,7 +142,7 @@ def _prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
     return 0
 
 
-def _inspect(conf: ExperimentConfig) -> int:
+def _inspect(conf: "ExperimentConfig") -> int:
     """Look at the scene, without Jittor; returns the exit status."""
     from models.inspection import inspect
     from models.training.logger import say
@@ -142,7 +152,7 @@ def _inspect(conf: ExperimentConfig) -> int:
     return 0
 
 
-def _plan(conf: ExperimentConfig) -> int:
+def _plan(conf: "ExperimentConfig") -> int:
     """Print the table of `--mode plan`; returns the exit status."""
     from data.readers import load_scene
     from models.experiment import background
@@ -155,7 +165,7 @@ def _plan(conf: ExperimentConfig) -> int:
     return 0
 
 
-def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:
+def _open(arguments: "Arguments", conf: "ExperimentConfig") -> "Experiment":
     """The experiment with its scene and checkpoint; raises UserError for whatever does not fit the mode."""
     from data.scene import require_view
     from models.experiment import open_results, open_training, require_references
@@ -172,7 +182,7 @@ def _open(arguments: Arguments, conf: ExperimentConfig) -> Experiment:
     return experiment
 
 
-def _dispatch(arguments: Arguments, experiment: Experiment, log: RunLogger) -> None:
+def _dispatch(arguments: "Arguments", experiment: "Experiment", log: "RunLogger") -> None:
     """One call per mode. The imports load Jittor."""
     from models import results
     from models.runner import Runner

@@ -53,10 +53,15 @@ def _without_scale(matrix: np.ndarray) -> np.ndarray:
     largest = np.abs(matrix[:, :3]).max()
     if largest > 0:
         scaled = matrix / largest
-        lengths = np.linalg.norm(scaled[:, :3], axis=1, keepdims=True)
-        if lengths.min() > 0 and abs(np.linalg.det(scaled[:, :3] / lengths)) >= SMALLEST_ROW_VOLUME:
+        if row_volume(scaled[:, :3]) >= SMALLEST_ROW_VOLUME:
             return scaled
     raise ValueError("it is singular, its left 3x3 cannot be inverted")
+
+
+def row_volume(matrix: np.ndarray) -> float:
+    """What the rows of `matrix` [3, 3] span once they have unit length: 0 to 1; 0 where one has none."""
+    lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
+    return abs(np.linalg.det(matrix / lengths)) if lengths.min() > 0 else 0.0
 
 
 def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:
@@ -96,19 +101,6 @@ def unit_sphere_span(origins: np.ndarray, directions: np.ndarray) -> tuple[np.nd
     squared = np.sum(directions**2, axis=-1, keepdims=True)
     middle = -np.sum(origins * directions, axis=-1, keepdims=True) / squared
     return middle - SPAN_HALF_LENGTH, middle + SPAN_HALF_LENGTH
-
-
-def project(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where `points` [..., 3] appear: pixels [..., 2] and depth [..., 1] along the camera's z axis.
-
-    The inverse of `pixels_to_rays`. A pixel means something only where its depth is positive; at depth 0 it is inf or
-    NaN.
-    """
-    in_camera = (np.asarray(points, dtype=np.float64) - c2w[:3, 3]) @ c2w[:3, :3]
-    homogeneous = in_camera @ np.asarray(intrinsics, dtype=np.float64).T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        pixels = homogeneous[..., :2] / homogeneous[..., 2:]
-    return pixels, in_camera[..., 2:]
 
 
 def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.ndarray:

@@ -31,6 +31,7 @@ class Photograph:
     c2w: np.ndarray  # [4, 4] float64, camera to world
     mask: Path | None = None
     is_held_out: bool = False  # the format itself keeps it for testing
+    size: tuple[int, int] | None = None  # (width, height) of the file; None where its reader did not look
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,4 +54,5 @@ class Capture:
     points: SparsePoints | None = None
     scale_mat: np.ndarray | None = None  # [4, 4], unit sphere to world: the region of interest, where the format has it
     region_mat: np.ndarray | None = None  # [4, 4], its cube of +-1.01 bounds the mesh; None: that of scale_mat
+    spare_cameras: int = 0  # cameras beyond the photographs, where these are paired by their order alone
     notes: tuple[str, ...] = ()  # what its user should hear: photographs left out, keys ignored

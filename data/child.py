@@ -7,17 +7,34 @@ meets nobody. Stopping the child is also the one way to stop its work at once.
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
+import ctypes
 import os
 import re
 import resource
 import signal
-import threading
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+from data.search_path import ROOT, safe_environment, without_current_folder
+
+# The child's first words: its search path is the parent's, and nothing is imported before it is. (`multiprocessing`
+# would import itself from the current folder.)
+START = """
+import sys
+sys.path[:] = sys.argv[3:4]
+import data, models
+sys.path[:] = sys.argv[4:]
+from data.child import serve
+serve(int(sys.argv[1]), int(sys.argv[2]))
+"""
+PR_SET_PDEATHSIG = 1  # prctl(2)
+# Appended to where it is a file: a link is not followed, a pipe not waited for.
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
 LONGEST_LOG_LINE = 200  # characters of the library's own words in a message
 
@@ -45,20 +62,34 @@ def run_apart(
         ChildError: the task raised an exception, or the process ended without a result.
     An exception here, KeyboardInterrupt above all, ends the child before it goes on.
     """
-    context = multiprocessing.get_context("spawn")  # a forked child would share threads and locks of loaded libraries
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(sender, str(log), most_memory, task, arguments), daemon=True)
-    process.start()
-    sender.close()
+    ours, theirs = Pipe()
+    with _started(theirs, log) as process, ours:
+        try:
+            ours.send((most_memory, task, arguments))
+            return _result(ours, on_event, on_wait)
+        except (EOFError, ConnectionError):
+            raise ChildError(_last_words(log, process.wait())) from None
+
+
+@contextlib.contextmanager
+def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
+    """The child's process, which ends with the block; its end of the pipe is closed here."""
+    places = [ROOT, *without_current_folder(sys.path)]
+    command = [sys.executable, "-P", "-c", START, str(theirs.fileno()), str(os.getpid()), *places]
+    with theirs, open(os.open(log, LOG_FLAGS, 0o644), "wb") as sink:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            env=safe_environment(),
+            pass_fds=[theirs.fileno()],
+        )
     try:
-        return _result(receiver, on_event, on_wait)
-    except EOFError:
-        process.join()
-        raise ChildError(_last_words(log, process.exitcode)) from None
+        yield process
     finally:
         process.kill()
-        process.join()
-        receiver.close()
+        process.wait()
 
 
 def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Callable[[], None]) -> Any:
@@ -75,29 +106,20 @@ def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Call
         on_event(value)
 
 
-def _serve(
-    sender: Connection, log: str, most_memory: int | None, task: Callable[..., Any], arguments: tuple[object, ...]
-) -> None:
-    """The child's side."""
+def serve(descriptor: int, parent: int) -> None:
+    """The child's side: do what comes through the pipe `descriptor`, a process of `parent`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its child itself
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
-    if most_memory is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory))
-    try:
-        sender.send(("result", task(lambda event: sender.send(("event", event)), *arguments)))
-    except Exception as error:  # noqa: BLE001 (whatever it was, the parent hears of it)
-        sender.send(("error", _one_line(f"{error}") or type(error).__name__))
-
-
-def _leave_with_parent() -> None:
-    """A parent that was killed leaves no child at work."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a parent that was killed leaves no child at work
+    if os.getppid() != parent:
+        return
+    with Connection(descriptor) as pipe:
+        most_memory, task, arguments = pipe.recv()
+        if most_memory is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory))
+        try:
+            pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
+        except Exception as error:  # noqa: BLE001 (whatever it was, the parent hears of it)
+            pipe.send(("error", _one_line(f"{error}") or type(error).__name__))
 
 
 def _last_words(log: Path, status: int | None) -> str:

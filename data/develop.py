@@ -12,7 +12,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from data.cameras import decompose_projection
+from data.cameras import SMALLEST_ROW_VOLUME, row_volume
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
@@ -45,6 +45,7 @@ def develop(
     given = parse_roi(conf.roi) if conf.roi else None
     sizes = _stored_sizes(photographs)
     lenses = _undistorters(photographs, sizes)
+    _require_invertible(capture, photographs, lenses)
     images, masks = _pictures(photographs, lenses, conf.downscale, background)
     reduced = [(image.shape[1], image.shape[0]) for image in images]
     intrinsics = np.stack(
@@ -55,7 +56,6 @@ def develop(
     if scale_mat is None:
         scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks)
         notes = (*notes, how)
-    intrinsics, c2w = _into_frame(capture, photographs, intrinsics, poses, scale_mat)
     bbox_min, bbox_max = extraction_region(
         scale_mat, scale_mat if given or capture.region_mat is None else capture.region_mat
     )
@@ -65,11 +65,12 @@ def develop(
         images=images,
         masks=masks,
         intrinsics=intrinsics,
-        c2w=c2w,
+        c2w=_into_frame(poses, scale_mat),
         scene_to_world=scale_mat,
         bbox_min=bbox_min,
         bbox_max=bbox_max,
         points=_points_in_frame(capture.points, scale_mat),
+        spare_cameras=capture.spare_cameras,
         notes=notes,
     )
 
@@ -88,7 +89,7 @@ def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tu
 
 def _stored_sizes(photographs: Sequence[Photograph]) -> list[tuple[int, int]]:
     """(width, height) of each photograph's file, held to those of its mask and of photographs of the same camera."""
-    sizes = [image_size(photograph.image) for photograph in photographs]
+    sizes = [photograph.size or image_size(photograph.image) for photograph in photographs]
     first: dict[tuple[int, int], Photograph] = {}
     for photograph, size in zip(photographs, sizes, strict=True):
         first.setdefault(size, photograph)
@@ -204,25 +205,21 @@ def _working_frame(
     return region.scale_mat if own is None else own, region.how
 
 
-def _into_frame(
-    capture: Capture,
-    photographs: Sequence[Photograph],
-    intrinsics: np.ndarray,
-    poses: np.ndarray,
-    scale_mat: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Intrinsics [V, 3, 3] and camera-to-working-frame poses [V, 4, 4]."""
-    cameras = []
-    for photograph, matrix, c2w in zip(photographs, intrinsics, poses, strict=True):
-        try:
-            cameras.append(decompose_projection(matrix @ np.linalg.inv(c2w)[:3] @ scale_mat))
-        except (ValueError, np.linalg.LinAlgError) as error:
+def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
+    """Camera-to-working-frame poses [V, 4, 4]: `scale_mat`, a similarity, undone, and its scale taken off the axes."""
+    moved = np.linalg.inv(scale_mat) @ poses
+    moved[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])
+    return moved
+
+
+def _require_invertible(capture: Capture, photographs: Sequence[Photograph], lenses: Sequence[Undistorter]) -> None:
+    """Raises SceneError for a lens, finite or not, that no pixel becomes a ray through."""
+    for photograph, lens in zip(photographs, lenses, strict=True):
+        if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
             raise SceneError(
-                f"{capture.source}: the camera of {photograph.image.name} cannot be used: {error}; correct it or leave "
-                "that view out"
-            ) from error
-    found, c2w = zip(*cameras, strict=True)
-    return np.stack(found), np.stack(c2w)
+                f"{capture.source}: the lens of {photograph.image.name} cannot be used, its focal length is next to "
+                "nothing; correct it or leave that view out"
+            )
 
 
 def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 from pathlib import Path
 
 from data.errors import UserError
+
+LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture.
 
-    The folder must be there. Raises OSError where the disk does not take it; what was there stays.
+    A link at `path` is replaced, not followed. The folder must be there. Raises OSError where the disk does not take
+    it; what was there stays.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)  # of a dead process with this number, or a link that leads elsewhere
+        with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -36,6 +42,37 @@ def write_result(path: Path, content: bytes) -> None:
         raise UserError(
             f"{path}: cannot be written ({error.strerror or error}); check the folder and the space"
         ) from error
+
+
+def make_folder(root: Path, inner: Path | str) -> Path:
+    """The folder `root / inner`, made if need be; `root` itself may be a link or lie behind one.
+
+    Raises OSError where a part of `inner` is a symbolic link, or cannot be made.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    folder = root
+    for part in Path(inner).parts:
+        folder = folder / part
+        if folder.is_symlink():
+            raise OSError(errno.ELOOP, LINK_WORDS, str(folder))
+        folder.mkdir(exist_ok=True)
+    return folder
+
+
+def open_regular(path: Path, flags: int) -> int:
+    """A descriptor of the regular file `path`, made if need be; `flags` as of os.open.
+
+    Raises OSError for a link, which is not followed, and for a pipe, which is not waited for.
+    """
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno, error.strerror)
+        raise OSError(error.errno, words, str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return descriptor
 
 
 def _sync_folder(folder: Path) -> None:

@@ -42,6 +42,7 @@ class Scene:
     bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
     bbox_max: np.ndarray  # [3] float64
     points: SparsePoints | None = None  # of structure from motion, working frame
+    spare_cameras: int = 0  # the capture's cameras without a photograph, where these are paired by order alone
     notes: tuple[str, ...] = ()  # for the log: how the region of interest was found, photographs left out
 
     def __post_init__(self) -> None:
@@ -87,16 +88,10 @@ class Scene:
         Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which that uses, spaces its
         samples differently, so that picture and rendering would be shifted against each other at every level but 1.
         """
-        return self._seen(self.images[view], resolution_level)
-
-    def mask_image(self, view: int, resolution_level: int = 1) -> np.ndarray | None:
-        """The mask as float32 [h, w] in [0, 1] on the grid of `rgb_image`; None for a scene without masks."""
-        return None if self.masks is None else self._seen(self.masks[view], resolution_level)
-
-    def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
+        image = self.images[view]
         if resolution_level == 1:
             return to_float(image)
-        return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
+        return sample_bilinear(image, image_pixels(*self.size(view), resolution_level))
 
 
 def check_scene(scene: Scene) -> Scene:

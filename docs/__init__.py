@@ -1,1 +1,1 @@
-"""Pages about the project, and the program that writes the READMEs' tables from the code."""
+"""Pages about the project, and the program that writes their tables from the code."""

@@ -1,4 +1,4 @@
-"""Writes the tables of flags and conf keys into README.md and README.zh-CN.md: `python -m docs.make_tables`.
+"""Writes the tables of flags and conf keys into the pages of docs/, in both languages: `python -m docs.make_tables`.
 
 The flags come from the parser of models/arguments.py. The keys, types and ranges come from the dataclasses of
 models/config.py, their meanings and defaults from the comments and values of confs/base/*.conf. Each table replaces
@@ -22,7 +22,8 @@ from models.config import ExperimentConfig
 from models.config_strict import AUTO, Auto
 
 ROOT = Path(__file__).resolve().parents[1]
-READMES = {"en": ROOT / "README.md", "zh": ROOT / "README.zh-CN.md"}
+SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}
+PAGES = {"flags": "flags", "keys": "confs"}  # table -> the page of docs/ that holds it
 HEADS = {
     "en": {"flags": ("Flag", "Meaning"), "keys": ("Key", "Type, range", "Default", "Meaning")},
     "zh": {"flags": ("参数", "含义"), "keys": ("键", "类型、范围", "默认值", "含义")},
@@ -126,6 +127,11 @@ def _translated(text: str, language: str) -> str:
     return MEANINGS_ZH[text]
 
 
+def page_path(table: str, language: str) -> Path:
+    """The page that holds a table."""
+    return ROOT / "docs" / (PAGES[table] + SUFFIXES[language])
+
+
 def flag_table(language: str) -> str:
     """The table of flags in Markdown."""
     rows = [(f"`{flag}`", _translated(text, language)) for flag, text in flags()]
@@ -154,21 +160,28 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
-def filled(text: str, language: str) -> str:
-    """A README's text with both tables up to date; raises LookupError where it lacks a pair of markers."""
-    for name, table in (("flags", flag_table(language)), ("keys", key_tables(language))):
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise LookupError(f"the README needs the lines {begin} and {end}, once each")
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
-    return text
+TABLES = {"flags": flag_table, "keys": key_tables}
+
+
+def filled(text: str, table: str, language: str) -> str:
+    """A page's text with its table up to date; raises LookupError where it lacks the pair of markers."""
+    begin, end = f"<!-- {table} -->", f"<!-- /{table} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        raise LookupError(f"{page_path(table, language).name} needs the lines {begin} and {end}, once each")
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n\n{TABLES[table](language)}\n\n{end}{rest.partition(end)[2]}"
+
+
+def filled_pages() -> dict[Path, str]:
+    """Every page that holds a table, with the table up to date; raises LookupError as `filled`."""
+    places = {page_path(table, language): (table, language) for table in PAGES for language in SUFFIXES}
+    return {path: filled(path.read_text(encoding="utf-8"), *place) for path, place in places.items()}
 
 
 def main() -> int:
-    """Rewrite both READMEs; returns the exit status."""
+    """Rewrite the pages; returns the exit status."""
     try:
-        texts = {path: filled(path.read_text(encoding="utf-8"), language) for language, path in READMES.items()}
+        texts = filled_pages()
     except LookupError as error:
         sys.stderr.write(f"error: {error.args[0]}\n")
         return 2

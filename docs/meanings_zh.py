@@ -43,7 +43,7 @@ FLAG_MEANINGS = {
     "prepare: a folder of photographs, or a video": "prepare：照片文件夹，或一段视频",
     "prepare: a folder of masks named like the photographs, or how they are found: colorkey (a backdrop of one "
     "colour), grabcut, rembg (where it is installed)": (
-        "prepare：掩码文件夹（文件与照片同名），或求掩码的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+        "prepare：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
     ),
     "prepare: frames to take from a video (default: 80)": "prepare：从视频中取多少帧（默认：80）",
     "auto: a GPU where there is one that works (default: auto)": "auto：有可用的 GPU 就用 GPU（默认：auto）",

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
 import numpy as np
 
+from data.errors import UserError
 from models.config import to_hocon
 from models.experiment import Experiment
 from models.interrupts import DivergedError
 from models.training import health
 from models.training.anomaly import save_anomaly
-from models.training.checkpoint import last_finite_checkpoint
 from models.training.guard import BadStep, listed
 from models.training.logger import RunLogger, complain
+from models.training.micro_batches import is_allocation_failure
 from models.training.trainer import Trainer
 
 MAX_ANOMALIES = 20  # files per run: one holds all weights, and the first ones tell the most
+
+Result = TypeVar("Result")
 
 
 class Caretaker:
@@ -25,6 +32,8 @@ class Caretaker:
         self.trainer = trainer
         self.log = log
         self._written = 0
+        self._seen = ""  # what was not finite in the last refused step
+        self._unwritten: set[str] = set()  # kinds of results that were told not to be written
         self._went_back_to: int | None = None
         self._vitals: list[health.Vitals] = []
         self._psnrs: list[float] = []
@@ -46,15 +55,44 @@ class Caretaker:
         where = ""
         if self._written < MAX_ANOMALIES:
             self._written += 1
-            folder = self.experiment.folder / "anomalies"
-            conf = to_hocon(self.experiment.conf)
-            where = f"; --mode replay --replay {save_anomaly(folder, bad, conf, self.trainer.random_states())}"
+            if path := self.attempt("refused steps", lambda: self._write(bad)):
+                where = f"; --mode replay --replay {path}"
+        self._seen = listed(bad.findings)
         self.log.warn(bad.sentence() + where)
+
+    def _write(self, bad: BadStep) -> Path:
+        """A refused step as a file."""
+        conf, folder = to_hocon(self.experiment.conf), self.experiment.subfolder("anomalies")
+        return save_anomaly(folder, bad, conf, self.trainer.random_states())
+
+    def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
+        """Write what the training can do without; where that fails it goes on, and each kind is told once."""
+        try:
+            return write()
+        except (UserError, OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not is_allocation_failure(error):
+                raise
+            if what not in self._unwritten:
+                self._unwritten.add(what)
+                step = self.trainer.finished_steps
+                self.log.warn(f"step {step}: {what} cannot be written, the training goes on without: {error}")
+        return None
+
+    def has_learnt(self, steps: int) -> bool:
+        """Whether any of the `steps` taken was accepted, as far as is known."""
+        return self.trainer.guard.bad_steps < steps
+
+    def nothing_learnt(self, steps: int) -> DivergedError:
+        """What a run is told that had every one of its `steps` refused."""
+        return DivergedError(
+            f"none of the {steps} steps taken was finite ({self._seen}), so that nothing was learnt and no checkpoint "
+            "is written: lower train.learning_rate or look at anomalies/ with --mode replay"
+        )
 
     def _go_back(self, last: BadStep) -> None:
         """To the newest checkpoint with finite numbers, with other random numbers from there on."""
         count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings)
-        checkpoint = last_finite_checkpoint(self.experiment.checkpoints, complain)
+        checkpoint = self.experiment.store.last_finite(complain)
         if checkpoint is None:
             raise DivergedError(
                 f"{count} steps in a row were not finite ({seen}) and there is no checkpoint to go back to: lower "

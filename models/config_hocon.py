@@ -6,9 +6,9 @@ HOCON is JSON with comments, `include` and `${substitution}`: https://github.com
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any, NoReturn
 
 from pyhocon import config_parser
@@ -40,18 +40,16 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
     substitution, an unusable case name, and a conf that needs a case where none is given.
     """
     check_case(case)
-    with _files_only() as files:
-        tree = _require_block(files.parse_file(str(path)), str(path))
-        for text in overrides:
-            tree = _require_block(files.parse_text(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+    files = _LocalFiles()
+    tree = _require_block(files.parse_file(str(path)), str(path))
+    for text in overrides:
+        tree = _require_block(files.parse_text(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
     return _resolved(tree, case, str(path))
 
 
 def parse_tree(text: str, source: str) -> dict[str, Any]:
     """HOCON text as nested dicts; raises ConfigError, naming source, where it is none."""
-    with _files_only() as files:
-        tree = _require_block(files.parse_text(text, None, source), source)
-    return _resolved(tree, "", source)
+    return _resolved(_require_block(_LocalFiles().parse_text(text, None, source), source), "", source)
 
 
 def check_case(case: str) -> None:
@@ -95,9 +93,15 @@ class _Parser(config_parser.ConfigParser):
 
 
 class _LocalFiles:
-    """Stands in for pyhocon's ConfigFactory, which its parser asks for everything that is included."""
+    """Stands in for pyhocon's ConfigFactory and glob, which its parser asks for everything that is included.
+
+    The parser has no other way to be given them: here its code runs over names of its own, and pyhocon's stay as they
+    are. By its own means it would open any URL.
+    """
 
     def __init__(self) -> None:
+        names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand}
+        self._parse = FunctionType(config_parser.ConfigParser.parse.__func__.__code__, names)
         self._being_read: list[Path] = []
         self._files = self._characters = self._substitutions = 0
 
@@ -124,7 +128,16 @@ class _LocalFiles:
         ):
             if count > most:
                 raise ConfigError(f"{source}: with its includes the conf has more than {most} {what}; simplify it")
-        return _parse(text, folder, source)
+        try:
+            return self._parse(_Parser, text, folder, False, config_parser.NO_SUBSTITUTION)
+        except ParseBaseException as error:
+            near = shown(error.line.strip())
+            raise ConfigError(
+                f"{source}, line {error.lineno}: not HOCON near {near}; check braces and quotes, "
+                "and put text with special characters in double quotes"
+            ) from None
+        except PYHOCON_FAILURES as error:
+            raise ConfigError(f"{source}: cannot be read as HOCON: {_one_line(error)}") from None
 
     def expand(self, path: str, **_options: Any) -> list[str]:
         """Stands in for glob: the path itself; a wildcard would have the whole disk searched."""
@@ -133,32 +146,6 @@ class _LocalFiles:
     def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
         """Raises ConfigException: a conf never makes this program fetch something."""
         raise ConfigException(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
-
-
-@contextmanager
-def _files_only() -> Iterator[_LocalFiles]:
-    """For its duration pyhocon's includes go through _LocalFiles: by its own means it would open any URL."""
-    originals = config_parser.ConfigFactory, config_parser.glob
-    files = _LocalFiles()
-    config_parser.ConfigFactory, config_parser.glob = files, files.expand
-    try:
-        yield files
-    finally:
-        config_parser.ConfigFactory, config_parser.glob = originals
-
-
-def _parse(text: str, folder: str | None, source: str) -> Any:
-    """Unresolved tree (or list) of a HOCON text; includes are relative to folder."""
-    try:
-        return _Parser.parse(text, folder, False, config_parser.NO_SUBSTITUTION)
-    except ParseBaseException as error:
-        near = shown(error.line.strip())
-        raise ConfigError(
-            f"{source}, line {error.lineno}: not HOCON near {near}; check braces and quotes, "
-            "and put text with special characters in double quotes"
-        ) from None
-    except PYHOCON_FAILURES as error:
-        raise ConfigError(f"{source}: cannot be read as HOCON: {_one_line(error)}") from None
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:

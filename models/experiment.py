@@ -1,35 +1,35 @@
 """An experiment's folder, scene and checkpoint: all that can be checked before Jittor is loaded.
 
 The folder is laid out as the published code lays it out: checkpoints/, logs/, meshes/, normals/, recording/, render/,
-validations_fine/.
+validations_fine/. It may be a link or lie behind one; nothing is written through links that lie within.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data.errors import UserError
-from data.files import write_result
+from data.files import LINK_WORDS, make_folder, write_atomically, write_result
 from data.readers import load_held_out, load_scene
 from data.scene import Scene, SceneError
 from models.config import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.lock import FolderLock
-from models.training.checkpoint import (
-    Checkpoint,
-    CheckpointError,
-    discard_unfinished,
-    latest_checkpoint,
-    load_checkpoint,
-)
+from models.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
+from models.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint
+from models.training.checkpoint_folder import ASIDE_SUFFIX, CheckpointFolder, has_checkpoints, newest_checkpoint
+from models.training.logger import LOG_FOLDER, TEXT_LOG
 from models.training.torch_archive import read_torch_checkpoint
 from models.training.torch_checkpoint import to_checkpoint
 
+CHECKPOINTS = "checkpoints"
+# What a run writes to below its folder, as far as that is known before; other links are met as they are written to.
+WRITTEN = (CHECKPOINTS, CHECKPOINTS + ASIDE_SUFFIX, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
+WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius: a difference too small to be seen
@@ -43,28 +43,37 @@ class Experiment:
     folder: Path
     scene: Scene
     checkpoint: Checkpoint | None
+    traces: Traces | None = None  # None where no run writes to the folder
     lock: FolderLock | None = None  # a training holds its folder
+    store: CheckpointFolder | None = None  # where a training keeps its checkpoints
 
     def close(self) -> None:
         """Let another training have the folder."""
         if self.lock is not None:
             self.lock.release()
 
+    def withdraw(self) -> None:
+        """After a refusal: leave no trace of a run that came to nothing."""
+        if self.traces is not None:
+            self.traces.remove()
+
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is made."""
-        folder = self.folder / kind
+        return self.subfolder(kind) / name
+
+    def subfolder(self, kind: str) -> Path:
+        """`<folder>/<kind>`, made if need be; raises UserError where it cannot be made, or is a link."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            return make_folder(self.folder, kind)
         except OSError as error:
             raise UserError(
-                f"the folder {folder} cannot be made ({error.strerror}): choose general.base_exp_dir"
+                f"the folder {self.folder / kind} cannot be made ({error.strerror}): choose general.base_exp_dir"
             ) from error
-        return folder / name
 
     @property
     def checkpoints(self) -> Path:
         """Where checkpoints are kept."""
-        return self.folder / "checkpoints"
+        return self.folder / CHECKPOINTS
 
 
 def open_training(
@@ -74,11 +83,11 @@ def open_training(
 
     Args:
         is_continue: go on from the newest checkpoint of the folder, if it has one.
-        checkpoint: go on from this file instead.
-        overwrite: start afresh in a folder that holds checkpoints, which are then removed.
+        checkpoint: go on from this file instead, in a folder without checkpoints.
+        overwrite: the folder may hold checkpoints, which go once the first new one is complete.
     Raises:
-        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints and none of the three; a
-            folder in which another training runs.
+        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints of which nothing says what
+            is to become; a folder in which another training runs.
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
@@ -87,40 +96,51 @@ def open_training(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
         )
-    experiment = Experiment(conf, folder, scene, None)
-    found = latest_checkpoint(experiment.checkpoints, warn) if is_continue and checkpoint is None else None
+    checkpoints = Experiment(conf, folder, scene, None).checkpoints
+    found = newest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
         found = _read(checkpoint)
     if found is not None:
         _require_same_networks(found, conf)
         _require_same_frame(found, scene)
-    elif not is_continue and not overwrite and _has_checkpoints(experiment.checkpoints):
-        raise UserError(
-            f"{experiment.checkpoints} holds checkpoints of an earlier run: pass --is_continue to go on with it, "
-            "--overwrite to start afresh, or another general.base_exp_dir"
-        )
-    starts_over = found is None and not is_continue and overwrite
-    if starts_over and experiment.checkpoints.is_symlink():
-        raise UserError(f"{experiment.checkpoints}: cannot be removed (a symbolic link); remove it yourself")
+    goes_on = is_continue and checkpoint is None
+    if not goes_on and not overwrite and has_checkpoints(checkpoints):
+        raise UserError(_refusal(checkpoints, checkpoint))
+    traces = Traces(folder, OF_A_TRAINING)
     lock = FolderLock(folder)
-    if starts_over:
-        _remove(experiment.checkpoints)
-    discard_unfinished(experiment.checkpoints)
-    return replace(experiment, checkpoint=found, lock=lock)
+    try:
+        store = CheckpointFolder(checkpoints, conf.train.keep_checkpoints, starts_over=overwrite)
+    except UserError:
+        traces.remove()
+        lock.release()
+        raise
+    return Experiment(conf, folder, scene, found, traces, lock, store)
+
+
+def _refusal(checkpoints: Path, chosen: Path | None) -> str:
+    """Why a training that does not go on from the newest checkpoint may not start in a folder that holds some."""
+    ways = "--is_continue to go on with it, --overwrite to start afresh (they go once the first new one is complete)"
+    if chosen is not None:
+        ways = (
+            f"--overwrite to have those after {chosen} in their place (they go once the first new one is complete), "
+            "--is_continue without --checkpoint to go on from the newest"
+        )
+    return f"{checkpoints} holds checkpoints of an earlier run: pass {ways}, or another general.base_exp_dir"
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
     folder = results_folder(conf)
-    found = latest_checkpoint(folder / "checkpoints", warn) if checkpoint is None else _read(checkpoint)
+    checkpoints = folder / CHECKPOINTS
+    found = newest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
-        published = sorted((folder / "checkpoints").glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
+        published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
-        raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {folder / 'checkpoints'}; {hint}")
+        raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {checkpoints}; {hint}")
     _require_same_networks(found, conf)
     scene = load_scene(conf.dataset, background(conf))
     _require_same_frame(found, scene)
-    return Experiment(conf, folder, scene, found)
+    return Experiment(conf, folder, scene, found, Traces(folder, OF_A_RESULT))
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
@@ -144,15 +164,14 @@ def require_references(experiment: Experiment) -> None:
 
 def record(experiment: Experiment) -> None:
     """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published."""
-    write_result(experiment.folder / "recording" / "config.conf", to_hocon(experiment.conf).encode())
+    write_result(experiment.path(RECORDING, "config.conf"), to_hocon(experiment.conf).encode())
     try:
         for name in experiment.conf.general.recording:
             source = Path(name)
             files = sorted(file for file in source.glob("*.py") if file.is_file())
-            target = (experiment.folder / "recording" / source.name) if files else None
             for file in files:
-                target.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(file, target / file.name)
+                target = make_folder(experiment.folder, Path(RECORDING) / source.name)
+                write_atomically(target / file.name, file.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
             f"the recording in {experiment.folder} cannot be written ({error}); correct general.recording"
@@ -160,7 +179,10 @@ def record(experiment: Experiment) -> None:
 
 
 def results_folder(conf: ExperimentConfig) -> Path:
-    """`general.base_exp_dir`; raises UserError for a name that cannot be a folder, or that a file has already."""
+    """`general.base_exp_dir`.
+
+    Raises UserError for a name that cannot be a folder, or that a file has already, and for links within.
+    """
     folder = Path(conf.general.base_exp_dir)
     try:
         taken = [path for path in (folder, *folder.parents) if path.is_symlink() or path.exists()]
@@ -169,6 +191,9 @@ def results_folder(conf: ExperimentConfig) -> Path:
         raise UserError(f"general.base_exp_dir = {folder}: cannot be used ({error.strerror}); choose another") from None
     if taken:
         raise UserError(f"general.base_exp_dir = {folder}: {taken[0]} is no folder; choose another one")
+    links = [folder / name for name in WRITTEN if (folder / name).is_symlink()]
+    if links:
+        raise UserError(f"{links[0]}: {LINK_WORDS}, or make general.base_exp_dir itself the link")
     return folder
 
 
@@ -177,19 +202,6 @@ def _read(path: Path) -> Checkpoint:
     if path.suffix == PUBLISHED_SUFFIX:
         return to_checkpoint(read_torch_checkpoint(path), str(path))
     return load_checkpoint(path)
-
-
-def _has_checkpoints(folder: Path) -> bool:
-    """Whether a run would lose something by starting afresh there."""
-    return folder.is_dir() and any(folder.glob("ckpt_*"))
-
-
-def _remove(folder: Path) -> None:
-    """Delete the checkpoints of an earlier run; raises UserError where that fails. Links are not followed."""
-    try:
-        shutil.rmtree(folder, ignore_errors=not folder.exists())
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be removed ({error.strerror or error}); remove it yourself") from error
 
 
 def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:

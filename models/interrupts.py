@@ -1,6 +1,7 @@
 """How a training ends early: it gives up, or a signal asks it to stop.
 
-The first signal is heeded at the end of the step, the second at once.
+The first signal is heeded at the end of the step, the second at once. SIGHUP, which a closed ssh sends, may come twice
+(from the terminal and from the shell) or after SIGTERM (from systemd): it never hurries.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import threading
 from types import FrameType, TracebackType
 from typing import Self
 
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is this plus the signal
 
 
@@ -28,10 +29,11 @@ class DivergedError(Exception):
 
 
 class Interrupts:
-    """While entered, SIGINT and SIGTERM are noted in `received`; the second one ends the process at once.
+    """While entered, SIGINT, SIGTERM and SIGHUP are noted in `received`; a second one ends the process at once.
 
-    Handlers are Python's, so Jittor's own (which ends the process at the first SIGINT) does not run. Outside the main
-    thread, where Python allows no handlers, nothing is changed.
+    A signal that is ignored, as `nohup` has it, stays ignored. Handlers are Python's, so Jittor's own (which ends the
+    process at the first SIGINT) does not run. Outside the main thread, where Python allows no handlers, nothing is
+    changed.
     """
 
     def __init__(self) -> None:
@@ -40,7 +42,8 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            self._before = {signum: signal.signal(signum, self._handle) for signum in STOPPING}
+            heard = [signum for signum in STOPPING if signal.getsignal(signum) != signal.SIG_IGN]
+            self._before = {signum: signal.signal(signum, self._handle) for signum in heard}
         return self
 
     def __exit__(
@@ -51,6 +54,7 @@ class Interrupts:
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         """Note the first signal; leave at the second, with nothing flushed: checkpoints are complete at any moment."""
-        if self.received is not None:
+        if self.received is None:
+            self.received = signum
+        elif signum != signal.SIGHUP:
             os._exit(EXIT_BASE + signum)
-        self.received = signum

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from data.errors import UserError
+from data.files import open_regular
 
 LOCK_NAME = ".training.lock"
 
@@ -23,34 +24,64 @@ class FolderLock:
 
         On a file system without locks there is none, and nothing is refused.
         """
-        path = folder / LOCK_NAME
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO | None = open(path, "a+", encoding="utf-8")  # noqa: SIM115 (held open on purpose)
-        except OSError as error:
-            raise UserError(
-                f"the folder {folder} cannot be written to ({error.strerror or error}): choose general.base_exp_dir"
-            ) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = self._holder()
-            self.release()
-            raise UserError(
-                f"another training{holder} is running in {folder}: wait for it, stop it, or choose another "
-                "general.base_exp_dir"
-            ) from error
-        except OSError:
-            return  # a file system without locks
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        self._path = folder / LOCK_NAME
+        self._file: TextIO | None = None
+        self._take()
+
+    def confirm(self) -> bool:
+        """Whether the lock is what it was. Where its file was deleted it is taken anew, and the answer is no.
+
+        Raises UserError where another process has taken it meanwhile.
+        """
+        if self._is_in_place():
+            return True
+        self.release()
+        self._take()
+        return False
 
     def release(self) -> None:
         """Let go; further calls do nothing. The file stays: removing it would let two processes lock two files."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
+
+    def _take(self) -> None:
+        """Open and lock the file, again where it was deleted in between."""
+        while True:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = open(open_regular(self._path, os.O_RDWR | os.O_APPEND), "a+", encoding="utf-8")  # noqa: SIM115 (held open on purpose)
+            except OSError as error:
+                raise UserError(
+                    f"{self._path}: cannot be written ({error.strerror or error}), as a training must: mend that, or "
+                    "choose another general.base_exp_dir"
+                ) from error
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = self._holder()
+                self.release()
+                raise UserError(
+                    f"another training{holder} is running in {self._path.parent}: wait for it, stop it, or choose "
+                    "another general.base_exp_dir"
+                ) from error
+            except OSError:
+                return  # a file system without locks
+            if self._is_in_place():
+                break
+            self.release()
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
+
+    def _is_in_place(self) -> bool:
+        """Whether the file that is open is the one of that name: only then it locks the folder."""
+        try:
+            named = os.lstat(self._path)
+        except OSError:
+            return False
+        held = os.fstat(self._file.fileno())
+        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
     def _holder(self) -> str:
         """Who holds the lock, as far as the file says."""

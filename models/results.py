@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -17,6 +18,7 @@ from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
 from data.files import write_result
 from data.images import to_uint8, write_image
+from data.quiet import native_stderr_silenced
 from data.rays import Rays
 from data.scene import Scene
 from models.chunks import ResultChunks
@@ -157,16 +159,39 @@ def interpolate(snapshot: Snapshot, first: int, second: int) -> Path:
 
 
 def _write_video(path: Path, frames: list[np.ndarray]) -> None:
-    """RGB uint8 frames [h, w, 3] as MP4, renamed when complete; raises UserError where the file cannot be written."""
+    """RGB uint8 frames [h, w, 3] as MP4, renamed when complete and read back; raises UserError where it is not whole.
+
+    OpenCV says nothing of a disk that takes no more.
+    """
     height, width = frames[0].shape[:2]
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    writer = cv2.VideoWriter(str(temporary), cv2.VideoWriter_fourcc(*"mp4v"), VIDEO_FRAMES_PER_SECOND, (width, height))
-    if not writer.isOpened():
-        raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
-    for frame in frames:
-        writer.write(frame[..., ::-1])
-    writer.release()
-    os.replace(temporary, path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}").absolute()
+    code = cv2.VideoWriter_fourcc(*"mp4v")
+    try:
+        temporary.unlink(missing_ok=True)  # a link there would lead elsewhere
+        with native_stderr_silenced():
+            writer = cv2.VideoWriter(str(temporary), cv2.CAP_FFMPEG, code, VIDEO_FRAMES_PER_SECOND, (width, height))
+            for frame in frames if writer.isOpened() else ():
+                writer.write(frame[..., ::-1])
+            writer.release()
+        if _count_frames(temporary) != len(frames):
+            raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"the video {path} cannot be written ({error.strerror}); check the folder") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _count_frames(path: Path) -> int:
+    """How many frames of the local file can be decoded; 0 where there is none."""
+    with native_stderr_silenced():
+        video = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
+        count = 0
+        while video.read()[0]:
+            count += 1
+        video.release()
+    return count
 
 
 def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Evaluation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from tqdm import tqdm
 
 from data.sampler import PixelSampler
 from data.scene import summary
@@ -24,7 +25,7 @@ from models.rendering.renderer import Fields
 from models.rendering.sparing import SparingRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.checkpoint import not_finite, prune_checkpoints, save_checkpoint
+from models.training.checkpoint import not_finite
 from models.training.logger import RunLogger
 from models.training.trainer import Trainer
 
@@ -71,6 +72,7 @@ class Runner:
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
+        self._taken = 0  # steps of this session, refused ones included
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
@@ -97,8 +99,8 @@ class Runner:
     def train(self) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
 
-        Raises Interrupted, with everything saved, after the first SIGINT or SIGTERM; DivergedError where the numbers
-        do not stay finite.
+        Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
+        numbers do not stay finite.
         """
         record(self.experiment)
         if self.step >= self.conf.end_iter:
@@ -107,26 +109,46 @@ class Runner:
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = time.perf_counter()
         self._choose_chunk()
-        reported_at, reported_step = time.perf_counter(), self.step
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
-            while self.step < self.conf.end_iter and interrupts.received is None:
-                output = self.trainer.step()
-                self.caretaker.after_step()
-                bar.update(self.step - bar.n)
-                if self._due(self.conf.report_freq):
-                    scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-                    now = time.perf_counter()
-                    rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
-                    reported_at, reported_step = now, self.step
-                    bar.set_postfix_str(self._report(scalars, rays_per_second))
-                self._write_due_results()
+            self._take_steps(interrupts, bar)
             self.trainer.settle()
             self.caretaker.after_step()
-            self._save()
+            if self.caretaker.has_learnt(self._taken):
+                self._save()
         if interrupts.received is not None and self.step < self.conf.end_iter:
             raise Interrupted(interrupts.received, self.step)
+        if not self.caretaker.has_learnt(self._taken):
+            raise self.caretaker.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    def _take_steps(self, interrupts: Interrupts, bar: tqdm) -> None:
+        """Steps up to `end_iter` or a signal, each with what is due after it."""
+        reported_at, reported_step = time.perf_counter(), self.step
+        while self.step < self.conf.end_iter and interrupts.received is None:
+            output = self.trainer.step()
+            self._taken += 1
+            self._require_folder()
+            if self.step >= self.conf.end_iter:
+                self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
+            self.caretaker.after_step()
+            bar.update(self.step - bar.n)
+            if self._due(self.conf.report_freq):
+                scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
+                now = time.perf_counter()
+                rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
+                reported_at, reported_step = now, self.step
+                bar.set_postfix_str(self._report(scalars, rays_per_second))
+            self._write_due_results()
+
+    def _require_folder(self) -> None:
+        """The folder may have been deleted since the last step; raises UserError where another run has it now."""
+        self.experiment.traces.keep()
+        if not self.experiment.lock.confirm():
+            self.log.close()  # the event file is gone too; the next scalars open another one
+            self.log.warn(
+                f"the folder {self.experiment.folder} or its lock was deleted while the training ran; it is made anew"
+            )
 
     def _choose_chunk(self) -> None:
         """Settle how many rays are differentiated at a time."""
@@ -169,10 +191,12 @@ class Runner:
         if self._due(self.conf.val_freq):
             self.caretaker.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
-            validate_image(self.snapshot(), view, self.conf.validate_resolution_level)
+            level = self.conf.validate_resolution_level
+            self.caretaker.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
         if self._due(self.conf.val_mesh_freq):
             try:
-                validate_mesh(self.snapshot(), self.conf.mesh_resolution, None)
+                resolution = self.conf.mesh_resolution
+                self.caretaker.attempt("meshes", lambda: validate_mesh(self.snapshot(), resolution, None))
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
@@ -197,5 +221,4 @@ class Runner:
         if name := not_finite(checkpoint):
             self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")
             return
-        save_checkpoint(self.experiment.checkpoints, checkpoint)
-        prune_checkpoints(self.experiment.checkpoints, self.conf.keep_checkpoints)
+        self.experiment.store.save(checkpoint)

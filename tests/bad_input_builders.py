@@ -159,6 +159,15 @@ def checkpoint(name: str, data: bytes | Checkpoint) -> Change:
     return change
 
 
+def going_on(data: Checkpoint, *argv: str) -> Change:
+    """A training that goes on from a checkpoint elsewhere."""
+
+    def change(folder: Path) -> list[str]:
+        return ["--checkpoint", str(save_checkpoint(folder / "other", data).relative_to(folder)), *argv]
+
+    return change
+
+
 def beside(checkpoint: Checkpoint, *changes: Change) -> Change:
     """Changes beside a checkpoint that fits; the flags are those of the last change."""
 

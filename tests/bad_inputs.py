@@ -31,6 +31,7 @@ from bad_input_builders import (
     content,
     flags,
     folder_named,
+    going_on,
     good_checkpoint,
     header,
     jpeg_size,
@@ -212,7 +213,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     ),
     "a negative step": (checkpoint(OURS, stateful(adam_steps=-1)), [OURS, "number of steps"]),
     "a published one that runs a command": (checkpoint(PUBLISHED, zip_file(EVIL)), ["'os.system'", "nothing was run"]),
-    "an old published one that runs it": (checkpoint(PUBLISHED, legacy_file(EVIL)), ["'os.system'", "nothing was run"]),
+    "an old published one that runs it": (checkpoint(PUBLISHED, legacy_file(EVIL)), ["format of PyTorch before 1.6"]),
     "a bare pickle": (checkpoint(PUBLISHED, pickle.dumps({"a": 1})), [PUBLISHED, "no file of torch.save"]),
     "a published one cut short": (checkpoint(PUBLISHED, zip_file(SMALL)[:-30]), [PUBLISHED, "damaged"]),
     "a compressed one": (
@@ -225,10 +226,35 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         ["'nerf.a\\nb\\x1b[2J' is no tensor"],
     ),
     "checkpoints that would be lost": (folder_named("exp/checkpoints/ckpt_000003.safetensors"), ["pass --is_continue"]),
+    "checkpoints that another one would go on over": (
+        then(folder_named("exp/checkpoints/ckpt_000003.safetensors"), going_on(UNBOUND)),
+        ["exp/checkpoints", "pass --overwrite", OURS, "another general.base_exp_dir"],
+    ),
+    "the same with --is_continue": (
+        then(folder_named("exp/checkpoints/ckpt_000003.safetensors"), going_on(UNBOUND, "--is_continue")),
+        ["--is_continue without --checkpoint"],
+    ),
+    "checkpoints that were set aside": (
+        folder_named("exp/checkpoints.earlier/ckpt_000003.safetensors"),
+        ["exp/checkpoints", "pass --is_continue"],
+    ),
     "checkpoints behind a link": (
         then(folder_named("elsewhere/ckpt_000003"), link("exp/checkpoints", "../elsewhere"), flags("--overwrite")),
-        ["exp/checkpoints", "cannot be removed", "symbolic link"],
+        ["exp/checkpoints", "symbolic link", "remove it"],
     ),
+    # what a training writes to
+    "a lock that is a link": (link("exp/.training.lock", "../x.conf"), ["exp/.training.lock", "symbolic link"]),
+    "a lock that would be made elsewhere": (link("exp/.training.lock", "../new"), ["exp/.training.lock"]),
+    "a lock that is a pipe": (lambda folder: os.mkfifo(folder / "exp/.training.lock"), ["it is not a file"]),
+    "a lock that is a folder": (folder_named("exp/.training.lock"), ["exp/.training.lock", "cannot be written"]),
+    "a log that is a link": (
+        then(folder_named("exp/logs"), link("exp/logs/train.log", "../../x.conf")),
+        ["exp/logs/train.log", "symbolic link"],
+    ),
+    **{
+        f"a folder {name} that is a link": (link(f"exp/{name}", "../teapot"), [f"exp/{name}", "symbolic link"])
+        for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies", "checkpoints.earlier")
+    },
     # what is asked of a run
     "a photograph there is not": (
         beside(UNBOUND, flags("--mode", "validate_image", "--image", "9")),

@@ -7,11 +7,14 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 from bad_input_builders import CONF, header, npy
+from bad_states import GOOD_STATE
+from checkpoint_samples import make_checkpoint
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
@@ -20,7 +23,7 @@ from torch_files import SMALL, legacy_file, zip_file
 
 from models.config import ExperimentConfig
 from models.config_strict import leaf_types
-from models.training.checkpoint import _digest
+from models.training.checkpoint import _digest, _encode
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -173,6 +176,32 @@ def signed(arrays: dict[str, np.ndarray], step: str, adam_steps: str, state: str
 
 FLOATS = st.sampled_from(["f4", "f8", "i8", "?"]).flatmap(lambda kind: arrays(kind, max_dims=2, max_side=3))
 SIGNED = st.builds(signed, st.dictionaries(PARTS, FLOATS, max_size=2), NUMBERS, NUMBERS, STATES, st.just("1") | NUMBERS)
+
+
+def resigned(state: dict[str, object], spoilt: list[tuple[str, str, float]], step: int) -> bytes:
+    """The good checkpoint with another state, and numbers put into its arrays, under a checksum of its own."""
+    whole = make_checkpoint(step)
+    for moment, name, number in spoilt:
+        with np.errstate(over="ignore"):
+            whole.moments[moment][name][1] = number
+    return _encode(replace(whole, state=state))
+
+
+def _with_one_leaf_changed(value: object) -> st.SearchStrategy[object]:
+    """A JSON value in which one part, at any depth, may be another."""
+    if not isinstance(value, dict):
+        return st.just(value) | JSON | ODD_NUMBERS
+    changed = [_with_one_leaf_changed(part).map(lambda new, key=key: value | {key: new}) for key, part in value.items()]
+    missing = st.sampled_from(sorted(value)).map(lambda key: {k: part for k, part in value.items() if k != key})
+    return st.one_of(st.just(value), *changed, missing, JSON)
+
+
+ODD_NUMBERS = st.sampled_from([0, -1, 2**128, 1e999, -1e999, float("nan"), True, "1", [[1.0]], [1, 0]])
+MOMENT_NAMES = [(m, name) for m, named in make_checkpoint().moments.items() for name in named]
+SPOILT = st.tuples(st.sampled_from(MOMENT_NAMES), st.floats()).map(lambda pair: (*pair[0], pair[1]))
+RESIGNED = st.builds(
+    resigned, _with_one_leaf_changed(GOOD_STATE), st.just([]) | st.lists(SPOILT, max_size=2), st.integers(0, 9)
+)
 
 
 GOLDEN = (ROOT / "tests/golden/official_wmask_000040.pth").read_bytes()

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from checkpoint_samples import make_checkpoint
+from config_samples import changed
 from fuzz_inputs import (
     ARGUMENTS,
     CAMERA_FILES,
@@ -29,6 +30,7 @@ from fuzz_inputs import (
     OVERRIDES,
     PICTURES,
     RAW,
+    RESIGNED,
     SCENE,
     SIGNED,
     SMALL_FILES,
@@ -43,12 +45,14 @@ from data.errors import UserError, one_line
 from data.images import read_image
 from data.readers import load_scene
 from models.arguments import parse_arguments
+from models.chunks import settled_chunk
 from models.config import load_config, parse_config, to_hocon
 from models.surface.metrics import read_mesh
 from models.training.checkpoint import _encode, load_checkpoint
 from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
+EIGHT_RAYS = changed(train={"batch_size": 8}).train
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,21 @@ def read_ours(data: bytes, folder: Path) -> None:
         parse_config(text, "the checkpoint's conf")
 
 
+def read_resigned(data: bytes, folder: Path) -> None:
+    """What is made of a checkpoint's state: none of it may fail once the file was taken."""
+    path = folder / "ckpt_000003.safetensors"
+    path.write_bytes(data)
+    checkpoint = load_checkpoint(path)
+    state = checkpoint.state
+    assert float(state.get("seconds", 0.0)) >= 0.0
+    assert np.isfinite(np.array(state.get("scene_to_world", np.eye(4)), np.float64)).all()
+    assert (settled_chunk(EIGHT_RAYS, state) or 1) >= 1
+    assert all((values >= 0.0).all() for values in checkpoint.moments["exp_avg_sq"].values())
+    if "sampler" in state:
+        np.random.default_rng().bit_generator.state = state["jitter"]
+        np.random.default_rng().bit_generator.state = state["sampler"]["generator"]
+
+
 def read_published(value: bytes | dict[str, Any], folder: Path) -> None:
     if isinstance(value, bytes):
         (folder / "ckpt_000040.pth").write_bytes(value)
@@ -155,5 +174,6 @@ TARGETS = {
     "picture": Target(damaged(*(picture.tobytes() for picture in PICTURES)) | st.binary(max_size=40), read_picture),
     "mesh": Target(st.tuples(damaged(*meshes()), st.sampled_from(["ply", "obj", "stl", "glb"])), read_any_mesh),
     "checkpoint": Target(damaged(OURS) | SIGNED | st.just(OURS), read_ours),
+    "checkpoint, signed anew": Target(RESIGNED, read_resigned),
     "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW | st.just(GOLDEN), read_published),
 }

@@ -18,6 +18,13 @@ AXES = np.array([0.9, 0.55, 0.6])  # of the ellipsoid
 MIDDLE = np.array([0.3, -0.2, 0.1])
 
 
+def project(points, intrinsics, c2w):
+    """Where `points` [..., 3] appear: pixels [..., 2] and depth [..., 1] along the camera's z axis."""
+    in_camera = (points - c2w[:3, 3]) @ c2w[:3, :3]
+    homogeneous = in_camera @ intrinsics.T
+    return homogeneous[..., :2] / homogeneous[..., 2:], in_camera[..., 2:]
+
+
 def around(directions, distance=4.0, middle=MIDDLE):
     """Cameras c2w [V, 4, 4] at `distance` from `middle` in these directions [V, 3], looking at it."""
     directions = np.asarray(directions, dtype=np.float64)

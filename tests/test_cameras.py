@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rigs import project
 from scipy.spatial.transform import Rotation
 
 from data.cameras import (
@@ -13,7 +14,6 @@ from data.cameras import (
     image_pixels,
     interpolate_pose,
     pixels_to_rays,
-    project,
     unit_sphere_span,
 )
 
@@ -118,27 +118,11 @@ def test_projecting_any_point_of_a_pixels_ray_gives_the_pixel_back(seed):
     assert depth.shape == (5, 7, 1) and (depth > 0).all()
 
 
-def test_projection_is_the_composed_matrix_applied_to_the_point():
-    intrinsics, c2w = random_camera(5)
-    points = np.random.default_rng(5).normal(size=(9, 3))
-    homogeneous = np.c_[points, np.ones(9)] @ compose(intrinsics, c2w).T
-    pixels, depth = project(points, intrinsics, c2w)
-    np.testing.assert_allclose(pixels, homogeneous[:, :2] / homogeneous[:, 2:], rtol=1e-8)
-    np.testing.assert_allclose(depth, homogeneous[:, 2:], rtol=1e-8, atol=1e-10)
-
-
 def test_axes_are_x_right_y_down_z_forward_and_pixel_zero_is_a_centre():
     intrinsics = np.array([[100.0, 0, 32], [0, 100, 24], [0, 0, 1]])
     _, directions = pixels_to_rays(np.array([[32, 24], [132, 24], [32, 124]]), intrinsics, np.eye(4))
     root = np.sqrt(0.5)
     np.testing.assert_allclose(directions, [[0, 0, 1], [root, 0, root], [0, root, root]], atol=1e-15)
-
-
-def test_a_point_behind_the_camera_has_negative_depth_and_one_beside_it_no_pixel():
-    points = np.array([[0.0, 0, -2], [1, 0, 0]])
-    pixels, depth = project(points, np.eye(3), np.eye(4))
-    assert depth[:, 0].tolist() == [-2, 0]
-    assert np.isfinite(pixels[0]).all() and not np.isfinite(pixels[1]).all()
 
 
 @pytest.mark.parametrize(

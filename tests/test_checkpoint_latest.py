@@ -3,7 +3,8 @@
 import pytest
 from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 
-from models.training.checkpoint import CheckpointError, discard_unfinished, latest_checkpoint, save_checkpoint
+from models.training.checkpoint import CheckpointError, save_checkpoint
+from models.training.checkpoint_folder import CheckpointFolder, latest_checkpoint
 
 
 def unexpected(text):
@@ -60,6 +61,6 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
     kept = ["ckpt_000003.safetensors", ".notes.tmp", "ckpt_000004.safetensors.tmp"]
     for name in (*kept, ".ckpt_000006.safetensors.77.tmp"):
         (tmp_path / name).write_bytes(b"x")
-    discard_unfinished(tmp_path)
+    CheckpointFolder(tmp_path, keep=0, starts_over=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
-    discard_unfinished(tmp_path / "none")
+    CheckpointFolder(tmp_path / "none", keep=0, starts_over=False)

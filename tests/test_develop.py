@@ -6,9 +6,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
-from data.cameras import project
+from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.develop import develop
 from data.images import ImageError
@@ -73,6 +74,17 @@ def test_a_point_of_the_world_is_seen_at_the_same_pixel_by_capture_and_scene(tmp
         np.testing.assert_allclose(after, before, atol=1e-9)
 
 
+def test_lenses_come_through_as_they_are_and_poses_as_a_decomposition_would_have_them(tmp_path):
+    capture = capture_of(tmp_path)
+    scene = develop(capture, capture.photographs, CONF)
+    for view, photograph in enumerate(capture.photographs):
+        np.testing.assert_array_equal(scene.intrinsics[view], photograph.lens.intrinsics)
+        projection = photograph.lens.intrinsics @ np.linalg.inv(photograph.c2w)[:3] @ WORLD
+        intrinsics, c2w = decompose_projection(projection)
+        np.testing.assert_allclose(scene.intrinsics[view], intrinsics, rtol=0, atol=1e-12 * intrinsics.max())
+        np.testing.assert_allclose(scene.c2w[view], c2w, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("downscale", [2, 3])
 def test_a_reduced_scene_sees_the_same_sphere(tmp_path, downscale):
     capture = capture_of(tmp_path, sizes=((640, 480), (490, 333)))
@@ -135,8 +147,8 @@ def with_the_lens_of_another(capture):
     return replace(capture.photographs[1], lens=capture.photographs[0].lens)
 
 
-def with_a_flat_pose(capture):
-    return replace(capture.photographs[1], c2w=np.diag([1.0, 1, 0, 1]))
+def with_a_lens_of_no_focal_length(capture):
+    return replace(capture.photographs[1], lens=lens_of((80, 60), focal=1e-9))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +158,7 @@ def with_a_flat_pose(capture):
         (with_size, ["1.png: is 80x60 pixels and its camera 33x60"]),
         (with_mask_of_another, ["mask0.png: is 64x48", "1.png 80x60"]),
         (with_the_lens_of_another, ["1.png: is 80x60 pixels and 0.png 64x48", "same intrinsics"]),
-        (with_a_flat_pose, ["camera of 1.png cannot be used"]),
+        (with_a_lens_of_no_focal_length, ["lens of 1.png cannot be used", "focal length"]),
     ],
 )
 def test_what_does_not_belong_together_is_named(tmp_path, change, words):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from photo_consistency import CHANGES, Match, all_distances, best_shift, shifted
+from photo_consistency import CHANGES, Camera, Match, all_distances, best_shift, shifted
 from scene_writers import make_views, project, sphere_points, write_ngp
 
 from data.readers.ngp import read_ngp
@@ -16,7 +16,7 @@ def matches(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     views = make_views(fisheye=request.param)
     write_ngp(folder, views)
-    shots = read_ngp(folder, None).photographs
+    shots = [Camera(shot.lens, shot.c2w) for shot in read_ngp(folder, None).photographs]
     pixels = [project(view, 0.5 * sphere_points(40)) - 0.5 for view in views]
     return [Match(shots[i], shots[i - 1], pixels[i], pixels[i - 1]) for i in range(len(shots))]
 

@@ -1,9 +1,13 @@
 """`--mode prepare` on the command line: what is wrong is said in one sentence, with exit status 2, at once."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import rendered_photographs
 
 import exp_runner
+from data.images import write_image
 
 
 def run(capsys, *arguments):
@@ -17,6 +21,10 @@ def own_folder(tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.mp4").write_text("no video")
     rendered_photographs.write_photographs(tmp_path / "two", 2)
+    rendered_photographs.write_photographs(tmp_path / "four", 4)
+    (tmp_path / "masks").mkdir()
+    for index in range(4):
+        write_image(tmp_path / "masks" / f"photo_{index}.png", np.zeros((9, 9), np.uint8))
 
 
 MISTAKES = {
@@ -28,6 +36,10 @@ MISTAKES = {
     "no video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is no video"),
     "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg or .jpeg photographs"),
     "two photographs": (["--images", "two", "--case", "a"], "at least 3 are needed"),
+    "a region in words": (["--images", "four", "--case", "a", "--roi", "a b c d"], '--roi "a b c d": give the centre'),
+    "an endless region": (["--images", "four", "--case", "a", "--roi", "0 0 0 inf"], "give the centre and the radius"),
+    "a region in the conf": (["--images", "four", "--case", "a", "--set", "dataset.roi=0 0 1"], "give the centre"),
+    "no such masks": (["--images", "four", "--case", "a", "--masks", "nowhere"], "--masks nowhere: no such folder"),
     "one frame": (["--images", "two", "--case", "a", "--frames", "1"], "'1' is not a whole number in 3.."),
 }
 
@@ -39,6 +51,7 @@ def test_a_mistake_is_one_sentence(capsys, name):
     assert status == exp_runner.EXIT_USER_ERROR
     assert words in said.err
     assert said.err.count("\n") == 1
+    assert not said.out and not Path("public_data").exists(), "nothing was begun, and nothing is left"
 
 
 def test_the_flags_belong_to_prepare(capsys):

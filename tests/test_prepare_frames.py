@@ -1,5 +1,7 @@
 """Photographs and frames of videos are taken upright, whole and sharp."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -127,3 +129,36 @@ def test_what_is_no_video_is_refused(tmp_path, content):
     (tmp_path / "x.mp4").write_bytes(content)
     with pytest.raises(UserError, match="is no video that OpenCV can decode"):
         find_pictures(tmp_path / "x.mp4")
+
+
+@pytest.mark.parametrize(
+    "name", ["http:/clip.avi", "12:30.avi", "concat:a|b.avi", "rtsp:/a/b.avi", "a%03d.avi", "-i.avi"]
+)
+def test_a_local_name_is_never_taken_for_an_address_or_a_pattern(clip, tmp_path, monkeypatch, name):
+    asked = []
+    library = cv2.VideoCapture
+    monkeypatch.setattr(cv2, "VideoCapture", lambda given, *more: asked.append(given) or library(given, *more))
+    monkeypatch.chdir(tmp_path)
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clip.rename(path)
+    assert find_pictures(path) == [path]
+    with Bar("", None) as bar:
+        assert len(copy_video(path, 4, tmp_path / "out", bar)) == 4
+    assert set(asked) == {str(tmp_path / name)}
+
+
+NO_VIDEOS = {
+    "list.m3u8": b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:1,\nclip.avi\n#EXT-X-ENDLIST\n",
+    "list.mp4": b"ffconcat version 1.0\nfile clip.avi\n",
+    "call.sdp": b"v=0\nc=IN IP4 127.0.0.1\nm=video 9 RTP/AVP 96\na=rtpmap:96 H264/90000\n",
+    "picture.png": cv2.imencode(".png", np.zeros((9, 9, 3), np.uint8))[1].tobytes(),
+}
+
+
+@pytest.mark.parametrize("name", NO_VIDEOS)
+def test_what_is_no_container_does_not_reach_the_video_library(clip, tmp_path, monkeypatch, name):
+    (tmp_path / name).write_bytes(NO_VIDEOS[name])
+    monkeypatch.setattr(cv2, "VideoCapture", lambda *given: pytest.fail(f"{given} was opened"))
+    with pytest.raises(UserError, match="is no video that OpenCV can decode"):
+        find_pictures(tmp_path / name)

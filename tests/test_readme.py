@@ -1,4 +1,4 @@
-"""The READMEs say what the code does: commands parse, links lead somewhere, tables and messages are the code's."""
+"""The README and its pages say what the code does: commands run, links lead somewhere, tables and messages are true."""
 
 import ast
 import re
@@ -7,149 +7,211 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pages
 import pytest
+from pages import PAIRS, ROOT, TEXTS
 
+from data.errors import UserError
 from docs import make_tables
 from docs.meanings_zh import MEANINGS_ZH
-from models.arguments import EPILOG, parse_arguments
+from exp_runner import read_conf
+from models.arguments import parse_arguments
 from models.config import ExperimentConfig, load_config
 from models.config_strict import leaf_types
 
-ROOT = Path(__file__).resolve().parents[1]
-LOGGING = ("runner", "rendering/renderer", "rendering/radiance")  # the modules that name scalars
-TEXTS = {language: path.read_text(encoding="utf-8") for language, path in make_tables.READMES.items()}
-PAGES = {path.name: path.read_text(encoding="utf-8") for path in [*ROOT.glob("README*.md"), *ROOT.glob("docs/*.md")]}
+MAX_README_LINES = 220  # a newcomer reads it to the end
 MAX_IMAGE_BYTES = 300_000
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-HOLE = "…"  # what a quoted message leaves out
+# What is measured and how the code is laid out is for those who work on it; everything else is in both languages.
+ENGLISH_ONLY = {"docs/ARCHITECTURE.md", "docs/performance.md", "docs/reliability.md", "docs/results.md"}
+READMES = ("README.md", PAIRS["README.md"])
+FOREIGN = {"sudo", "pip", "tensorboard", "source"}  # programs that are not this project's
+PYTHON = re.compile(r"(\.venv/bin/)?python")
+CHINESE_LETTER = re.compile(r"[\u4e00-\u9fff]")
+COMMANDS = {line: name for name, text in TEXTS.items() for line in pages.commands(text)}
+INLINE = {span: name for name, text in TEXTS.items() for span in pages.spans(text) if re.match(r"(make|python) ", span)}
 
 
-def blocks(text):
-    """(language, lines without comments) of each fenced block."""
-    return [(kind, [re.sub(r"\s*#.*", "", line) for line in body.splitlines()]) for kind, body in FENCE.findall(text)]
+def named(pair):
+    """The texts of the English and the Chinese page of a pair."""
+    return TEXTS[pair], TEXTS[PAIRS[pair]]
 
 
-def commands(text):
-    """The lines of every bash block."""
-    return [line for kind, lines in blocks(text) if kind == "bash" for line in lines if line]
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
-def outside_fences(text):
-    return FENCE.sub("", text)
+def make_targets():
+    return set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
 
 
-def headings(text):
-    return re.findall(r"^(#+) (.+)$", outside_fences(text), re.MULTILINE)
+def shown_confs(text):
+    """The confs that the commands of a page name and the project lacks, as the page itself shows them, in order."""
+    lines = [shlex.split(line) for line in pages.commands(text)]
+    confs = dict.fromkeys(line[line.index("--conf") + 1] for line in lines if "--conf" in line)
+    return [name for name in confs if not (ROOT / name).is_file()]
 
 
-def anchor(heading):
-    """The anchor GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+def check_experiment(words, text):
+    """The program takes the flags, and the conf they name loads."""
+    if "--help" in words:
+        return
+    for name, source in zip(shown_confs(text), pages.bodies(text, "hocon"), strict=True):
+        Path(name).write_text(source, encoding="utf-8")
+    for flag in ("--checkpoint", "--replay"):
+        if flag in words:
+            Path(words[words.index(flag) + 1]).touch()
+    arguments = parse_arguments(words)
+    if arguments.conf is None or arguments.conf.suffix:  # FILE stands for any
+        read_conf(arguments)
 
 
-def quoted_messages(text):
-    """What the first column between the error markers quotes."""
-    section = text.partition("<!-- errors -->")[2].partition("<!-- /errors -->")[0]
-    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+def check_program(words):
+    """The file or module that Python is given exists, and knows each flag."""
+    if words[0] == "-m" and words[1] == "pytest":
+        assert all((ROOT / name).is_file() for name in words[2:])
+        return
+    path = ROOT / (words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0])
+    source = path.read_text(encoding="utf-8")
+    assert [word for word in words if word.startswith("--") and f'"{word}"' not in source] == []
 
 
-def literals(tree):
-    """Every string of a module, with a hole for each value put into it."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(part.value if isinstance(part, ast.Constant) else HOLE for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+def check(line, text):
+    """Raises where a command of a page is none."""
+    program, *words = shlex.split(line)
+    if program == "make":
+        assert {word for word in words if "=" not in word} <= make_targets()
+    elif PYTHON.fullmatch(program):
+        if words[0] == "exp_runner.py":
+            check_experiment(words[1:], text)
+        else:
+            check_program(words)
+    else:
+        assert program in FOREIGN
 
 
-def known_messages():
-    paths = [*ROOT.glob("data/**/*.py"), *ROOT.glob("models/**/*.py"), ROOT / "exp_runner.py"]
-    strings = [text for path in paths for text in literals(ast.parse(path.read_text(encoding="utf-8")))]
-    return [*strings, (ROOT / "Makefile").read_text(encoding="utf-8")]
+@pytest.fixture
+def start_folder(tmp_path, monkeypatch):
+    """A folder to start from, with the confs, where the files that a command names can stand."""
+    shutil.copytree(ROOT / "confs", tmp_path / "confs")
+    monkeypatch.chdir(tmp_path)
 
 
-EXPERIMENT_COMMANDS = sorted({line for text in TEXTS.values() for line in commands(text) if "exp_runner.py" in line})
+@pytest.mark.parametrize("line", sorted({**COMMANDS, **INLINE}))
+def test_a_command_is_one_that_runs(line, start_folder):
+    check(line, TEXTS[{**INLINE, **COMMANDS}[line]])
 
 
-@pytest.mark.parametrize("line", EXPERIMENT_COMMANDS)
-def test_a_command_of_the_readme_is_one_the_program_takes(line, tmp_path, monkeypatch):
-    words = shlex.split(line)
-    assert words[:2] == ["python", "exp_runner.py"]
-    monkeypatch.chdir(tmp_path)  # where the checkpoint that a command names can stand
-    if "--checkpoint" in words:
-        Path(words[words.index("--checkpoint") + 1]).touch()
-    arguments = parse_arguments(words[2:])
-    load_config(ROOT / (arguments.conf or "confs/demo.conf"), arguments.case, arguments.overrides)
+@pytest.mark.parametrize(
+    "line",
+    ["make demos", "python exp_runner.py --cse bear", "python exp_runner.py --set train.end_itr=5", "python gone.py"]
+    + ["python tests/kill_harness.py --skills 2", "python -m docs.make_table", "conda install jittor"],
+)
+def test_a_command_that_does_not_run_is_seen(line, start_folder):
+    with pytest.raises((AssertionError, OSError, UserError)):
+        check(line, "")
 
 
-def test_the_readme_has_commands_to_check():
-    assert len(EXPERIMENT_COMMANDS) >= 12
-    modes = {parse_arguments(shlex.split(line)[2:]).mode.name for line in EXPERIMENT_COMMANDS if "ckpt" not in line}
-    assert modes == {"train", "validate_mesh", "validate_image", "interpolate", "evaluate", "prepare", "inspect"}
+@pytest.mark.parametrize("name", READMES)
+def test_the_readme_can_be_read_to_the_end(name):
+    assert len(TEXTS[name].splitlines()) <= MAX_README_LINES
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_every_make_target_exists(language):
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-    spans = re.findall(r"`([^`\n]+)`", outside_fences(TEXTS[language])) + commands(TEXTS[language])
-    named = {line.split()[-1] for line in spans if line.startswith("make ")}
-    assert {"demo", "test", "lint", "clean"} <= named <= targets
+@pytest.mark.parametrize("name", READMES)
+def test_the_readme_begins_with_the_two_commands(name):
+    after_packages = [body for body in pages.bodies(TEXTS[name], "bash") if "apt install" not in body]
+    assert after_packages[0] == "make demo\nmake test\n"
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_every_program_that_a_command_runs_exists(language):
-    lines = commands(TEXTS[language])
-    files = re.findall(r"(?:python|pytest) (\S+\.py)", "\n".join(lines))
-    modules = re.findall(r"python -m (docs\.\w+)", "\n".join(lines))
-    paths = [ROOT / name for name in files] + [ROOT / f"{name.replace('.', '/')}.py" for name in modules]
-    assert len(paths) >= 3 and [path for path in paths if not path.is_file()] == []
+def test_continuous_integration_runs_the_second_of_them():
+    assert read(".ci/run").splitlines()[-1] == "make test"
+    workflow = read(".github/workflows/test.yml")
+    assert re.findall(r"- run: (.*)", workflow) == ['make PYTHON="$(command -v python)" test']
+    tried = re.findall(r"\d\.\d+", re.search(r"python: \[(.*)\]", workflow)[1])
+    supported = re.search(r"^SUPPORTED := .*not in (.*)$", read("Makefile"), re.MULTILINE)[1]
+    assert [tuple(map(int, version.split("."))) for version in tried] == list(ast.literal_eval(supported[:-1]))
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_link_of_a_page_leads_somewhere(page):
-    folder = ROOT if page.startswith("README") else ROOT / "docs"
-    anchors = {f"#{anchor(title)}" for _, title in headings(PAGES[page])}
-    local = [target for target in LINK.findall(PAGES[page]) if not target.startswith("https://")]
-    exists = {target: (folder / target).exists() for target in local if not target.startswith("#")}
-    assert [target for target in local if not exists.get(target, target in anchors)] == []
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_link_and_picture_is_there(name):
+    for path, anchor in pages.targets(name):
+        assert path.exists(), path
+        assert not anchor or anchor in pages.anchors(path.read_text(encoding="utf-8")), f"{path}#{anchor}"
 
 
-def test_images_are_small_and_used():
-    used = {Path(target).name for text in PAGES.values() for target in LINK.findall(text)}
-    images = list((ROOT / "docs" / "images").glob("*"))
-    assert [image.name for image in images if image.stat().st_size > MAX_IMAGE_BYTES] == []
-    assert [image.name for image in images if image.name not in used] == []
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_file_of_the_project_that_a_page_names_exists(name):
+    found = {span for span in pages.spans(TEXTS[name]) if re.fullmatch(r"(confs|docs|tests|benchmarks)/[\w./-]+", span)}
+    missing = {span for span in found if not (ROOT / span).exists() and "NAME" not in span}
+    assert missing <= set(shown_confs(TEXTS[name]))
 
 
-def test_both_readmes_have_the_same_structure():
-    english, chinese = (TEXTS[language] for language in ("en", "zh"))
-    assert [level for level, _ in headings(english)] == [level for level, _ in headings(chinese)]
-    assert blocks(english) == blocks(chinese)
-    rows, other_rows = (re.findall(r"^\|.*\|$", outside_fences(text), re.MULTILINE) for text in (english, chinese))
-    assert [row.count("|") for row in rows] == [row.count("|") for row in other_rows]
-    links, other_links = ([target for target in LINK.findall(text) if "#" not in target] for text in (english, chinese))
-    assert sorted(set(links) - {"README.zh-CN.md"}) == sorted(set(other_links) - {"README.md"})
-    items, other_items = (re.findall(r"^- ", text, re.MULTILINE) for text in (english, chinese))
-    assert len(items) == len(other_items)
+def test_pictures_are_small_and_used():
+    used = {path for name in TEXTS for path, _ in pages.targets(name)}
+    pictures = list((ROOT / "docs" / "images").iterdir())
+    assert [picture.name for picture in pictures if picture.stat().st_size > MAX_IMAGE_BYTES] == []
+    assert [picture.name for picture in pictures if picture not in used] == []
 
 
-def test_the_chinese_readme_is_in_chinese():
-    prose = re.sub(r"`[^`\n]*`", "", outside_fences(TEXTS["zh"]))
-    assert len(re.findall(r"[\u4e00-\u9fff]", prose)) > 3000
-    assert not re.search(r"[\u4e00-\u9fff]", outside_fences(TEXTS["en"]).replace("[中文]", ""))
+def test_every_page_is_linked_from_the_readme():
+    for language, name in zip(("en", "zh"), READMES, strict=True):
+        wanted = set(PAIRS) if language == "en" else set(PAIRS.values())
+        linked = {path for path, _ in pages.targets(name)}
+        assert [page for page in sorted(wanted | ENGLISH_ONLY) if page != name and ROOT / page not in linked] == []
 
 
-@pytest.mark.parametrize("language", TEXTS)
-def test_the_tables_are_those_of_the_code(language):
-    assert make_tables.filled(TEXTS[language], language) == TEXTS[language], "run `python -m docs.make_tables`"
+def test_every_page_on_using_the_program_is_in_both_languages():
+    english = {name for name in TEXTS if name.startswith("docs/") and name not in PAIRS.values()}
+    assert english == ENGLISH_ONLY | (set(PAIRS) - {"README.md"})
 
 
-@pytest.mark.parametrize("language", TEXTS)
+def first_cells(text):
+    """Number of cells of each row, and what its first one quotes; languages may order that differently."""
+    return [(len(row), sorted(re.findall(r"`[^`]+`", row[0]))) for row in pages.rows(text)]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_both_languages_have_the_same_headings_commands_tables_and_links(pair):
+    english, chinese = named(pair)
+    assert [level for level, _ in pages.headings(english)] == [level for level, _ in pages.headings(chinese)]
+    assert pages.blocks(english) == pages.blocks(chinese)
+    assert first_cells(english) == first_cells(chinese)
+    linked = [{path for path, _ in pages.targets(name)} for name in (pair, PAIRS[pair])]
+    in_english = [{str(path).replace(pages.CHINESE, ".md") for path in paths} for paths in linked]
+    assert in_english[0] == in_english[1]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_each_page_keeps_to_its_language(pair):
+    english, chinese = named(pair)
+    assert not CHINESE_LETTER.search(english.replace("[中文]", ""))
+    plain = [title for _, title in pages.headings(chinese) if not CHINESE_LETTER.search(title)]
+    assert set(plain) <= {title for _, title in pages.headings(english)}  # names, such as COLMAP
+    other = {path.name for path, _ in pages.targets(PAIRS[pair]) if str(path.relative_to(ROOT)) in PAIRS}
+    assert other == {Path(pair).name}  # the switch of languages alone leads to English
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_every_flag_and_key_that_a_page_names_exists(pair):
+    flags = {flag.split()[0] for flag, _ in make_tables.flags()}
+    keys = leaf_types(ExperimentConfig)
+    for text in named(pair):
+        found = pages.spans(text)
+        words = {word for span in found for word in re.findall(r"(?<!\S)--\w+", span) if not span.startswith("pip")}
+        assert sorted(words - flags) == []
+        dotted = {match[1] for span in found if (match := re.match(r"((?:general|dataset|train)\.\w+)( ?=|$)", span))}
+        assert sorted(dotted - set(keys) - {"train.log"}) == []
+
+
+@pytest.mark.parametrize("path", make_tables.filled_pages(), ids=lambda path: path.name)
+def test_the_tables_are_those_of_the_code(path):
+    assert make_tables.filled_pages()[path] == path.read_text(encoding="utf-8"), "run `python -m docs.make_tables`"
+
+
+@pytest.mark.parametrize("language", make_tables.SUFFIXES)
 def test_the_tables_name_every_flag_and_every_key(language):
     flags = re.findall(r"^\| `(--\w+)", make_tables.flag_table(language), re.MULTILINE)
     help_page = re.findall(r"^  (?:-h, )?(--\w+)", make_tables.arguments._make_parser().format_help(), re.MULTILINE)
-    assert flags == help_page and len(flags) >= 15
+    assert flags == help_page
     keys, block = set(), ""
     for line in make_tables.key_tables(language).splitlines():
         if match := re.fullmatch(r"\*\*`([\w.]+)`\*\*", line):
@@ -173,81 +235,9 @@ def test_a_default_in_the_table_is_what_a_conf_of_the_base_alone_has():
 
 
 def test_the_table_maker_names_what_is_missing(monkeypatch):
-    with pytest.raises(LookupError, match="<!-- flags -->"):
-        make_tables.filled("no markers", "en")
+    with pytest.raises(LookupError, match=r"flags\.zh-CN\.md needs the lines <!-- flags -->"):
+        make_tables.filled("no markers", "flags", "zh")
     row = replace(make_tables.conf_rows()[0], meaning="never translated")
     monkeypatch.setattr(make_tables, "conf_rows", lambda: [row])
     with pytest.raises(LookupError, match="never translated"):
         make_tables.key_tables("zh")
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_every_recipe_is_listed(language):
-    listed = re.findall(r"^\| \[(confs/\w+\.conf)\]", TEXTS[language], re.MULTILINE)
-    assert sorted(listed) == sorted(f"confs/{path.name}" for path in (ROOT / "confs").glob("*.conf"))
-
-
-def test_the_exit_statuses_are_those_of_the_help_page():
-    (statuses,) = re.findall(r"^exit status: (.+)$", EPILOG, re.MULTILINE)
-    assert f"Exit status: {statuses}." in TEXTS["en"]
-    assert re.findall(r"\d+", statuses) == re.findall(r"\d+", re.search(r"退出状态：(.*?)。", TEXTS["zh"])[1])
-
-
-def test_the_conf_of_the_readme_loads(tmp_path):
-    shutil.copytree(ROOT / "confs", tmp_path / "confs")
-    for text in TEXTS.values():
-        (source,) = [body for kind, body in FENCE.findall(text) if kind == "hocon"]
-        (tmp_path / "confs" / "my_scene.conf").write_text(source, encoding="utf-8")
-        conf = load_config(tmp_path / "confs" / "my_scene.conf")
-        assert (conf.general.base_exp_dir, conf.train.end_iter) == ("./exp/my_scene", 6000)
-        assert (conf.dataset.data_dir, conf.dataset.test_dir) == ("./my_scene", "")
-
-
-def test_the_sizing_table_counts_what_the_confs_ask_for():
-    rows = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|$", TEXTS["en"], re.MULTILINE)
-    for column, name in enumerate(("wmask", "womask", "demo")):
-        renderer = load_config(ROOT / "confs" / f"{name}.conf", "bear").model.neus_renderer
-        inside = renderer.n_samples + renderer.n_importance
-        last_round = -(-renderer.n_importance // renderer.up_sample_steps)
-        background = inside + renderer.n_outside if renderer.n_outside else 0
-        assert [int(row[column]) for row in rows] == [inside - last_round, inside, background]
-
-
-@pytest.mark.parametrize("message", quoted_messages(TEXTS["en"]))
-def test_a_quoted_message_is_one_the_program_says(message):
-    assert any(message in known for known in known_messages())
-
-
-def test_both_readmes_quote_the_same_messages():
-    messages = quoted_messages(TEXTS["en"])
-    assert len(messages) >= 25 and messages == quoted_messages(TEXTS["zh"])
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_the_scalars_named_are_those_that_are_logged(language):
-    tag = re.compile(r"(?:Loss|Statistics)/\w+")
-    logged = {match for name in LOGGING for match in tag.findall(read_module(name))}
-    assert set(tag.findall(TEXTS[language].partition("## ")[2].partition("<!-- flags -->")[0])) == logged
-
-
-def read_module(name):
-    return (ROOT / "models" / f"{name}.py").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("language", TEXTS)
-def test_every_result_folder_named_is_one_that_is_written(language):
-    (layout,) = [lines for _, lines in blocks(TEXTS[language]) if lines[0] == "exp/demo/"]
-    folders = {line.strip().partition("/")[0] for line in layout[1:]}
-    sources = "".join(read_module(name) for name in ("caretaker", "experiment", "results", "training/logger"))
-    written = set(re.findall(r'(?:path\(|folder / )"(\w+)"', sources))
-    assert folders == written
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_names_no_place_on_a_machine(page):
-    assert not re.search(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b", PAGES[page])
-
-
-def test_the_message_reader_sees_through_f_strings():
-    source = 'raise E(f"{path}: has no {key}; " "the scene" f" has {n}")'
-    assert any("has no …; the scene has …" in text for text in literals(ast.parse(source)))

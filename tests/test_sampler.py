@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from rigs import project
 from synthetic_scene import dataset_config, write_scene
 
-from data.cameras import project
 from data.errors import UserError
 from data.images import to_float
 from data.readers import load_scene

@@ -5,10 +5,11 @@ import tracemalloc
 import cv2
 import numpy as np
 import pytest
+from rigs import project
 from scipy.spatial.transform import Rotation
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, draw_sphere, save, similarity, write_scene
 
-from data.cameras import image_pixels, project
+from data.cameras import image_pixels
 from data.develop import extraction_region
 from data.readers import load_scene
 from data.scene import Scene, summary
@@ -77,7 +78,6 @@ def test_reduced_pictures_show_what_their_rays_see(tmp_path, level):
     expected = 0.5 + 0.5 * (rays.origins + depth[:, None] * rays.directions) / 1.9
     assert written.hit.all()
     np.testing.assert_allclose(seen.reshape(-1, 3), expected, atol=1e-4)  # a shift by 0.3 pixels makes 5e-4
-    np.testing.assert_array_equal(scene.mask_image(0, level), np.ones((height, width), np.float32))
 
 
 def test_the_full_picture_is_the_file_exactly(tmp_path):
@@ -109,7 +109,7 @@ def test_photographs_with_and_without_alpha_mix_where_a_mask_folder_decides(tmp_
 
 def test_a_scene_without_masks_has_none(tmp_path):
     scene = load(write_scene(tmp_path, masks=False).folder)
-    assert scene.masks is None and scene.mask_image(0) is None and "no masks" in summary(scene)
+    assert scene.masks is None and "no masks" in summary(scene)
 
 
 def test_photographs_and_masks_are_paired_in_natural_order(tmp_path):

@@ -10,8 +10,8 @@ import time
 import pytest
 from runs import ROOT, command, contents, run, saved
 
-from models.interrupts import Interrupts
-from models.training.checkpoint import latest_checkpoint
+from models.interrupts import STOPPING, Interrupts
+from models.training.checkpoint_folder import latest_checkpoint
 
 LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
 LONG += ("train.val_mesh_freq=0", "train.report_freq=1")
@@ -32,7 +32,7 @@ def wait_for_steps(folder, count):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum, status, tmp_path, capsys):
     with start(tmp_path / "a") as process:
         try:
@@ -61,12 +61,27 @@ def test_the_second_signal_ends_the_process_at_once():
     assert done.returncode == 143 and done.stdout == f"{int(signal.SIGINT)}\n"
 
 
+def test_a_closed_terminal_never_hurries_and_one_that_is_ignored_is_not_heeded():
+    with Interrupts() as interrupts:
+        for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGHUP):
+            os.kill(os.getpid(), signum)
+        assert interrupts.received == signal.SIGTERM
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupts.received is None
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_handlers_are_put_back_as_they_were():
-    before = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    before = [signal.getsignal(signum) for signum in STOPPING]
     with Interrupts() as interrupts:
         os.kill(os.getpid(), signal.SIGTERM)
         assert interrupts.received == signal.SIGTERM
-    assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(signum) for signum in STOPPING] == before
 
 
 def test_a_signal_in_the_last_step_changes_nothing(tmp_path, monkeypatch):

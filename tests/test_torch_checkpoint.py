@@ -198,6 +198,7 @@ UNFIT = {
     "a step of nan": (change("iter_step", to=float("nan")), "iter_step"),
     "a step of inf": (change("iter_step", to=float("inf")), "iter_step"),
     "a negative step": (change("iter_step", to=-1), "iter_step"),
+    "a step of a million digits": (change("iter_step", to=1 << 4000000), "iter_step"),
     "no state": (change("optimizer", "state", to=None), "state"),
     "a list of states": (change("optimizer", "state", to=[]), "optimizer"),
     "no groups": (change("optimizer", "param_groups", to=None), "param_groups"),

@@ -2,7 +2,6 @@
 
 import io
 import pickle
-import struct
 import zipfile
 from dataclasses import dataclass
 
@@ -94,14 +93,6 @@ class TorchPickler(pickle._Pickler):
     dispatch[WithState] = save_with_state
 
 
-class LegacyPickler(TorchPickler):
-    """The older format's storages have a sixth part."""
-
-    def persistent_id(self, thing):
-        parts = super().persistent_id(thing)
-        return parts and (*parts, None)
-
-
 ORDERED_DICT = Name("collections", "OrderedDict")
 REBUILD = Name("torch._utils", "_rebuild_tensor_v2")
 
@@ -123,10 +114,10 @@ def tensor(array, key="0", order="<"):
     return view(storage(array, key, order), 0, array.shape, steps)
 
 
-def pickled(value, pickler=TorchPickler):
+def pickled(value):
     """The pickle of a value and the storages it mentions."""
     stream = io.BytesIO()
-    writer = pickler(stream)
+    writer = TorchPickler(stream)
     writer.dump(value)
     return stream.getvalue(), writer.storages
 
@@ -147,16 +138,11 @@ def zip_file(value, byteorder=None, compression=zipfile.ZIP_STORED, **entries):
 
 
 def legacy_file(value):
-    """The format of PyTorch before 1.6, for a value or for pickled bytes."""
-    content, storages = (value, {}) if isinstance(value, bytes) else pickled(value, LegacyPickler)
+    """The start of a file of PyTorch before 1.6: the magic number, the protocol, the system and the value."""
     system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
-    parts = [pickle.dumps(part, 2) for part in (LEGACY_MAGIC, 1001, system)]
-    parts += [content, pickle.dumps(sorted(storages), 2)]
-    parts += [struct.pack("<q", storages[key].count) + storages[key].content for key in sorted(storages)]
-    return b"".join(parts)
+    return b"".join(pickle.dumps(part, 2) for part in (LEGACY_MAGIC, 1001, system)) + pickled(value)[0]
 
 
-FORMATS = {"zip": zip_file, "legacy": legacy_file}
 SMALL = {"x": tensor(np.arange(3, dtype=np.float32)), "n": {"y": [1, 2.5, "z"]}, "i": 40}
 
 

@@ -26,7 +26,6 @@ import numpy as np
 import trimesh
 
 TRAIN_VIEWS = 44
-TEST_VIEWS = 4
 IMAGE_SIZE = 200  # pixels, both ways
 CAMERA_DISTANCE = 3.0  # from the origin: outside the unit sphere, as the published code assumes
 FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere just fits the picture
@@ -207,7 +206,7 @@ def train_poses() -> np.ndarray:
 
 
 def test_poses() -> np.ndarray:
-    """The poses [TEST_VIEWS, 4, 4] of the held-out views."""
+    """The poses [V, 4, 4] of the held-out views."""
     return np.stack([look_at_center(np.array(direction)) for direction in TEST_DIRECTIONS])
 
 

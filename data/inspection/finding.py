@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-VERDICTS = ("good", "fair", "bad")
 NAMED_VIEWS = 5
 
 
@@ -17,7 +16,7 @@ class Finding:
 
     check: str
     figure: str  # what was measured
-    verdict: str  # one of VERDICTS
+    verdict: str  # good, fair or bad
     consequence: str  # for the training, one sentence
 
 

@@ -1,6 +1,6 @@
 """Is a scene fit to be trained on: what is measured, what is good, and what follows for the training.
 
-The scene is in its working frame: the region of interest is the unit sphere at the origin. V views. data/README.md has
+The scene is in its working frame: the region of interest is the unit sphere at the origin. V views. docs/formats.md has
 the table of the checks for their users.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.inspection.finding import Finding, graded, listed
+from data.inspection.health_cameras import cameras as camera_check
 from data.inspection.health_pictures import exposure, masks, sharpness
 from data.roi.frustum import Cameras, room
 from data.scene import Scene
@@ -54,6 +55,7 @@ def findings(scene: Scene) -> tuple[Finding, ...]:
         _parallax(directions),
         _sphere_size(cameras),
         _aim(scene, cameras),
+        camera_check(scene),
         sharpness(scene, directions),
         exposure(scene, directions),
         masks(scene, cameras),

@@ -24,6 +24,7 @@ from data.prepare.reconstruct import DATABASE, IMAGES, MODELS, PAIR_LIST, find_f
 from data.prepare.sheet import contact_sheet
 from data.prepare.steps import Steps, fingerprint, remove
 from data.readers.colmap import read_colmap
+from data.roi.region import parse_roi
 from data.scene import MASK_HALF, Scene, check_scene
 from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
@@ -57,6 +58,8 @@ def prepare(request: Request, say: Say) -> bool:
     any long work where that can be known.
     """
     try:
+        if request.roi:
+            parse_roi(request.roi)  # a mistake is told now, and not after minutes
         sources = find_pictures(request.images)
         mask_paths = _check_masks(request, sources)
         _require_apart(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +11,21 @@ import numpy as np
 
 from data.errors import UserError
 from data.quiet import native_stderr_silenced
+
+# How the containers begin that cameras write: (offset, bytes), all of which are there. What begins otherwise does not
+# reach the video library, which would take playlists, scripts and patterns of names for videos and open what they name.
+CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
+    *(((4, kind),) for kind in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),  # MP4, MOV
+    ((0, b"RIFF"), (8, b"AVI ")),
+    ((0, b"\x1aE\xdf\xa3"),),  # Matroska, WebM
+    ((0, b"\x00\x00\x01\xba"),),  # MPEG program stream
+    ((0, b"G"), (188, b"G"), (376, b"G")),  # MPEG transport stream
+    ((4, b"G"), (196, b"G"), (388, b"G")),  # the same with time codes: AVCHD
+    ((0, b"FLV"),),
+    ((0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"),),  # ASF, WMV
+    ((0, b"OggS"),),
+)
+HEAD_BYTES = 512
 
 SHARPNESS_WIDTH = 640  # frames are compared at this width: noise of single pixels is no sharpness
 Tick = Callable[[], None]
@@ -59,14 +75,16 @@ def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.nda
 
 
 def is_video(path: Path) -> bool:
-    """Whether a frame of the file can be decoded."""
-    return next(_frames(path), None) is not None
+    """Whether the file is a container of videos and a frame of it can be decoded; OSError where it cannot be read."""
+    with open(path, "rb") as file:
+        head = file.read(HEAD_BYTES)
+    is_container = any(all(head.startswith(part, at) for at, part in kind) for kind in CONTAINERS)
+    return is_container and next(_frames(path), None) is not None
 
 
 def frame_count(path: Path) -> int | None:
     """How many frames the file claims to have; None where it is silent or absurd."""
-    with native_stderr_silenced():
-        video = cv2.VideoCapture(str(path))
+    video = _opened(path)
     claimed = video.get(cv2.CAP_PROP_FRAME_COUNT)
     video.release()
     return int(claimed) if 0 < claimed < 1e9 else None
@@ -74,8 +92,7 @@ def frame_count(path: Path) -> int | None:
 
 def _frames(path: Path) -> Iterator[np.ndarray]:
     """Every frame in turn, BGR."""
-    with native_stderr_silenced():
-        video = cv2.VideoCapture(str(path))
+    video = _opened(path)
     try:
         while True:
             with native_stderr_silenced():
@@ -87,3 +104,12 @@ def _frames(path: Path) -> Iterator[np.ndarray]:
         raise UserError(f"{path}: cannot be decoded as a video ({error.err}); convert it to MP4") from error
     finally:
         video.release()
+
+
+def _opened(path: Path) -> cv2.VideoCapture:
+    """The video library's own reader of a local file.
+
+    An absolute name is no address, whatever it holds: as `http:/a.mp4` the file would be asked for over the network.
+    """
+    with native_stderr_silenced():
+        return cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)

@@ -1,12 +1,13 @@
 """The format of the published NeuS: image/*, optional mask/*, and npz files with world_mat_i and scale_mat_i.
 
 world_mat_i [4, 4] or [3, 4] projects world points to pixels of photograph i, scale_mat_i [4, 4] takes the unit sphere
-to the world. data/README.md describes the folder for its users; behaviour as in models/dataset.py of
+to the world. docs/formats.md describes the folder for its users; behaviour as in models/dataset.py of
 https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.images import list_images
-from data.readers.npz import NpzError, read_members
+from data.readers.npz import NpzError, member_names, read_members
+from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 from data.scene import SceneError
 
@@ -35,6 +37,8 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
     masks = _list_masks(folder, pictures)
     source = folder / conf.render_cameras_name
     world_mats, scale_mats = _read_cameras(source, pictures)
+    spare = _count_cameras(source) - len(pictures)
+    require_no_gap(source, pictures, len(pictures) + spare)
     cameras = _decompose_all(source, world_mats)
     return Capture(
         name=folder.resolve().name,
@@ -46,6 +50,26 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / conf.object_cameras_name),
+        spare_cameras=spare,
+        notes=_spare_note(source, len(pictures), spare),
+    )
+
+
+def _count_cameras(path: Path) -> int:
+    """How many cameras the npz file has, from world_mat_0 on."""
+    try:
+        names = member_names(path)
+    except (NpzError, OSError) as error:
+        raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
+    return next(index for index in itertools.count() if f"world_mat_{index}" not in names)
+
+
+def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
+    if spare <= 0:
+        return ()
+    return (
+        f"{path.name}: has {count + spare} cameras for {count} photographs; the first {count} are taken in order, "
+        "which is right only where the last photographs are the missing ones",
     )
 
 
@@ -71,6 +95,7 @@ def _list_masks(folder: Path, photographs: Sequence[Path]) -> list[Path]:
             f"{folder / 'mask'}: holds {len(masks)} masks for {len(photographs)} photographs; "
             "give one for each, or remove the folder and train with train.mask_weight = 0"
         )
+    require_same_numbers(photographs, masks)
     return masks
 
 

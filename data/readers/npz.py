@@ -70,6 +70,17 @@ def read_members(path: Path, wanted: Collection[str] | None, most: int = MAX_MEM
         raise NpzError("it is no npz archive, or a damaged one") from error
 
 
+def member_names(path: Path) -> frozenset[str]:
+    """What the npz file at `path` says it holds, without .npy; raises NpzError and OSError as `read_members`."""
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return frozenset(name.removesuffix(SUFFIX) for name in archive.namelist())
+    except _DAMAGE as error:
+        raise NpzError("it is no npz archive, or a damaged one") from error
+
+
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
     """One array; raises NpzError, naming the member, for whatever is wrong with it."""
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
-import os
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,7 @@ def attach(jittor: Any) -> str:
     if library is None:
         return SLOW_MATMUL_WARNING.format(reason=f"{ONEDNN_PACKAGE} is not installed")
     try:
-        # Global, so that the native kernels of this package find dnnl_sgemm without being linked to it.
-        ctypes.CDLL(str(library), mode=os.RTLD_GLOBAL | os.RTLD_NOW)
+        ctypes.CDLL(str(library))  # first by itself: where it does not load, that is the reason to name
         headers = Path(__file__).parent / "csrc"
         source = Path(jittor.__file__).parent / "extern" / "mkl" / "ops" / "mkl_matmul_op"
         flags = f' -I"{headers}" -L"{library.parent}" -ldnnl -Wl,-rpath,"{library.parent}" '

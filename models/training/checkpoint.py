@@ -6,11 +6,10 @@ was once complete; a SHA-256 over everything that counts finds what happened to 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from data.errors import UserError
-from data.files import write_atomically
+from data.files import make_folder, write_atomically
+from models.training.checkpoint_state import check_moments, check_state, require_modest
 
 FORMAT = "neus-jittor"
 SCHEMA = 2  # raise it when a reader of the older files would misread the newer ones
@@ -28,7 +28,7 @@ PLAIN_SCHEMA = 1  # of a file without averaged weights, which the older reader t
 MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
-_FILE_NAME = re.compile(r"ckpt_(\d{6,})\.safetensors")
+_STEPS = re.compile(r"[0-9]{1,16}")
 # Header names: network/<network>/<name>, ema/<network>/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX = "network", "ema"
 # What safetensors and json were seen to raise on damaged bytes.
@@ -65,7 +65,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     path = folder / checkpoint_name(checkpoint.step)
     content = _encode(checkpoint)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent, folder.name)
         write_atomically(path, content)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -86,49 +86,20 @@ def load_checkpoint(path: Path) -> Checkpoint:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             _check_format(path, metadata)
+            state = check_state(json.loads(metadata["state"]))
+            require_modest(path, file, state)
             arrays = {key: np.array(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 (not a dict)
-        return _decode(arrays, metadata)
+        return _decode(arrays, metadata, state)
     except FileNotFoundError as error:
         raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
+    except MemoryError as error:
+        raise CheckpointError(f"The checkpoint {path} does not fit into memory: end other programs.") from error
     except _DAMAGE as error:
         raise CheckpointError(
             f"{path} is damaged, or is not a checkpoint of this program ({_one_line(error)}): use another one."
         ) from error
-
-
-def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest complete checkpoint of `folder` by step; None where there is none, or no folder.
-
-    Each damaged one that is passed over is reported through `warn`. Raises CheckpointError if all of them are damaged
-    or the folder cannot be listed. Temporary files of an interrupted write are not looked at.
-    """
-    paths = _checkpoints_newest_first(folder)
-    for path in paths:
-        try:
-            return load_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
-    if not paths:
-        return None
-    raise CheckpointError(
-        f"None of the {len(paths)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
-        "a copy of one."
-    )
-
-
-def last_finite_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest readable checkpoint of `folder` in which every number is finite; None where there is none."""
-    for path in _checkpoints_newest_first(folder):
-        try:
-            checkpoint = load_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
-            continue
-        if not_finite(checkpoint) is None:
-            return checkpoint
-    return None
 
 
 def not_finite(checkpoint: Checkpoint) -> str | None:
@@ -136,29 +107,16 @@ def not_finite(checkpoint: Checkpoint) -> str | None:
     return next((name for name, array in _flatten(checkpoint) if not np.isfinite(array).all()), None)
 
 
-def discard_unfinished(folder: Path) -> None:
-    """Remove what killed writers left half-written in `folder`; only where no other writer can be alive."""
-    for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def prune_checkpoints(folder: Path, keep: int) -> None:
-    """Remove all but the `keep` newest checkpoints of `folder`; 0 removes none. One that cannot be removed stays."""
-    for path in _checkpoints_newest_first(folder)[keep:] if keep else []:
-        with contextlib.suppress(OSError):
-            path.unlink()
-
-
-def _checkpoints_newest_first(folder: Path) -> list[Path]:
-    """The files of `folder` that have a checkpoint's name; [] where there is no such folder."""
+def header_step(path: Path) -> int | None:
+    """The step that the header of a checkpoint tells; None where it cannot be read. What it tells is not verified."""
     try:
-        matches = [(_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CheckpointError(f"The checkpoints in {folder} cannot be listed ({error.strerror or error}).") from error
-    return [path for _, path in sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)]
+        if not path.is_file():
+            return None
+        with safe_open(str(path), framework="numpy") as file:
+            step = int((file.metadata() or {})["step"])
+    except (OSError, *_DAMAGE):
+        return None
+    return step if 0 <= step <= MOST_STEPS else None
 
 
 def _encode(checkpoint: Checkpoint) -> bytes:
@@ -190,7 +148,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 
-def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoint:
+def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict[str, Any]) -> Checkpoint:
     """The inverse of `_encode`; raises ValueError or KeyError for what it cannot have written."""
     if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
         raise ValueError("its content is not what was written")
@@ -203,13 +161,17 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
             networks[group].setdefault(network, {})[name] = array
         else:
             moments[group][name] = array
-    state, steps = json.loads(metadata["state"]), [int(metadata[key]) for key in ("step", "adam_steps")]
-    if type(state) is not dict or type(state.get("conf", "")) is not str:
-        raise ValueError("its state is none that was written")
-    if not all(0 <= step <= MOST_STEPS for step in steps):
-        raise ValueError("it counts no possible number of steps")
+    check_moments(moments)
+    steps = [_steps(metadata[key]) for key in ("step", "adam_steps")]
     tensors, ema = networks[_NETWORK_PREFIX], networks[_EMA_PREFIX]
     return Checkpoint(steps[0], tensors, moments, steps[1], state, ema)
+
+
+def _steps(text: str) -> int:
+    """A number of steps; raises ValueError for another text."""
+    if not _STEPS.fullmatch(text) or int(text) > MOST_STEPS:
+        raise ValueError("it counts no possible number of steps")
+    return int(text)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:

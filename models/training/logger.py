@@ -21,7 +21,9 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tqdm import tqdm
 
 from data.errors import one_line
+from data.files import make_folder, open_regular
 
+LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 # Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
@@ -63,7 +65,7 @@ class RunLogger:
 
         `resumed_at` is the step a resumed run goes on from: TensorBoard drops what an earlier run logged from there on.
         """
-        self._logs = folder / "logs"
+        self._logs = folder / LOG_FOLDER
         self._quiet = quiet
         self._resumed_at = resumed_at
         self._events: EventsWriter | None = None
@@ -120,9 +122,14 @@ class RunLogger:
         lines = "".join(f"{stamp} {level} {line}\n" for line in text.splitlines())
         self._attempt("text", lambda: self._append_lines(lines))
 
+    def _make_folder(self) -> None:
+        """Raises OSError where the folder cannot be made, or is a link."""
+        make_folder(self._logs.parent, self._logs.name)
+
     def _append_lines(self, lines: str) -> None:
-        self._logs.mkdir(parents=True, exist_ok=True)
-        with open(self._logs / "train.log", "a", encoding="utf-8", errors="backslashreplace") as file:
+        self._make_folder()
+        descriptor = open_regular(self._logs / TEXT_LOG, os.O_WRONLY | os.O_APPEND)
+        with open(descriptor, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(lines)
 
     def _write_event(self, event: Event) -> None:
@@ -140,7 +147,7 @@ class RunLogger:
         It is written by this thread: tensorboardX's SummaryWriter hands events to another one through a bounded queue,
         and where that one dies of a full disk the next `add_scalar` waits for ever.
         """
-        self._logs.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         # The writer itself names files by the second and would overwrite one of the same second.
         events = EventsWriter(str(self._logs / "events"), filename_suffix=f".{os.getpid()}.{time.time_ns()}")
         if self._resumed_at is not None:

@@ -1,25 +1,24 @@
-"""The two file formats of `torch.save`, read without PyTorch and without running anything in them.
+"""The zip archives of `torch.save`, read without PyTorch and without running anything in them.
 
-The newer one (PyTorch 1.6 on) is a zip archive with `data.pkl` and one entry per storage; the older one is five pickles
-(magic number, protocol, system, value, storage keys) followed by the storages. Both are described by PyTorch's
-torch/serialization.py (https://github.com/pytorch/pytorch, functions `_save`, `_legacy_save`).
+An archive has `data.pkl` and one entry per storage: torch/serialization.py of https://github.com/pytorch/pytorch,
+function `_save`. The format of PyTorch before 1.6 is refused.
 """
 
 from __future__ import annotations
 
-import io
 import math
+import os
 import struct
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from models.training.checkpoint import CheckpointError
-from models.training.torch_pickle import Builder, RefusedError, StateDict, Stateful, read_pickle
+from models.training.torch_pickle import RefusedError, StateDict, read_pickle
 
 # The published networks with their moments take 17 MB; the bound holds for the file and for the tensors read from it,
 # which may be larger than the file where strides are 0.
@@ -27,9 +26,9 @@ MAX_BYTES = 1 << 30
 MAX_DIMENSIONS = 32  # NumPy's
 
 _ZIP_START = b"PK\x03\x04"
-_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # torch/serialization.py, MAGIC_NUMBER
+_LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of torch/serialization.py, pickled
 # What zipfile was seen to raise on damaged archives.
-_ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, struct.error, ValueError, KeyError)
+_ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, OSError, EOFError, OverflowError, struct.error, ValueError, KeyError)
 _NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 
 
@@ -70,37 +69,35 @@ def read_torch_checkpoint(path: Path) -> dict[str, Any]:
     for a file that is missing, unreadable, damaged, not a dictionary, too large, or that asks for anything but tensors
     and plain values; nothing in the file is ever executed.
     """
-    data = _read_bytes(path)
     try:
-        value = _read_zip(data) if data.startswith(_ZIP_START) else _read_legacy(data)
+        with open(path, "rb") as file:
+            value = _read(file)
     except RefusedError as error:
         raise CheckpointError(f"The checkpoint {path} {error}.") from error
+    except FileNotFoundError as error:
+        raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
     if not isinstance(value, dict):
         raise CheckpointError(f"The checkpoint {path} holds no dictionary: give a ckpt_*.pth of the published code.")
     return value
 
 
-def _read_bytes(path: Path) -> bytes:
-    """The file's content, MAX_BYTES at most."""
+def _read(file: IO[bytes]) -> Any:
+    """The value in an archive; raises RefusedError for any other file, and one that is too large or damaged."""
+    size = os.fstat(file.fileno()).st_size
+    if size > MAX_BYTES:
+        raise RefusedError(f"is larger than {MAX_BYTES >> 20} MiB, which no checkpoint of NeuS is")
+    start = file.read(len(_LEGACY_START))
+    if start == _LEGACY_START:
+        raise RefusedError(
+            "is in the format of PyTorch before 1.6: read it with torch.load, write it again with torch.save"
+        )
+    if not start.startswith(_ZIP_START):
+        raise RefusedError("is no file of torch.save: give a ckpt_*.pth of the published code")
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
-    except OSError as error:
-        raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
-    if len(data) > MAX_BYTES:
-        raise CheckpointError(f"The checkpoint {path} is larger than {MAX_BYTES >> 20} MiB: it is none of NeuS.")
-    return data
-
-
-def _read_zip(data: bytes) -> Any:
-    """The value in a zip archive of `torch.save`."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            return _read_archive(archive, _checked_entries(archive, len(data)))
-    except RefusedError:
-        raise
+        with zipfile.ZipFile(file) as archive:
+            return _read_archive(archive, _checked_entries(archive, size))
     except _ZIP_DAMAGE as error:
         raise RefusedError("is damaged or truncated: copy it again") from error
 
@@ -129,73 +126,17 @@ def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo])
     contents: dict[str, bytes] = {}
 
     def storage(persistent_id: object) -> _Storage:
-        kind, key, count = _storage_id(persistent_id)
-        if f"data/{key}" not in entries:
-            raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
-        if key not in contents:
-            contents[key] = archive.read(entries[f"data/{key}"])
-        return _storage_of(contents[key], kind, count, order)
-
-    value, _ = read_pickle(archive.read(entries["data.pkl"]), 0, _names(_Tensors().rebuild), storage)
-    return value
-
-
-def _read_legacy(data: bytes) -> Any:
-    """The value in a file of PyTorch before 1.6.
-
-    The storages stand behind the value and do not say their types: it is read once for those, and once more for itself.
-    """
-    try:
-        magic, position = read_pickle(data, 0, {}, _no_storage)
-    except RefusedError:
-        magic = position = None
-    if magic != _LEGACY_MAGIC:
-        raise RefusedError("is no file of torch.save: give a ckpt_*.pth of the published code")
-    for _ in ("protocol", "system"):
-        _, position = read_pickle(data, position, {}, _no_storage)
-    declared: dict[str, tuple[_StorageType, int]] = {}
-
-    def declare(persistent_id: object) -> None:
-        kind, key, count = _storage_id(persistent_id)
-        declared[key] = (kind, count)
-
-    _, end = read_pickle(data, position, _names(lambda *_: None), declare)
-    storages = _legacy_storages(data, end, declared)
-    value, _ = read_pickle(
-        data, position, _names(_Tensors().rebuild), lambda persistent_id: storages[_storage_id(persistent_id)[1]]
-    )
-    return value
-
-
-def _legacy_storages(data: bytes, start: int, declared: dict[str, tuple[_StorageType, int]]) -> dict[str, _Storage]:
-    """The storages from `start` on: the pickled list of keys, then for each its length (int64) and its bytes."""
-    keys, position = read_pickle(data, start, {}, _no_storage)
-    if type(keys) is not list or any(type(key) is not str or key not in declared for key in keys):
-        raise RefusedError("is damaged: its list of storages does not fit its tensors")
-    storages = {}
-    for key in keys:
-        kind, count = declared[key]
-        begin = position + 8
-        position = begin + count * np.dtype(kind.code).itemsize
-        if data[begin - 8 : begin] != struct.pack("<q", count) or position > len(data):
-            raise RefusedError("is damaged or truncated: copy it again")
-        storages[key] = _storage_of(data[begin:position], kind, count, "<")
-    return storages
-
-
-def _no_storage(_: object) -> None:
-    raise RefusedError("is damaged: it has a storage where none can be")
-
-
-def _storage_id(persistent_id: object) -> tuple[_StorageType, str, int]:
-    """Type, key and length out of ("storage", type, key, location, length[, None])."""
-    parts = persistent_id if type(persistent_id) is tuple else ()
-    if len(parts) == 6 and parts[5] is None:
-        parts = parts[:5]
-    fits = len(parts) == 5 and parts[0] == "storage" and isinstance(parts[1], _StorageType) and type(parts[2]) is str
-    if not fits or not _are_counts(parts[4:]):
+        match persistent_id:
+            case ("storage", _StorageType() as kind, str() as key, _, count) if _are_counts((count,)):
+                if f"data/{key}" not in entries:
+                    raise RefusedError(f"is damaged: it has no entry data/{key[:20]}")
+                if key not in contents:
+                    contents[key] = archive.read(entries[f"data/{key}"])
+                return _storage_of(contents[key], kind, count, order)
         raise RefusedError("is damaged: it describes a storage in no known way")
-    return parts[1], parts[2], parts[4]
+
+    with archive.open(entries["data.pkl"]) as stream:
+        return read_pickle(stream, _names(_Tensors().rebuild), storage)
 
 
 def _storage_of(content: bytes, kind: _StorageType, count: int, order: str) -> _Storage:
@@ -224,7 +165,7 @@ class _Tensors:
             values, offset, stride = values[:0], 0, (0,) * len(size)
         elif reach >= len(values):
             raise RefusedError("is damaged: a tensor reaches beyond its storage")
-        self.bytes_left -= math.prod(size) * 4 if storage.type.brain else math.prod(size) * values.itemsize
+        self.bytes_left -= math.prod(size) * (4 if storage.type.brain else values.itemsize)
         if self.bytes_left < 0:
             raise RefusedError(f"would unfold into more than {MAX_BYTES >> 20} MiB")
         strides = tuple(step * values.itemsize for step in stride)
@@ -247,7 +188,7 @@ def _are_counts(values: tuple[object, ...]) -> bool:
     return all(type(value) is int and 0 <= value <= 1 << 62 for value in values)
 
 
-class _NumpyType(Stateful):
+class _NumpyType:
     """Stands in for `numpy.dtype`; PyTorch stores the learning rate as a NumPy number where it was one."""
 
     def __init__(self, code: object, *_: object) -> None:
@@ -279,11 +220,11 @@ def _names(rebuild: Callable[..., Any]) -> dict[str, object]:
     """All that a checkpoint may name, by "module name", with `rebuild` for its tensors."""
     return {
         **_STORAGE_TYPES,
-        "collections OrderedDict": Builder(lambda: StateDict()),
-        "torch._utils _rebuild_tensor_v2": Builder(rebuild),
-        "torch._utils _rebuild_parameter": Builder(lambda tensor, *_: tensor),
-        "numpy dtype": Builder(_NumpyType),
-        "numpy.core.multiarray scalar": Builder(_numpy_scalar),
-        "numpy._core.multiarray scalar": Builder(_numpy_scalar),
-        "_codecs encode": Builder(_encode),
+        "collections OrderedDict": lambda: StateDict(),
+        "torch._utils _rebuild_tensor_v2": rebuild,
+        "torch._utils _rebuild_parameter": lambda tensor, *_: tensor,
+        "numpy dtype": lambda *parts: _NumpyType(*parts),
+        "numpy.core.multiarray scalar": _numpy_scalar,
+        "numpy._core.multiarray scalar": _numpy_scalar,
+        "_codecs encode": _encode,
     }

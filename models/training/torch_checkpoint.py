@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
+from models.training.checkpoint_state import StateError, check_moments
 from models.training.torch_archive import read_torch_checkpoint
 
 __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
@@ -19,6 +20,7 @@ __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
 # In the order in which the published Runner hands their parameters to Adam.
 NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
 
+MOST_STEPS = 1 << 40  # far beyond any training; an integer in a file may have a million digits
 _REVERSED = [2, 1, 0]  # BGR to RGB
 _COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
 _NERF_COLOR_NAMES = ("rgb_linear.weight", "rgb_linear.bias")
@@ -38,8 +40,9 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
         tensors = {network: _network(raw, network) for network in NETWORKS}
         step = _count(_part(raw, "iter_step"), "iter_step")
         moments, adam_steps = _adam(_part(raw, "optimizer"), tensors)
+        check_moments(moments)
         flipped = _color_names(tensors)
-    except _UnfitError as error:
+    except (_UnfitError, StateError) as error:
         raise CheckpointError(f"{name} is not a checkpoint of the published NeuS: {error}.") from error
     rgb = {
         network: {key: _to_rgb(array, f"{network}.{key}" in flipped) for key, array in named.items()}
@@ -92,7 +95,7 @@ def _float32(array: object, what: str) -> np.ndarray:
 def _count(value: object, what: str) -> int:
     """A number of steps: an integer, or a tensor that holds one as newer versions of PyTorch write it."""
     number = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
-    if not isinstance(number, int | float) or number != number // 1 or number < 0:
+    if not isinstance(number, int | float) or not 0 <= number <= MOST_STEPS or number != number // 1:
         raise _UnfitError(f"its '{what}' is no number of steps")
     return int(number)
 

@@ -1,211 +1,119 @@
-"""A pickle interpreter that can build plain values and what it is handed names for, and can do nothing else.
+"""Python's own unpickler, narrowed to what a checkpoint needs: plain values, and calls of the functions it is handed.
 
-`pickle.Unpickler` with a guarded `find_class` would still let a file set attributes on what it was given, ask for
-gigabytes through a memo index, or stall in the hash of a self-repeating tuple. The few opcodes a checkpoint needs are
-therefore carried out here; `pickletools` of the standard library only splits the bytes into opcodes.
+A `find_class` alone does not make the unpickler in C safe: by a memo index a file would still ask it for gigabytes, a
+tuple of itself as a key would stall or overflow its stack, and a state could be set as attributes. The unpickler in
+Python looks each operation up in a table: here in one that holds the few a checkpoint needs.
 """
 
 from __future__ import annotations
 
 import io
+import pickle
 import pickletools
-import warnings
+import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any, NoReturn
 
-# Checkpoints of the published networks need 25 kB; the bound keeps what a hostile file can cost within seconds.
+# Checkpoints of the published networks need 25 kB. A byte can ask for a list or dictionary of 64 bytes.
 MAX_PICKLE_BYTES = 4 << 20
 
-_LITERALS = frozenset(
-    ("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT")
-    + ("UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
+_OPERATIONS = (
+    "PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT BINFLOAT "
+    "UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES BINBYTES8 "
+    "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS "
+    "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID"
 )
-_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_TUPLE_LENGTHS = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+# What the unpickler, and functions that are called with the wrong arguments, raise for bytes that make no sense.
+_DAMAGE = (pickle.UnpicklingError, EOFError, struct.error, ValueError, LookupError, TypeError, AttributeError)
 
 
-class RefusedError(ValueError):
+class RefusedError(Exception):
     """The bytes are damaged, or ask for something no checkpoint needs; the text says which, as half a sentence."""
 
 
-@dataclass(frozen=True)
-class Builder:
-    """A function that a pickle may call; it must treat its arguments as hostile."""
+class StateDict(dict):
+    """Stands in for `collections.OrderedDict`, and drops the attributes PyTorch hangs on it (`_metadata`)."""
 
-    build: Callable[..., Any]
-
-
-class Stateful:
-    """What a pickle may hand a state to after having built it."""
+    __slots__ = ()
 
     def take_state(self, state: object) -> None:
-        """Make what sense of `state` there is to make; by default none."""
+        """Nothing."""
 
 
-class StateDict(dict, Stateful):
-    """Stands in for `collections.OrderedDict`; the attributes PyTorch hangs on it (`_metadata`) are dropped."""
+def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Callable[[object], object]) -> Any:
+    """The value pickled in `stream`.
 
-
-def read_pickle(
-    data: bytes, start: int, names: Mapping[str, object], persistent: Callable[[object], object]
-) -> tuple[Any, int]:
-    """The value pickled at `data[start:]` and the position after it.
-
-    `names` maps "module name" to what the pickle gets for it (a Builder if it may be called); `persistent` resolves
-    persistent ids. Raises RefusedError for anything else, `names` the file asks for but does not get included.
+    `names` maps "module name" to what the pickle gets for it: its functions may be called with anything, its other
+    values must not be callable. What these make may have a method `take_state` for the state a file hands it.
+    `persistent` resolves persistent ids. Raises RefusedError for all else, names that are not in `names` included.
     """
-    stream = io.BytesIO(data)
-    stream.seek(start)
-    machine = _Machine(names, persistent)
+    data = stream.read(MAX_PICKLE_BYTES + 1)
+    if len(data) > MAX_PICKLE_BYTES:
+        raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python warns of odd escapes in damaged text
-            for opcode, argument, position in pickletools.genops(stream):
-                if (position or 0) - start > MAX_PICKLE_BYTES:
-                    raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
-                machine.execute(opcode.name, argument)
-        return machine.pop(), stream.tell()
-    except RefusedError:
-        raise
-    except (ValueError, IndexError, KeyError, OverflowError, MemoryError) as error:
+        return _Unpickler(data, names, persistent).load()
+    except (*_DAMAGE, OverflowError, MemoryError) as error:
         raise RefusedError("is damaged: its pickle breaks off or makes no sense") from error
 
 
-class _Machine:
-    """The stack, the marked stacks below it and the memo."""
+class _Unpickler(pickle._Unpickler):
+    """Builds on nothing but the operations in `dispatch`, none of which recurses or trusts a length."""
 
-    def __init__(self, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
+    def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
+        super().__init__(io.BytesIO(data))
         self.names = names
-        self.persistent = persistent
-        self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  # the stacks that MARK set aside
-        self.memo: dict[int, Any] = {}
+        self.persistent_load = persistent
 
-    def pop(self) -> Any:
-        """Take the top of the stack; IndexError if it is empty."""
-        return self.stack.pop()
-
-    def pop_mark(self) -> list[Any]:
-        """Take everything above the last mark."""
-        items = self.stack
-        self.stack = self.below.pop()
-        return items
-
-    def execute(self, name: str, argument: Any) -> None:
-        """Carry out one opcode; raises RefusedError for one that no checkpoint needs."""
-        if name in _LITERALS:
-            self.stack.append(argument)
-        elif name in _CONSTANTS:
-            self.stack.append(_CONSTANTS[name])
-        elif name in _TUPLE_LENGTHS:
-            self._tuple(_TUPLE_LENGTHS[name])
-        elif name in _HANDLERS:
-            _HANDLERS[name](self, argument)
-        else:
-            raise RefusedError(f"uses the pickle operation {name}, which no checkpoint of the published code needs")
-
-    def _tuple(self, length: int) -> None:
-        items = [self.pop() for _ in range(length)]
-        self.stack.append(tuple(reversed(items)))
-
-    def mark(self, _: Any) -> None:
-        """MARK: set the stack aside."""
-        self.below.append(self.stack)
-        self.stack = []
-
-    def marked_tuple(self, _: Any) -> None:
-        """TUPLE: everything above the mark."""
-        items = self.pop_mark()
-        self.stack.append(tuple(items))
-
-    def extend(self, items: list[Any]) -> None:
-        """APPEND, APPENDS: onto the list on top."""
-        target = self.stack[-1]
-        if type(target) is not list:
-            raise RefusedError("is damaged: its pickle appends to what is no list")
-        target.extend(items)
-
-    def update(self, items: list[Any]) -> None:
-        """SETITEM, SETITEMS: keys and values in turn."""
-        target = self.stack[-1]
-        keys = items[::2]
-        if not isinstance(target, dict) or len(items) % 2 or not all(map(_is_key, keys)):
-            raise RefusedError("is damaged: its pickle fills a dictionary with what does not fit one")
-        target.update(zip(keys, items[1::2], strict=True))
-
-    def remember(self, index: Any) -> None:
-        """PUT in all spellings; MEMOIZE has no index of its own."""
-        self.memo[len(self.memo) if index is None else index] = self.stack[-1]
-
-    def look_up(self, module: Any, name: Any) -> None:
-        """GLOBAL, STACK_GLOBAL: one of the names we were given, or nothing."""
+    def find_class(self, module: str, name: str) -> object:
+        """One of the names we were given, or nothing."""
         wanted = f"{module} {name}"
         if wanted not in self.names:
             shown = repr(f"{module}.{name}"[:100])  # a file's own text: neither its length nor its newlines are trusted
             raise RefusedError(f"asks for {shown}, which no checkpoint of the published code needs; nothing was run")
-        self.stack.append(self.names[wanted])
+        return self.names[wanted]
 
-    def reduce(self, _: Any) -> None:
-        """REDUCE: call a Builder."""
-        arguments, function = self.pop(), self.pop()
-        if not isinstance(function, Builder) or type(arguments) is not tuple:
+    def load_reduce(self) -> None:
+        """REDUCE: call one of the functions; nothing else on the stack is callable."""
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if not callable(function) or type(arguments) is not tuple:
             raise RefusedError("is damaged: its pickle calls what is no function")
-        try:
-            self.stack.append(function.build(*arguments))
-        except (TypeError, AttributeError) as error:
-            raise RefusedError("is damaged: its pickle builds something from the wrong parts") from error
+        self.append(function(*arguments))
 
-    def build(self, _: Any) -> None:
+    def load_build(self) -> None:
         """BUILD: hand a state to what may take one."""
-        state, target = self.pop(), self.stack[-1]
-        if not isinstance(target, Stateful):
-            raise RefusedError("is damaged: its pickle gives a state to what has none")
-        target.take_state(state)
+        state = self.stack.pop()
+        self.stack[-1].take_state(state)
+
+    def load_setitem(self) -> None:
+        """SETITEM: one key and its value."""
+        value, key = self.stack.pop(), self.stack.pop()
+        self._fill([key], [value])
+
+    def load_setitems(self) -> None:
+        """SETITEMS: keys and values in turn."""
+        items = self.pop_mark()
+        self._fill(items[::2], items[1::2])
+
+    def _fill(self, keys: list[Any], values: list[Any]) -> None:
+        """Into the dictionary on top: text and 64-bit integers alone as keys, as other hashes may take for ever."""
+        target = self.stack[-1]
+        are_keys = all(type(key) is str or (type(key) is int and key.bit_length() <= 64) for key in keys)
+        if not isinstance(target, dict) or not are_keys:
+            raise RefusedError("is damaged: its pickle fills a dictionary with what does not fit one")
+        target.update(zip(keys, values, strict=True))
 
 
-def _is_key(key: object) -> bool:
-    """Text or a 64-bit integer: keys whose hash costs nothing, whatever the file."""
-    return type(key) is str or (type(key) is int and key.bit_length() <= 64)
+class _Table(dict):
+    """Handlers by opcode."""
+
+    def __missing__(self, code: int) -> NoReturn:
+        known = pickletools.code2op.get(chr(code))
+        name = known.name if known else f"{code:#04x}"
+        raise RefusedError(f"uses the pickle operation {name}, which no checkpoint of the published code needs")
 
 
-def _stack_global(machine: _Machine, _: Any) -> None:
-    name, module = machine.pop(), machine.pop()
-    if type(name) is not str or type(module) is not str:
-        raise RefusedError("is damaged: its pickle names something by what is no text")
-    machine.look_up(module, name)
-
-
-def _set_item(machine: _Machine, _: Any) -> None:
-    value, key = machine.pop(), machine.pop()
-    machine.update([key, value])
-
-
-def _global(machine: _Machine, argument: str) -> None:
-    module, _, name = argument.partition(" ")
-    machine.look_up(module, name)
-
-
-def _nothing(machine: _Machine, _: Any) -> None:
-    """PROTO, FRAME and STOP change no value."""
-
-
-_HANDLERS: dict[str, Callable[[_Machine, Any], None]] = {
-    **dict.fromkeys(("PROTO", "FRAME", "STOP"), _nothing),
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _Machine.remember),
-    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda machine, index: machine.stack.append(machine.memo[index])),
-    "MARK": _Machine.mark,
-    "TUPLE": _Machine.marked_tuple,
-    "EMPTY_LIST": lambda machine, _: machine.stack.append([]),
-    "LIST": lambda machine, _: machine.stack.append(machine.pop_mark()),
-    "APPEND": lambda machine, _: machine.extend([machine.pop()]),
-    "APPENDS": lambda machine, _: machine.extend(machine.pop_mark()),
-    "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
-    "SETITEM": _set_item,
-    "SETITEMS": lambda machine, _: machine.update(machine.pop_mark()),
-    "GLOBAL": _global,
-    "STACK_GLOBAL": _stack_global,
-    "REDUCE": _Machine.reduce,
-    "BUILD": _Machine.build,
-    "BINPERSID": lambda machine, _: machine.stack.append(machine.persistent(machine.pop())),
-}
+_Unpickler.dispatch = _Table(
+    (code, getattr(_Unpickler, handler.__name__))  # ours where it is narrowed, else the inherited one
+    for code, handler in pickle._Unpickler.dispatch.items()
+    if code in {getattr(pickle, name)[0] for name in _OPERATIONS.split()}
+)

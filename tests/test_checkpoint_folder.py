@@ -1,0 +1,164 @@
+"""Theorems about a folder of checkpoints: what stays, what goes, and that nothing goes before something is there."""
+
+import dataclasses
+import os
+import shutil
+
+import numpy as np
+import pytest
+from checkpoint_samples import assert_one_sentence, make_checkpoint
+
+from models.training import checkpoint, checkpoint_folder
+from models.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from models.training.checkpoint_folder import (
+    CheckpointFolder,
+    has_checkpoints,
+    latest_checkpoint,
+    newest_checkpoint,
+)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def name(step):
+    return f"ckpt_{step:06d}.safetensors"
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A folder with the checkpoints of a run that got further."""
+    folder = tmp_path / "checkpoints"
+    for step in (300, 600):
+        save_checkpoint(folder, make_checkpoint(step))
+    return folder
+
+
+# the step inside counts
+
+
+def test_a_file_under_a_larger_number_is_not_the_newest(tmp_path):
+    for step in (3, 6):
+        save_checkpoint(tmp_path, make_checkpoint(step))
+    shutil.copy(tmp_path / name(3), tmp_path / name(999999))
+    assert latest_checkpoint(tmp_path, pytest.fail).step == 6
+    assert CheckpointFolder(tmp_path, 0, False).last_finite(pytest.fail).step == 6
+
+
+def test_a_file_under_a_smaller_number_is_the_newest(tmp_path):
+    save_checkpoint(tmp_path, make_checkpoint(3))
+    save_checkpoint(tmp_path, make_checkpoint(6)).rename(tmp_path / name(1))
+    assert latest_checkpoint(tmp_path, pytest.fail).step == 6
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_what_was_just_saved_stays_whatever_else_lies_there(tmp_path, keep):
+    store = CheckpointFolder(tmp_path, keep, False)
+    save_checkpoint(tmp_path, make_checkpoint(999))
+    shutil.copy(save_checkpoint(tmp_path, make_checkpoint(1)), tmp_path / name(777))
+    (tmp_path / name(888)).write_bytes(b"damaged")
+    for step in (2, 3, 4):
+        assert load_checkpoint(store.save(make_checkpoint(step))).step == step
+    kept = [name(step) for step in range(5 - keep, 5)]
+    assert names(tmp_path) == sorted([*kept, name(777), name(888), name(999)])
+
+
+# starting over
+
+
+def test_earlier_checkpoints_stay_until_the_first_new_one_is_complete(earlier):
+    store = CheckpointFolder(earlier, 0, True)
+    assert names(earlier) == [name(300), name(600)]
+    assert store.last_finite(pytest.fail) is None  # a run that starts over never goes back into the one before
+    store.save(make_checkpoint(3))
+    assert names(earlier) == [name(3)] and names(earlier.parent) == ["checkpoints"]
+    store.save(make_checkpoint(6))
+    assert names(earlier) == [name(3), name(6)] and store.last_finite(pytest.fail).step == 6
+
+
+def test_a_first_checkpoint_that_does_not_fit_leaves_the_earlier_ones_where_they_were(earlier, monkeypatch):
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    store = CheckpointFolder(earlier, 1, True)
+    monkeypatch.setattr(checkpoint, "write_atomically", refuse)
+    with pytest.raises(CheckpointError):
+        store.save(make_checkpoint(3))
+    assert names(earlier) == [name(300), name(600)] and names(earlier.parent) == ["checkpoints"]
+    monkeypatch.undo()
+    store.save(make_checkpoint(3))
+    assert names(earlier) == [name(3)]
+
+
+def killed_while_saving(folder, monkeypatch, module, function):
+    """Save the first checkpoint of a run that starts over in a process that dies in `function`."""
+    child = os.fork()
+    if not child:
+        try:
+            monkeypatch.setattr(module, function, lambda *_, **__: os._exit(9))
+            CheckpointFolder(folder, 0, True).save(make_checkpoint(3))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
+def test_a_kill_before_the_first_new_one_is_complete_leaves_the_earlier_ones(earlier, monkeypatch):
+    killed_while_saving(earlier, monkeypatch, checkpoint, "write_atomically")
+    assert has_checkpoints(earlier) and newest_checkpoint(earlier, pytest.fail).step == 600
+    CheckpointFolder(earlier, 0, False)
+    assert names(earlier) == [name(300), name(600)] and names(earlier.parent) == ["checkpoints"]
+
+
+def test_a_kill_after_the_first_new_one_is_complete_leaves_that(earlier, monkeypatch):
+    killed_while_saving(earlier, monkeypatch, checkpoint_folder.shutil, "rmtree")
+    assert has_checkpoints(earlier) and newest_checkpoint(earlier, pytest.fail).step == 3
+    CheckpointFolder(earlier, 0, False)
+    assert names(earlier) == [name(3)] and names(earlier.parent) == ["checkpoints"]
+
+
+def test_what_cannot_be_moved_back_is_said_and_kept(earlier):
+    aside = earlier.rename(earlier.with_name("checkpoints.earlier"))
+    earlier.mkdir()
+    (earlier / "notes.txt").write_text("mine")
+    with pytest.raises(CheckpointError) as caught:
+        CheckpointFolder(earlier, 0, False)
+    assert_one_sentence(caught.value, aside, earlier)
+    assert names(aside) == [name(300), name(600)] and names(earlier) == ["notes.txt"]
+
+
+def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path):
+    kept = save_checkpoint(tmp_path / "elsewhere", make_checkpoint(9))
+    (earlier / kept.name).symlink_to(kept)
+    (earlier / "folder").symlink_to(kept.parent)
+    CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
+    assert names(earlier) == [name(3)] and load_checkpoint(kept).step == 9
+
+
+# links
+
+
+def test_a_checkpoint_replaces_a_link_and_does_not_follow_it(tmp_path):
+    target, folder = tmp_path / "target", tmp_path / "checkpoints"
+    target.write_bytes(b"mine")
+    folder.mkdir()
+    (folder / name(3)).symlink_to(target)
+    (folder / f".{name(3)}.{os.getpid()}.tmp").symlink_to(target)
+    assert load_checkpoint(save_checkpoint(folder, make_checkpoint(3))).step == 3
+    assert target.read_bytes() == b"mine" and names(folder) == [name(3)]
+
+
+def test_a_folder_of_checkpoints_that_is_a_link_is_not_written_to(tmp_path):
+    (tmp_path / "target").mkdir()
+    (tmp_path / "checkpoints").symlink_to(tmp_path / "target")
+    with pytest.raises(CheckpointError) as caught:
+        save_checkpoint(tmp_path / "checkpoints", make_checkpoint(3))
+    assert_one_sentence(caught.value, "symbolic link")
+    assert names(tmp_path / "target") == []
+
+
+def test_numbers_that_are_not_finite_are_passed_over(tmp_path):
+    save_checkpoint(tmp_path, make_checkpoint(3))
+    spoilt = dataclasses.replace(make_checkpoint(6), tensors={"net": {"w": np.full(2, np.nan, np.float32)}})
+    save_checkpoint(tmp_path, spoilt)
+    assert CheckpointFolder(tmp_path, 0, False).last_finite(pytest.fail).step == 3

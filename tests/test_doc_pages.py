@@ -1,0 +1,126 @@
+"""What single pages say of the program: recipes, modes, exit statuses, sizes, messages, scalars, folders, licence."""
+
+import ast
+import re
+
+import pages
+import pytest
+from pages import PAIRS, ROOT, TEXTS
+
+from data.config import FORMATS
+from models.arguments import EPILOG, MODE_NAMES
+from models.config import load_config
+
+SOURCES = pages.sources()
+
+
+def both(name):
+    """The English and the Chinese text of a page of docs/."""
+    return [TEXTS[f"docs/{name}.md"], TEXTS[PAIRS[f"docs/{name}.md"]]]
+
+
+def first_spans(text, head):
+    """What the first column quotes in the table whose head begins with the given words."""
+    section = text.partition(f"| {head} |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+
+
+MESSAGES = [first_spans(text, head) for text, head in zip(both("troubleshooting"), ("Message", "消息"), strict=True)]
+
+
+def known_messages():
+    strings = [text for tree in SOURCES for text in pages.literals(tree)]
+    return [*strings, (ROOT / "Makefile").read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("text", both("confs"), ids=("en", "zh"))
+def test_every_recipe_is_listed(text):
+    listed = re.findall(r"^\| \[(confs/\w+\.conf)\]", text, re.MULTILINE)
+    assert sorted(listed) == sorted(f"confs/{path.name}" for path in (ROOT / "confs").glob("*.conf"))
+
+
+@pytest.mark.parametrize(("text", "head"), list(zip(both("flags"), ("Mode", "模式"), strict=True)), ids=("en", "zh"))
+def test_every_mode_is_listed(text, head):
+    assert set(first_spans(text, head)) == set(MODE_NAMES)
+
+
+@pytest.mark.parametrize("text", both("formats"), ids=("en", "zh"))
+def test_every_scene_format_is_listed(text):
+    assert first_spans(text, "`dataset.type`") == list(FORMATS)
+
+
+def findings():
+    """The names of the checks that make a line of the health table."""
+    for path in (ROOT / "data" / "inspection").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
+                yield node.args[0].value
+
+
+@pytest.mark.parametrize("text", both("formats"), ids=("en", "zh"))
+def test_every_check_of_inspect_is_explained(text):
+    rows = [[cell.strip() for cell in row] for row in pages.rows(text) if len(row) == 5]
+    assert {row[0] for row in rows[2:]} == set(findings())
+
+
+def test_the_exit_statuses_are_those_of_the_help_page():
+    (statuses,) = re.findall(r"^exit status: (.+)$", EPILOG, re.MULTILINE)
+    english, chinese = both("flags")
+    assert f"\n{statuses}.\n" in english
+    assert re.findall(r"\d+", statuses) == re.findall(r"\d+", re.search(r"## 退出状态\n\n(.*)", chinese)[1])
+
+
+def test_the_sizing_table_counts_what_the_confs_ask_for():
+    rows = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|$", TEXTS["docs/sizing.md"], re.MULTILINE)
+    for column, name in enumerate(("wmask", "womask", "demo")):
+        renderer = load_config(ROOT / "confs" / f"{name}.conf", "bear").model.neus_renderer
+        inside = renderer.n_samples + renderer.n_importance
+        last_round = -(-renderer.n_importance // renderer.up_sample_steps)
+        background = inside + renderer.n_outside if renderer.n_outside else 0
+        assert [int(row[column]) for row in rows] == [inside - last_round, inside, background]
+
+
+@pytest.mark.parametrize("message", MESSAGES[0])
+def test_a_quoted_message_is_one_the_program_says(message):
+    assert any(message in known for known in known_messages())
+
+
+def test_both_languages_quote_the_same_messages():
+    assert MESSAGES[0] and MESSAGES[0] == MESSAGES[1]
+
+
+@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
+def test_the_scalars_named_are_those_that_are_logged(text):
+    tag = re.compile(r"(?:Loss|Statistics)/\w+")
+    strings = {string for tree in SOURCES for string in pages.literals(tree)}
+    assert set(tag.findall(text)) == {string for string in strings if tag.fullmatch(string)}
+
+
+@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
+def test_every_result_folder_named_is_one_that_is_written(text):
+    (layout,) = [lines for kind, lines in pages.blocks(text) if kind == "text"]
+    folders = {line.strip().partition("/")[0] for line in layout[1:]}
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "models").rglob("*.py"))
+    assert folders == set(re.findall(r'(?:path\(|folder / )"(\w+)"', sources))
+
+
+def test_the_licence_is_the_one_that_is_named():
+    licence, citation = ((ROOT / name).read_text(encoding="utf-8") for name in ("LICENSE", "CITATION.cff"))
+    assert licence.startswith("MIT License\n\nCopyright (c) 2026 the contributors\n")
+    assert "license: MIT\nauthors:\n  - name: the contributors\n" in citation
+
+
+def test_the_papers_of_the_citation_file_are_those_of_the_readme():
+    papers = re.findall(r"^  title += \{(.*)\}", "".join(pages.bodies(TEXTS["README.md"], "bibtex")), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r'^ +title: "(.*)"$', citation, re.MULTILINE) == papers
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_a_page_names_no_place_on_a_machine(page):
+    assert not re.search(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b", TEXTS[page])
+
+
+def test_the_message_reader_sees_through_f_strings():
+    source = 'raise E(f"{path}: has no {key}; " "the scene" f" has {n}")'
+    assert any("has no …; the scene has …" in text for text in pages.literals(ast.parse(source)))

@@ -1,0 +1,139 @@
+"""Cameras are held against their photographs: right ones pass, wrong ones are told, whatever is wrong with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import rendered_photographs as rendered
+from scipy.spatial.transform import Rotation
+
+from data.inspection import epipolar
+from data.inspection.epipolar import median_epipolar_distance, neighbour_pairs, pair_distances, worst_views
+from data.inspection.health_cameras import cameras
+from data.scene import Scene
+
+COUNT = 12
+
+
+@pytest.fixture(scope="module")
+def corner():
+    """Photographs of a textured corner and the cameras they were rendered with."""
+    poses, surfaces = rendered.poses(COUNT), rendered.textures(1)
+    intrinsics = np.array(
+        [
+            [rendered.FOCAL, 0, (rendered.WIDTH - 1) / 2],
+            [0, rendered.FOCAL, (rendered.HEIGHT - 1) / 2],
+            [0, 0, 1.0],
+        ]
+    )
+    return Scene(
+        name="corner",
+        image_names=tuple(f"{index}.png" for index in range(COUNT)),
+        images=tuple(rendered.render(pose, surfaces) for pose in poses),
+        masks=None,
+        intrinsics=np.tile(intrinsics, (COUNT, 1, 1)),
+        c2w=poses,
+        scene_to_world=np.eye(4),
+        bbox_min=-np.ones(3),
+        bbox_max=np.ones(3),
+    )
+
+
+def without(scene, view):
+    """One photograph removed: from there on each has the camera of the one before."""
+    kept = [index for index in range(scene.n_views) if index != view]
+    return replace(
+        scene,
+        images=tuple(scene.images[index] for index in kept),
+        image_names=tuple(scene.image_names[index] for index in kept),
+        intrinsics=scene.intrinsics[:-1],
+        c2w=scene.c2w[:-1],
+    )
+
+
+def turned(scene, degrees):
+    """Each camera turned about an axis of its own."""
+    axes = np.random.default_rng(0).normal(size=(scene.n_views, 3))
+    vectors = np.deg2rad(degrees) * axes / np.linalg.norm(axes, axis=1, keepdims=True)
+    poses = scene.c2w.copy()
+    poses[:, :3, :3] = poses[:, :3, :3] @ Rotation.from_rotvec(vectors).as_matrix()
+    return replace(scene, c2w=poses)
+
+
+def moved(scene, matrix):
+    """Every camera moved in the world."""
+    return replace(scene, c2w=matrix @ scene.c2w)
+
+
+WRONG = {
+    "shifted from the first on": lambda scene: without(scene, 0),
+    "shifted from the middle on": lambda scene: without(scene, COUNT // 2),
+    "in OpenGL's axes": lambda scene: replace(scene, c2w=scene.c2w @ np.diag([1.0, -1, -1, 1])),
+    "upside down": lambda scene: replace(scene, c2w=scene.c2w @ np.diag([-1.0, -1, 1, 1])),
+    "mirrored": lambda scene: replace(scene, c2w=np.diag([1, 1, -1.0, 1]) @ scene.c2w @ np.diag([1, 1, -1.0, 1])),
+    "world to camera": lambda scene: replace(scene, c2w=np.linalg.inv(scene.c2w)),
+    "turned by two degrees": lambda scene: turned(scene, 2),
+    "in another order": lambda scene: replace(scene, c2w=scene.c2w[np.random.default_rng(1).permutation(COUNT)]),
+}
+
+
+def test_right_cameras_are_good_in_any_world(corner):
+    finding = cameras(corner)
+    assert finding.verdict == "good", finding
+    assert median_epipolar_distance(corner) < 0.4
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = Rotation.from_rotvec([0.3, -1, 2]).as_matrix(), [3, -4, 5]
+    assert median_epipolar_distance(moved(corner, matrix)) == pytest.approx(median_epipolar_distance(corner), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_cameras_are_bad_whatever_their_cause(corner, name):
+    finding = cameras(WRONG[name](corner))
+    assert finding.verdict == "bad" and "contradicted: view" in finding.figure, finding
+
+
+def test_the_one_wrong_camera_is_named(corner):
+    poses = corner.c2w.copy()
+    poses[5, :3, :3] = poses[5, :3, :3] @ Rotation.from_rotvec([0, 0.1, 0]).as_matrix()
+    finding = cameras(replace(corner, c2w=poses))
+    assert finding.verdict == "fair" and finding.figure.endswith("contradicted: view 5 (5.png)")
+
+
+def test_of_large_pictures_with_sixteen_bits_and_masks_the_same_is_said(corner):
+    large = tuple(np.kron(image, np.ones((3, 3, 1), np.uint8)).astype(np.uint16) * 257 for image in corner.images)
+    intrinsics = corner.intrinsics.copy()
+    intrinsics[:, :2] *= 3
+    intrinsics[:, :2, 2] += 1
+    masks = tuple(np.full(image.shape[:2], 255, np.uint8) for image in large)
+    assert cameras(replace(corner, images=large, intrinsics=intrinsics, masks=masks)).verdict == "good"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
+    flat = replace(
+        corner,
+        images=tuple(np.full_like(image, 90) for image in corner.images[:count]),
+        image_names=corner.image_names[:count],
+        intrinsics=corner.intrinsics[:count],
+        c2w=corner.c2w[:count],
+    )
+    finding = cameras(flat)
+    assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
+    assert np.isnan(median_epipolar_distance(flat))
+
+
+def test_the_work_is_bounded(corner, monkeypatch):
+    monkeypatch.setattr(epipolar, "MOST_VIEWS", 4)
+    pairs, tried = pair_distances(corner)
+    assert tried <= 4 * (epipolar.NEIGHBOURS + 1) and {pair.first for pair in pairs} <= {0, 4, 7, 11}
+
+
+def test_cameras_at_one_place_have_no_neighbours(corner):
+    assert neighbour_pairs(np.tile(corner.c2w[:1], (5, 1, 1)), 3) == []
+    assert cameras(replace(corner, c2w=np.tile(corner.c2w[:1], (COUNT, 1, 1)))).verdict != "good"
+
+
+def test_a_view_is_wrong_where_most_of_its_pairs_are():
+    pair = epipolar.PairDistance
+    assert worst_views([pair(0, 1, 9.0), pair(1, 2, 8.0), pair(0, 2, 0.2)], 1.5).tolist() == [1]
+    assert worst_views([pair(0, 1, 0.1)], 1.5).tolist() == []

@@ -1,0 +1,103 @@
+"""A photograph that was removed shifts the cameras of all after it: told by the numbers in the names."""
+
+from pathlib import Path
+
+import pytest
+from synthetic_scene import change_cameras, dataset_config, write_scene
+
+from data.errors import UserError
+from data.inspection.health_cameras import cameras
+from data.readers import load_scene
+from data.readers.numbering import numbers
+
+
+def load(folder):
+    return load_scene(dataset_config(folder))
+
+
+def renamed(folder, kinds, names):
+    """The files of the kinds, in order, under new names; None removes one."""
+    for kind in kinds:
+        for path, name in zip(sorted((folder / kind).iterdir()), names, strict=True):
+            path.unlink() if name is None else path.rename(path.with_name(f"_{name}"))
+        for path in list((folder / kind).iterdir()):
+            path.rename(path.with_name(path.name[1:]))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["000.png", "001.png", "010.png"], [0, 1, 10]),
+        (["000000.png", "7.jpg"], [0, 7]),
+        (["scan24_1.png", "scan24_3.png"], [1, 3]),
+        (["IMG_07.png"], [7]),
+        (["rect_001_3_r5000.png", "rect_002_3_r5000.png"], [1, 2]),
+        (["a.png", "b.png"], None),
+        (["1_2.png", "2_3.png"], None),
+        (["1.png", "01.png"], None),
+        (["left1.png", "right1.png"], None),
+        (["cam2_5.png"], None),
+        ([], None),
+    ],
+)
+def test_names_are_numbered_where_one_number_tells_them_apart(names, expected):
+    assert numbers([Path(name) for name in names]) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ([None, "001.png", "002.png", "003.png", "004.png"], ["skip 0,", "from 001.png on"]),
+        (["000.png", None, "002.png", "003.png", "004.png"], ["skip 1,", "from 002.png on"]),
+        (["000.png", "001.png", None, None, "004.png"], ["skip 2, 3,", "from 004.png on"]),
+        (["a_1.png", "a_2.png", None, "a_4.png", "a_5.png"], ["skip 3,", "from a_4.png on"]),
+        (["0100.png", "0101.png", None, "0103.png", "0104.png"], ["skip 102,", "from 0103.png on"]),
+    ],
+)
+def test_a_gap_that_has_a_camera_is_refused(tmp_path, names, words):
+    write_scene(tmp_path, n_views=5)
+    load(tmp_path)
+    renamed(tmp_path, ("image", "mask"), names)
+    with pytest.raises(UserError) as caught:
+        load(tmp_path)
+    message = str(caught.value)
+    assert [word for word in (*words, "has 5 cameras", "renumber", "dataset.train_views") if word not in message] == []
+
+
+def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path):
+    write_scene(tmp_path, n_views=4)
+    renamed(tmp_path, ("image",), ["000000.png", "000001.png", "000002.png", "000003.png"])
+    assert load(tmp_path).n_views == 4
+    renamed(tmp_path, ("mask",), ["000.png", "001.png", "003.png", "004.png"])
+    with pytest.raises(UserError, match="003.png is the mask of 000002.png, and their numbers differ.*put it back"):
+        load(tmp_path)
+
+
+def test_gaps_without_a_camera_of_their_own_are_fine(tmp_path):
+    write_scene(tmp_path, n_views=4)
+    renamed(tmp_path, ("image", "mask"), ["003.png", "004.png", "017.png", "018.png"])
+    scene = load(tmp_path)
+    assert scene.n_views == 4 and scene.spare_cameras == 0
+    assert len(scene.notes) == 1  # how the region was found
+
+
+def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
+    write_scene(tmp_path, n_views=5)
+    renamed(tmp_path, ("image", "mask"), ["000.png", "001.png", "002.png", "003.png", None])
+    scene = load(tmp_path)
+    assert scene.n_views == 4 and scene.spare_cameras == 1
+    assert sum("has 5 cameras for 4 photographs" in note for note in scene.notes) == 1
+    finding = cameras(scene)
+    assert finding.verdict != "good" and finding.figure.startswith("1 more than photographs; ")
+
+
+def test_names_without_numbers_get_the_note(tmp_path):
+    write_scene(tmp_path, n_views=4)
+    renamed(tmp_path, ("image", "mask"), ["a.png", None, "c.png", "d.png"])
+    assert any("has 4 cameras for 3 photographs" in note for note in load(tmp_path).notes)
+
+
+def test_cameras_are_counted_from_the_first_on(tmp_path):
+    written = write_scene(tmp_path, n_views=4)
+    change_cameras(tmp_path, world_mat_9=written.world_mats[0])
+    assert load(tmp_path).spare_cameras == 0

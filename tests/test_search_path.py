@@ -1,0 +1,104 @@
+"""What lies in the current folder is read as photographs, never run as a module."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import rendered_photographs
+
+from data.child import run_apart
+from data.search_path import safe_environment, without_current_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+# Modules of the standard library, of installed packages and of the program, which it or its children import.
+NAMES = ["multiprocessing", "json", "contextlib", "typing", "subprocess", "__future__", "ctypes", "sqlite3", "pathlib"]
+NAMES += ["numpy", "cv2", "pycolmap", "scipy", "PIL", "tqdm", "pyhocon", "trimesh", "data", "models"]
+
+
+def lay_out(folder, names):
+    for name in names:
+        (folder / f"{name}.py").write_text(
+            f"open({str(folder / 'ran')!r}, 'a').write('{name} ')\nraise SystemExit(9)\n"
+        )
+
+
+def start(folder, program, *flags, search_path=""):
+    environment = {**os.environ, "PYTHONPATH": search_path, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(program), *flags]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+# sitecustomize is the interpreter's own affair where PYTHONPATH names its folder: it runs before any program does
+@pytest.mark.parametrize(("search_path", "more"), [("", ["sitecustomize"]), (f"{os.pathsep}.", [])])
+def test_nothing_is_imported_from_the_current_folder(tmp_path, search_path, more):
+    rendered_photographs.write_photographs(tmp_path / "photos", 4)
+    lay_out(tmp_path, [*NAMES, *more])
+    flags = ("--mode", "prepare", "--images", "photos", "--case", "corner")
+    done = start(tmp_path, ROOT / "exp_runner.py", *flags, search_path=search_path)
+    assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
+    flags = ("--conf", str(ROOT / "confs/womask.conf"), "--mode", "inspect", "--set", "general.base_exp_dir=./exp")
+    model = ("--set", "dataset.data_dir=public_data/corner/prepare")  # COLMAP's, read in a process of its own
+    done = start(tmp_path, ROOT / "exp_runner.py", *flags, *model, search_path=search_path)
+    assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
+
+
+def test_the_program_started_in_its_own_folder_imports_its_own_packages_and_nothing_else_there(tmp_path):
+    shutil.copy(ROOT / "exp_runner.py", tmp_path)
+    for name in ("data", "models", "confs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    lay_out(tmp_path, [name for name in NAMES if name not in ("data", "models")])
+    done = start(tmp_path, "exp_runner.py", "--mode", "inspect", "--set", "dataset.data_dir=nowhere")
+    assert done.returncode == 2 and "nowhere" in done.stderr and not (tmp_path / "ran").exists(), done.stderr
+
+
+def search_path_of_child(report):
+    code = "import sys; print(sys.path)"
+    grandchild = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return sys.path, grandchild
+
+
+def test_children_and_the_pythons_that_they_start_know_the_parents_modules_but_not_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["", ".", str(tmp_path), "/nowhere"]))
+    for entry in ("", ".", str(tmp_path)):
+        monkeypatch.syspath_prepend(entry)
+    path, grandchild = run_apart(search_path_of_child, log=tmp_path / "log")
+    assert path == without_current_folder(sys.path) and str(Path(__file__).parent) in path
+    assert str(tmp_path) not in path and str(tmp_path) not in grandchild and "''" not in grandchild
+    assert safe_environment()["PYTHONPATH"] == "/nowhere"
+
+
+def wait_for_ever(report, file):
+    Path(file).write_text(f"{os.getpid()}")
+    time.sleep(600)
+
+
+def is_alive(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
+    code = (
+        f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\nfrom pathlib import Path\n"
+        "from data.child import run_apart; from test_search_path import wait_for_ever\n"
+        f"run_apart(wait_for_ever, {str(tmp_path / 'number')!r}, log=Path({str(tmp_path / 'log')!r}))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    until = time.monotonic() + 60
+    while not (tmp_path / "number").exists() or not (tmp_path / "number").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    number = int((tmp_path / "number").read_text())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    while is_alive(number):
+        assert time.monotonic() < until
+        time.sleep(0.02)

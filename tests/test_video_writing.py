@@ -1,0 +1,42 @@
+"""A video is whole, or it is not there."""
+
+import resource
+
+import cv2
+import numpy as np
+import pytest
+
+from data.errors import UserError
+from models.results import _write_video
+
+
+@pytest.fixture
+def frames():
+    return [np.random.default_rng(seed).integers(0, 255, (60, 80, 3), dtype=np.uint8) for seed in range(40)]
+
+
+def test_what_is_written_has_every_frame(tmp_path, frames):
+    _write_video(tmp_path / "a.mp4", frames)
+    assert cv2.VideoCapture(str(tmp_path / "a.mp4")).get(cv2.CAP_PROP_FRAME_COUNT) == len(frames)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, frames, share):
+    _write_video(tmp_path / "a.mp4", frames)
+    size = (tmp_path / "a.mp4").stat().st_size
+    (tmp_path / "a.mp4").write_bytes(b"of an earlier run")
+    most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(share * size), hard))  # writing fails there, as on a full disk
+    try:
+        with pytest.raises(UserError, match="a.mp4 cannot be written: is the disk full") as caught:
+            _write_video(tmp_path / "a.mp4", frames)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
+    assert "\n" not in str(caught.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.mp4": b"of an earlier run"}
+
+
+def test_a_folder_that_cannot_be_written_to_is_told(tmp_path, frames):
+    with pytest.raises(UserError, match="cannot be written"):
+        _write_video(tmp_path / "none" / "a.mp4", frames)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from models import backend, toolchain
+from models.available import available_bytes
 from models.backend import jt
 
 GB = 10**9
 MARGIN_SHARE = 0.1  # of what is free: other programs, and what the pool loses between blocks in a long run
 PROBE_HALVINGS = 3  # the first probe takes an eighth of the work: small enough to be safe, large enough to tell
 SAFE_SHARE = 0.5  # of the budget; a bound below it needs no further measurement
-CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
@@ -46,18 +45,7 @@ def free_bytes() -> int:
     """Memory of the device that the process may still take; in a container, at most what its limit leaves."""
     if backend.device_info().name == "cuda":
         return toolchain.cuda_free_bytes()
-    meminfo = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    available = next((int(line.split()[1]) * 1024 for line in meminfo if line.startswith("MemAvailable:")), 0)
-    return min(available, _container_leaves(CGROUP))
-
-
-def _container_leaves(folder: Path) -> int:
-    """What the memory limit of a control group (version 2) leaves; a very large number where there is none."""
-    try:
-        limit, used = ((folder / name).read_text(encoding="utf-8").strip() for name in ("memory.max", "memory.current"))
-    except OSError:
-        return 2**63 - 1
-    return 2**63 - 1 if limit == "max" else max(0, int(limit) - int(used))
+    return available_bytes()
 
 
 def budget(memory_limit: float | str) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from tqdm import tqdm
 
+from data.bars import Bar
 from data.sampler import PixelSampler
 from data.scene import summary
 from models import backend, memory
@@ -21,7 +21,8 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.interrupts import Interrupted, Interrupts
 from models.rendering.protocol import Renderer
 from models.rendering.radiance import NeRFRenderer, RadianceFields
-from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.renderer import Fields
+from models.rendering.sparing import SparingRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.checkpoint import not_finite
@@ -44,7 +45,7 @@ def build_renderer(conf: ModelConfig, generator: np.random.Generator) -> Rendere
     if conf.type == NERF:
         fields = RadianceFields(coarse=NeRF(conf.nerf, generator), fine=NeRF(conf.nerf, generator))
         return NeRFRenderer(fields, conf.nerf_renderer)
-    return NeuSRenderer(build_fields(conf, generator), conf.neus_renderer)
+    return SparingRenderer(build_fields(conf, generator), conf.neus_renderer)
 
 
 class Runner:
@@ -121,7 +122,7 @@ class Runner:
             raise self.caretaker.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
-    def _take_steps(self, interrupts: Interrupts, bar: tqdm) -> None:
+    def _take_steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Steps up to `end_iter` or a signal, each with what is due after it."""
         reported_at, reported_step = time.perf_counter(), self.step
         while self.step < self.conf.end_iter and interrupts.received is None:

@@ -15,7 +15,7 @@ def make_checkpoint(step=3, seed=0):
         "variance_network_fine": {"variance": np.array(0.3, np.float32)},
     }
     names = [f"{network}.{name}" for network, named in tensors.items() for name in named]
-    moments = {key: {name: rng.normal(size=4).astype(np.float32) for name in names} for key in MOMENTS}
+    moments = {key: {name: np.abs(rng.normal(size=4)).astype(np.float32) for name in names} for key in MOMENTS}
     return Checkpoint(step, tensors, moments, step, {"rng": np.random.PCG64(seed).state, "seconds": 0.1})
 
 

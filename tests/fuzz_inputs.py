@@ -7,20 +7,24 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
 import numpy as np
 from bad_input_builders import CONF, header, npy
+from bad_states import GOOD_STATE
+from checkpoint_samples import make_checkpoint
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from nasty_texts import BREAKING, FORGED, broken_streams
 from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
 
 from models.config import ExperimentConfig
 from models.config_strict import leaf_types
-from models.training.checkpoint import _digest
+from models.training.checkpoint import _digest, _encode
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -175,6 +179,32 @@ FLOATS = st.sampled_from(["f4", "f8", "i8", "?"]).flatmap(lambda kind: arrays(ki
 SIGNED = st.builds(signed, st.dictionaries(PARTS, FLOATS, max_size=2), NUMBERS, NUMBERS, STATES, st.just("1") | NUMBERS)
 
 
+def resigned(state: dict[str, object], spoilt: list[tuple[str, str, float]], step: int) -> bytes:
+    """The good checkpoint with another state, and numbers put into its arrays, under a checksum of its own."""
+    whole = make_checkpoint(step)
+    for moment, name, number in spoilt:
+        with np.errstate(over="ignore"):
+            whole.moments[moment][name][1] = number
+    return _encode(replace(whole, state=state))
+
+
+def _with_one_leaf_changed(value: object) -> st.SearchStrategy[object]:
+    """A JSON value in which one part, at any depth, may be another."""
+    if not isinstance(value, dict):
+        return st.just(value) | JSON | ODD_NUMBERS
+    changed = [_with_one_leaf_changed(part).map(lambda new, key=key: value | {key: new}) for key, part in value.items()]
+    missing = st.sampled_from(sorted(value)).map(lambda key: {k: part for k, part in value.items() if k != key})
+    return st.one_of(st.just(value), *changed, missing, JSON)
+
+
+ODD_NUMBERS = st.sampled_from([0, -1, 2**128, 1e999, -1e999, float("nan"), True, "1", [[1.0]], [1, 0]])
+MOMENT_NAMES = [(m, name) for m, named in make_checkpoint().moments.items() for name in named]
+SPOILT = st.tuples(st.sampled_from(MOMENT_NAMES), st.floats()).map(lambda pair: (*pair[0], pair[1]))
+RESIGNED = st.builds(
+    resigned, _with_one_leaf_changed(GOOD_STATE), st.just([]) | st.lists(SPOILT, max_size=2), st.integers(0, 9)
+)
+
+
 GOLDEN = (ROOT / "tests/golden/official_wmask_000040.pth").read_bytes()
 SMALL_FILES = (zip_file(SMALL), legacy_file(SMALL))
 NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
@@ -185,3 +215,10 @@ ADAMS = st.fixed_dictionaries({"state": JSON | st.just({}), "param_groups": st.j
 RAW = st.fixed_dictionaries(
     {**dict.fromkeys(NETWORKS, STATE_DICTS), "iter_step": JSON | FLOATS, "optimizer": ADAMS | JSON}
 )
+
+
+# streams: texts of all that breaks lines or steers terminals, and where they are to be shown
+PIECES = st.sampled_from(["photograph ", FORGED, *BREAKING.values()]) | st.text(max_size=5) | st.characters()
+SHOWN = st.lists(st.lists(PIECES, max_size=6).map("".join), min_size=1, max_size=3)
+ENCODINGS = st.sampled_from(["utf-8", "ascii", "latin-1", "utf-16", "utf-7", "cp037", "idna", "punycode", "shift_jis"])
+STREAMS = st.tuples(SHOWN, ENCODINGS | st.sampled_from(sorted(broken_streams())))

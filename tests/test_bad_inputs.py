@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from bad_input_builders import CONF
 from bad_inputs import BAD_INPUTS
+from bad_states import BAD_STATES
 from checkpoint_samples import make_checkpoint
 from synthetic_scene import write_scene
 
@@ -20,6 +21,9 @@ from models.training.checkpoint import save_checkpoint
 ROOT = Path(__file__).resolve().parents[1]
 # A warning of Python's would be a second message: here it is an error, and so a traceback.
 pytestmark = pytest.mark.filterwarnings("error")
+
+
+ALL_INPUTS = BAD_INPUTS | BAD_STATES
 
 
 class NoRunner:
@@ -61,7 +65,7 @@ def listing(folder):
 
 
 def test_the_table_is_as_long_as_promised():
-    assert len(BAD_INPUTS) >= 80
+    assert len(ALL_INPUTS) == len(BAD_INPUTS) + len(BAD_STATES) >= 80
 
 
 def test_the_folder_the_bad_inputs_change_is_good(work):
@@ -69,9 +73,9 @@ def test_the_folder_the_bad_inputs_change_is_good(work):
         exp_runner.main(["--conf", "x.conf"])
 
 
-@pytest.mark.parametrize("name", BAD_INPUTS)
+@pytest.mark.parametrize("name", ALL_INPUTS)
 def test_a_bad_input_is_one_sentence_exit_2_and_no_file_written(name, work, capfd):
-    change, words = BAD_INPUTS[name]
+    change, words = ALL_INPUTS[name]
     argv = change(work) or []
     before = listing(work)
     assert exp_runner.main(["--conf", "x.conf", *argv]) == 2

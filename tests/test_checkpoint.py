@@ -22,9 +22,9 @@ from models.training.checkpoint import (
     save_checkpoint,
 )
 
-ARRAYS = st.sampled_from(["f4", "f8", "f2", "i8", "i4", "u1", "?"]).flatmap(
-    lambda code: hnp.arrays(np.dtype(code), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
-)
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
+ARRAYS = st.sampled_from(["f4", "f8", "f2"]).flatmap(lambda code: hnp.arrays(np.dtype(code), SHAPES))
+MOMENTS = hnp.arrays(np.float32, SHAPES, elements=st.floats(allow_nan=False, allow_infinity=False, width=32))
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1, max_size=8)
 STATES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**130), 2**130) | st.floats() | st.text(max_size=5),
@@ -35,7 +35,7 @@ STATES = st.recursive(
 
 @given(
     tensors=st.dictionaries(NAMES, st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=3), max_size=3),
-    moment=st.dictionaries(NAMES, ARRAYS, max_size=3),
+    moment=st.dictionaries(NAMES, MOMENTS, max_size=3),
     state=st.dictionaries(st.text(max_size=5), STATES, max_size=3),
     step=st.integers(0, 10**9),
 )
@@ -99,15 +99,23 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     assert noticed > 1.9 * len(content)
 
 
-@pytest.mark.parametrize(("old", "new"), [(b'"F32"', b'"I32"'), (b"[2,3]", b"[3,2]"), (b"net/a", b"net/b")])
-def test_another_type_shape_or_name_in_the_header_is_noticed(tmp_path, old, new):
+WRITTEN = "is not what was written"
+OTHER_HEADERS = [
+    (b'"F32"', b'"I32"', "holds I32"),
+    (b"[2,3]", b"[3,2]", WRITTEN),
+    (b"net/a", b"net/b", WRITTEN),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "words"), OTHER_HEADERS)
+def test_another_type_shape_or_name_in_the_header_is_noticed(tmp_path, old, new, words):
     saved = Checkpoint(1, {"net": {"a": np.ones((2, 3), np.float32)}}, {}, 1)
     path = save_checkpoint(tmp_path, saved)
     assert old in path.read_bytes()
     path.write_bytes(path.read_bytes().replace(old, new))
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
-    assert_one_sentence(caught.value, path, "is not what was written")
+    assert_one_sentence(caught.value, path, words)
 
 
 def test_every_truncation_is_noticed(tmp_path):

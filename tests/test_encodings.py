@@ -6,7 +6,8 @@ import pytest
 from gradcheck import assert_grad_close, central_differences
 
 from models.backend import jt
-from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
+from models.config_sizes import encoding_width
+from models.fields.encodings import positional_encoding, positional_encoding_vjp
 
 POINTS = np.random.default_rng(0).uniform(-1.2, 1.2, (6, 3)).astype(np.float32)
 

@@ -5,7 +5,7 @@ import math
 import pytest
 from runs import run
 
-from models import memory, plan
+from models import available, memory, plan
 from models.config import RendererConfig
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
@@ -61,14 +61,14 @@ def test_a_limit_counts_what_the_process_holds_and_auto_leaves_a_margin(monkeypa
 
 
 def test_a_containers_limit_is_what_it_leaves(tmp_path):
-    assert memory._container_leaves(tmp_path / "none") > 10**15
+    assert available.container_leaves(tmp_path / "none") > 10**15
     (tmp_path / "memory.current").write_text("700\n")
     (tmp_path / "memory.max").write_text("max\n")
-    assert memory._container_leaves(tmp_path) > 10**15
+    assert available.container_leaves(tmp_path) > 10**15
     (tmp_path / "memory.max").write_text("1000\n")
-    assert memory._container_leaves(tmp_path) == 300
+    assert available.container_leaves(tmp_path) == 300
     (tmp_path / "memory.max").write_text("600\n")
-    assert memory._container_leaves(tmp_path) == 0
+    assert available.container_leaves(tmp_path) == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import numpy as np
 
 from models.backend import jt
 from models.config import ColorConfig
-from models.fields.encodings import encoding_width, positional_encoding
+from models.config_sizes import color_layer_widths
+from models.fields.encodings import positional_encoding
 from models.fields.layers import Linear, uniform_init
 from models.ops import mlp, native
 from models.structs import Var
@@ -17,16 +18,6 @@ MODE_INPUTS = {
     "no_view_dir": ("points", "normals"),
     "no_normal": ("points", "view_dirs"),
 }
-VIEW_WIDTH = 3
-
-
-def color_layer_widths(conf: ColorConfig) -> list[tuple[int, int]]:
-    """(inputs, outputs) of each layer; the view direction's encoding widens the first one, where the mode reads it."""
-    first = conf.d_in + conf.d_feature
-    if "view_dirs" in MODE_INPUTS[conf.mode]:
-        first += encoding_width(VIEW_WIDTH, conf.multires_view) - VIEW_WIDTH
-    sizes = [first] + [conf.d_hidden] * conf.n_layers + [conf.d_out]
-    return list(zip(sizes[:-1], sizes[1:], strict=True))
 
 
 class RenderingNetwork(jt.nn.Module):

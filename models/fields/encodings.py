@@ -10,11 +10,6 @@ from models.backend import jt
 from models.structs import Var
 
 
-def encoding_width(width: int, frequencies: int) -> int:
-    """Channels of the encoding of `width` channels; `frequencies` = 0 encodes nothing."""
-    return width * (1 + 2 * frequencies)
-
-
 def positional_encoding(x: Var, frequencies: int) -> Var:
     """gamma(x): [P, D] -> [P, D (1 + 2 L)]; x itself where L = 0."""
     if frequencies == 0:

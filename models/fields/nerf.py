@@ -6,7 +6,8 @@ import numpy as np
 
 from models.backend import jt
 from models.config import NerfConfig
-from models.fields.encodings import encoding_width, positional_encoding
+from models.config_sizes import encoding_width, nerf_trunk_widths
+from models.fields.encodings import positional_encoding
 from models.fields.layers import Linear, uniform_init
 from models.ops import mlp, native
 from models.structs import Var
@@ -19,14 +20,12 @@ class NeRF(jt.nn.Module):
         super().__init__()
         self.conf = conf
         width, half = conf.W, conf.W // 2
-        point_width = encoding_width(conf.d_in, conf.multires)
         view_width = encoding_width(conf.d_in_view, conf.multires_view)
 
         def linear(inputs: int, outputs: int) -> Linear:
             return Linear(*uniform_init(rng, inputs, outputs), weight_norm=False)
 
-        after = [width + point_width if index in conf.skips else width for index in range(conf.D - 1)]
-        trunk = [(inputs, width) for inputs in [point_width, *after]]
+        trunk = nerf_trunk_widths(conf)
         self.pts_linears = jt.nn.ModuleList([linear(*widths) for widths in trunk])
         self.views_linears = jt.nn.ModuleList([linear(view_width + width, half)])
         self.feature_linear = linear(width, width)

@@ -12,7 +12,8 @@ import numpy as np
 
 from models.backend import jt
 from models.config import SdfConfig
-from models.fields.encodings import encoding_width, positional_encoding, positional_encoding_vjp
+from models.config_sizes import encoding_width, sdf_layer_widths
+from models.fields.encodings import positional_encoding, positional_encoding_vjp
 from models.fields.layers import Linear, geometric_init, uniform_init
 from models.ops import mlp, native
 from models.ops.elementwise import softplus
@@ -21,16 +22,6 @@ from models.structs import FieldOutput, Var
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: nearly a ReLU, yet twice differentiable (IDR)
 # Keeps the variance of a layer's input where the encoded point is appended to it.
 SKIP_SCALE = 1.0 / math.sqrt(2.0)
-
-
-def sdf_layer_widths(conf: SdfConfig) -> list[tuple[int, int]]:
-    """(inputs, outputs) of each layer; a layer before a skip is narrower by the encoded point that is appended."""
-    encoded = encoding_width(conf.d_in, conf.multires)
-    sizes = [encoded] + [conf.d_hidden] * conf.n_layers + [conf.d_out]
-    return [
-        (sizes[index], sizes[index + 1] - (encoded if index + 1 in conf.skip_in else 0))
-        for index in range(len(sizes) - 1)
-    ]
 
 
 class SDFNetwork(jt.nn.Module):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +18,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import make_folder, write_atomically
+from models.training.checkpoint_state import check_moments, check_state, require_modest
 
 FORMAT = "neus-jittor"
 SCHEMA = 2  # raise it when a reader of the older files would misread the newer ones
@@ -26,6 +28,7 @@ PLAIN_SCHEMA = 1  # of a file without averaged weights, which the older reader t
 MOST_STEPS = 2**53  # beyond it a double skips whole numbers
 MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
 
+_STEPS = re.compile(r"[0-9]{1,16}")
 # Header names: network/<network>/<name>, ema/<network>/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX = "network", "ema"
 # What safetensors and json were seen to raise on damaged bytes.
@@ -83,15 +86,19 @@ def load_checkpoint(path: Path) -> Checkpoint:
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
             _check_format(path, metadata)
+            state = check_state(json.loads(metadata["state"]))
+            require_modest(path, file, state)
             arrays = {key: np.array(file.get_tensor(key)) for key in file.keys()}  # noqa: SIM118 (not a dict)
-        return _decode(arrays, metadata)
+        return _decode(arrays, metadata, state)
     except FileNotFoundError as error:
         raise CheckpointError(f"There is no checkpoint {path}: give the path of an existing file.") from error
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
+    except MemoryError as error:
+        raise CheckpointError(f"The checkpoint {path} does not fit into memory: end other programs.") from error
     except _DAMAGE as error:
         raise CheckpointError(
-            f"{path} is damaged, or is not a checkpoint of this program ({_one_line(error)}): use another one."
+            f"{path} is damaged, or is not a checkpoint of this program ({reason(error)}): use another one."
         ) from error
 
 
@@ -141,7 +148,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 
-def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoint:
+def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict[str, Any]) -> Checkpoint:
     """The inverse of `_encode`; raises ValueError or KeyError for what it cannot have written."""
     if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
         raise ValueError("its content is not what was written")
@@ -154,13 +161,17 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> Checkpoi
             networks[group].setdefault(network, {})[name] = array
         else:
             moments[group][name] = array
-    state, steps = json.loads(metadata["state"]), [int(metadata[key]) for key in ("step", "adam_steps")]
-    if type(state) is not dict or type(state.get("conf", "")) is not str:
-        raise ValueError("its state is none that was written")
-    if not all(0 <= step <= MOST_STEPS for step in steps):
-        raise ValueError("it counts no possible number of steps")
+    check_moments(moments)
+    steps = [_steps(metadata[key]) for key in ("step", "adam_steps")]
     tensors, ema = networks[_NETWORK_PREFIX], networks[_EMA_PREFIX]
     return Checkpoint(steps[0], tensors, moments, steps[1], state, ema)
+
+
+def _steps(text: str) -> int:
+    """A number of steps; raises ValueError for another text."""
+    if not _STEPS.fullmatch(text) or int(text) > MOST_STEPS:
+        raise ValueError("it counts no possible number of steps")
+    return int(text)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:
@@ -185,8 +196,3 @@ def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
         digest.update(json.dumps([key, array.dtype.name, list(array.shape)]).encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _one_line(error: Exception) -> str:
-    """The error's text on one line, without the quotes a KeyError puts around a name."""
-    return " ".join(str(error).split()).strip("'\"") or type(error).__name__

@@ -1,21 +1,25 @@
 """The watch over each step's numbers: a step whose loss or gradients are not finite changes no weight.
 
-The verdict is computed on the device and gates the update there; the host reads it one step later, when the device is
-done with it, so that looking costs no waiting. The weights are still those of the refused step then.
+The verdict is computed on the device, from the step's numbers and from those that Adam makes of them, and gates the
+update there; the host reads it one step later, when the device is done with it, so that looking costs no waiting. The
+weights are still those of the refused step then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from data.errors import listed
 from data.rays import PixelBatch
 from models.backend import jt
 from models.ops import native
 from models.structs import Noise, Var
+from models.training.checkpoint import MOMENTS
 
+UPDATE_WORDS = "the update"
 MAX_NAMED = 3  # things a sentence names before it only counts
 # Field of a noise -> what it is.
 JITTER_WORDS = {
@@ -78,7 +82,7 @@ class BadStep:
 
     def sentence(self) -> str:
         """What was seen."""
-        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings)}"
+        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings, MAX_NAMED)}"
 
 
 class Guard:
@@ -91,12 +95,15 @@ class Guard:
         self._unreported: list[BadStep] = []
 
     def watch(self, inputs: StepInputs, values: list[Var], verdict: Var) -> None:
-        """Remember a step that was just launched, with its readings and whether they are `accepted`."""
+        """Remember a step that was just launched, with its readings and whether it was taken."""
         jt.sync([*values, verdict])  # computed with the step: what waits for `settle` holds on to no graph
         self._pending = (inputs, values, verdict)
 
-    def settle(self, parameters: Mapping[str, Var]) -> bool:
-        """Read the verdict of the last step, if it was not read yet; returns False where the step was refused."""
+    def settle(self, parameters: Mapping[str, Var], moments: Callable[[], Mapping[str, np.ndarray]] = dict) -> bool:
+        """Read the verdict of the last step, if it was not read yet; returns False where the step was refused.
+
+        `moments` gives Adam's as they were before that step, for a finding where the step's own numbers are finite.
+        """
         if self._pending is None:
             return True
         (inputs, values, verdict), self._pending = self._pending, None
@@ -107,8 +114,9 @@ class Guard:
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}
-        findings = (*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, list(parameters)))
-        self._unreported.append(BadStep(inputs, weights, seen, findings))
+        findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, list(parameters))]
+        findings = findings or find_in_update(moments())
+        self._unreported.append(BadStep(inputs, weights, seen, tuple(findings)))
         return False
 
     def take(self) -> list[BadStep]:
@@ -146,7 +154,8 @@ def find_in_readings(values: np.ndarray, names: Sequence[str]) -> list[str]:
     return [word for word, value in zip(words, values[: len(words)], strict=True) if not np.isfinite(value)]
 
 
-def listed(findings: Sequence[str]) -> str:
-    """The first few findings, and how many more there are."""
-    more = len(findings) - MAX_NAMED
-    return ", ".join(findings[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+def find_in_update(moments: Mapping[str, np.ndarray]) -> list[str]:
+    """What makes an update of finite gradients infinite: moments that are none, else their sizes."""
+    bad = [name for name, values in moments.items() if not np.isfinite(values).all()]
+    bad += [name for name, values in moments.items() if name.startswith(MOMENTS[1]) and (values < 0.0).any()]
+    return [f"{UPDATE_WORDS} (Adam's {name})" for name in dict.fromkeys(bad)] or [UPDATE_WORDS]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
+from models.training.checkpoint_state import StateError, check_moments
 from models.training.torch_archive import read_torch_checkpoint
 
 __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
@@ -39,8 +40,9 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
         tensors = {network: _network(raw, network) for network in NETWORKS}
         step = _count(_part(raw, "iter_step"), "iter_step")
         moments, adam_steps = _adam(_part(raw, "optimizer"), tensors)
+        check_moments(moments)
         flipped = _color_names(tensors)
-    except _UnfitError as error:
+    except (_UnfitError, StateError) as error:
         raise CheckpointError(f"{name} is not a checkpoint of the published NeuS: {error}.") from error
     rgb = {
         network: {key: _to_rgb(array, f"{network}.{key}" in flipped) for key, array in named.items()}

@@ -96,8 +96,8 @@ class Trainer:
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
 
-        Where loss or gradients are not finite the update changes nothing; `guard` knows after the next step, or after
-        `settle`.
+        Where loss, gradients or what Adam makes of them are not finite the update changes nothing; `guard` knows after
+        the next step, or after `settle`.
         """
         batch = self.sampler.next()
         inputs = guard.StepInputs(self.finished_steps, batch, self._draw_noise(batch))
@@ -105,8 +105,8 @@ class Trainer:
         readings = guard.readings(found.terms.total, found.gradients, self.optimizer.parameters)
         verdict = guard.accepted(readings)
         self.settle()
-        self.optimizer.step(found.gradients, self.learning_rate, verdict)
-        self.guard.watch(inputs, readings, verdict)
+        taken = self.optimizer.step(found.gradients, self.learning_rate, verdict)
+        self.guard.watch(inputs, readings, taken)
         self.finished_steps += 1
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
@@ -114,8 +114,14 @@ class Trainer:
 
     def settle(self) -> None:
         """Wait for the last step and hear its verdict."""
-        if not self.guard.settle(self._parameters):
+        if not self.guard.settle(self._parameters, self._named_moments):
             self.optimizer.refuse()
+
+    def _named_moments(self) -> dict[str, np.ndarray]:
+        """Adam's moments by the words a finding has for them."""
+        groups = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
+        pairs = ((m, zip(self._parameters, values, strict=True)) for m, values in groups)
+        return {f"{moment} of {name}": value.numpy() for moment, named in pairs for name, value in named}
 
     @property
     def parameter_names(self) -> list[str]:

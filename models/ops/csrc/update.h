@@ -51,6 +51,13 @@ inline bool all_finite(const Vars &inputs) {
     return finite;
 }
 
+// Whether a number is infinite or not a number, as 0 or 1: what a loop over many can add up without branches.
+inline uint32_t is_lost(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return (bits & EXPONENT) == EXPONENT;
+}
+
 struct AdamStep {
     float rate;  // learning rate over the bias correction of the first moment
     float root;  // 1 over the root of the bias correction of the second
@@ -58,24 +65,20 @@ struct AdamStep {
 };
 
 // inputs = {verdict (bool), parameters, gradients, first moments, second moments}; outputs = {parameters, first moments,
-// second moments}, the old ones where the verdict is false.
+// second moments, final verdict}: the old numbers where the verdict is false, or where any of the new ones is not finite.
 template <typename Vars>
 inline void adam(const Vars &inputs, const Vars &outputs, AdamStep step) {
     const int count = (int)outputs.size() / 3;
     const bool accepted = inputs[0]->template ptr<bool>()[0];
-#pragma omp parallel for schedule(dynamic)
+    uint32_t lost = 0;
+#pragma omp parallel for schedule(dynamic) reduction(| : lost)
     for (int k = 0; k < count; k++) {
         const long size = outputs[k]->num;
         const float *parameter = values(inputs, 1 + k), *gradient = values(inputs, 1 + count + k);
         const float *first = values(inputs, 1 + 2 * count + k), *second = values(inputs, 1 + 3 * count + k);
         float *to = values(outputs, k);
         float *to_first = values(outputs, count + k), *to_second = values(outputs, 2 * count + k);
-        if (!accepted) {
-            std::memcpy(to, parameter, size * sizeof(float));
-            std::memcpy(to_first, first, size * sizeof(float));
-            std::memcpy(to_second, second, size * sizeof(float));
-            continue;
-        }
+        if (!accepted) continue;
 #pragma omp simd
         for (long i = 0; i < size; i++) {
             const float g = gradient[i];
@@ -83,6 +86,20 @@ inline void adam(const Vars &inputs, const Vars &outputs, AdamStep step) {
             to_second[i] = second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
             to[i] = parameter[i] - to_first[i] * step.rate / (std::sqrt(to_second[i]) * step.root + step.epsilon);
         }
+        // A loop of its own: within the one above it changes how the compiler rounds there.
+        uint32_t lost_here = 0;
+#pragma omp simd reduction(| : lost_here)
+        for (long i = 0; i < size; i++) lost_here |= is_lost(to[i]) | is_lost(to_first[i]) | is_lost(to_second[i]);
+        lost |= lost_here;
+    }
+    const bool is_taken = accepted && !lost;
+    outputs[3 * count]->template ptr<bool>()[0] = is_taken;
+    if (is_taken) return;
+    for (int k = 0; k < count; k++) {
+        const size_t bytes = outputs[k]->num * sizeof(float);
+        std::memcpy(values(outputs, k), values(inputs, 1 + k), bytes);
+        std::memcpy(values(outputs, count + k), values(inputs, 1 + 2 * count + k), bytes);
+        std::memcpy(values(outputs, 2 * count + k), values(inputs, 1 + 3 * count + k), bytes);
     }
 }
 

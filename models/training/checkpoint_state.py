@@ -1,0 +1,157 @@
+"""What the state of a checkpoint may hold: each key, its kind and its range, before anything is made of it.
+
+A checksum tells that a file is what somebody wrote, not that this program wrote it. Keys that are not known here are
+left alone: a later version may keep more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.errors import UserError
+from models.available import available_bytes
+from models.config import parse_config
+from models.config_sizes import parameter_count
+
+GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
+LARGEST_MATRIX_ENTRY = 1e30  # beyond it squares leave float32 and soon float64
+LONGEST_TRAINING = 1e12  # seconds; 30,000 years
+REAL_KINDS = {"F16": 2, "F32": 4, "F64": 8}  # safetensors' names of what weights can be, and their bytes
+GROUPS = 4  # weights, averaged weights and two moments: each holds every parameter at most once
+MOST_BYTES_UNBOUND = 1 << 30  # of a file that names no conf; the published networks take 17 MB with their moments
+HEADER_BYTES = 1 << 24  # room for names, conf and the order of the photographs
+READING_COPIES = 3  # the file's pages, the arrays made of them, and one array's bytes for the checksum
+
+
+class StateError(ValueError):
+    """What of a state cannot have been written by this program, as half a sentence."""
+
+
+def check_state(state: object) -> dict[str, Any]:
+    """`state`, a decoded JSON value, where it can be gone on with; raises StateError naming the key where not."""
+    if type(state) is not dict:
+        raise StateError("its state is none that was written")
+    for key, check in _CHECKS.items():
+        if key in state:
+            check(state[key], key)
+    if ("sampler" in state) != ("jitter" in state):
+        raise StateError("its state has only one of sampler and jitter")
+    return state
+
+
+def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
+    """Look at names, kinds and shapes of an opened safetensors file before any array of it is read.
+
+    Raises StateError for an array of another kind than weights are, and for a file far larger than the networks of
+    its own conf; MemoryError for one that memory cannot hold.
+    """
+    for key in file.keys():  # noqa: SIM118 (not a dict)
+        kind = file.get_slice(key).get_dtype()
+        if kind not in REAL_KINDS:
+            raise StateError(f"{key} holds {kind}, which weights are not")
+    size, most = path.stat().st_size, _most_bytes(state)
+    if size > most:
+        raise StateError(f"it has {size} bytes, and its networks need {most} at most")
+    if READING_COPIES * size > available_bytes():
+        raise MemoryError
+
+
+def _most_bytes(state: Mapping[str, Any]) -> int:
+    """Bytes that a checkpoint with this state can have."""
+    try:
+        parameters = parameter_count(parse_config(state["conf"], "the checkpoint's conf").model)
+    except (KeyError, UserError):  # a conf that cannot be read is told where it is compared with the run's
+        return MOST_BYTES_UNBOUND
+    return GROUPS * max(REAL_KINDS.values()) * parameters + HEADER_BYTES
+
+
+def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Raises StateError for means of gradients that Adam cannot have: not finite as float32, or negative squares."""
+    for moment, named in moments.items():
+        for name, values in named.items():
+            with np.errstate(over="ignore"):
+                single = values.astype(np.float32)
+            if not np.isfinite(single).all():
+                raise StateError(f"its {moment} of {name} is not finite")
+            if moment == "exp_avg_sq" and (single < 0.0).any():
+                raise StateError(f"its {moment} of {name} is a mean of squares and has negative numbers")
+
+
+def _check_text(value: object, key: str) -> None:
+    if type(value) is not str:
+        raise StateError(f"the {key} in its state is no text")
+
+
+def _check_seconds(value: object, key: str) -> None:
+    if type(value) not in (int, float) or not 0 <= value <= LONGEST_TRAINING:
+        raise StateError(f"the {key} in its state are no time")
+
+
+def _check_chunk(value: object, key: str) -> None:
+    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.chunks."""
+    sizes = _part(value, "for", key)
+    is_pair = type(sizes) is list and len(sizes) == 2
+    if not is_pair or not _is_whole(sizes[0], 1, 2**63 - 1) or type(sizes[1]) not in (int, float, str):
+        raise StateError(f"the {key} in its state is for no batch")
+    if not _is_whole(_part(value, "rays", key), 1, sizes[0]):
+        raise StateError(f"the {key} in its state is no number of rays")
+
+
+def _check_matrix(value: object, key: str) -> None:
+    """A 4 x 4 matrix that moves and scales."""
+    rows = value if type(value) is list and len(value) == 4 else []
+    numbers = [number for row in rows if type(row) is list and len(row) == 4 for number in row]
+    is_sane = all(type(number) in (int, float) and abs(number) <= LARGEST_MATRIX_ENTRY for number in numbers)
+    if len(numbers) != 16 or not is_sane or math.hypot(*(row[0] for row in rows[:3])) == 0.0:
+        raise StateError(f"the {key} in its state is no matrix")
+
+
+def _check_generator(value: object, key: str) -> None:
+    """What numpy's PCG64 gives as its state."""
+    kind, numbers = _part(value, "bit_generator", key), _part(value, "state", key)
+    state, inc = _part(numbers, "state", key), _part(numbers, "inc", key)
+    is_state = _is_whole(state, 0, 2**128 - 1) and _is_whole(inc, 0, 2**128 - 1)
+    is_rest = _is_whole(_part(value, "has_uint32", key), 0, 1) and _is_whole(
+        _part(value, "uinteger", key), 0, 2**32 - 1
+    )
+    if kind != GENERATOR or not is_state or not is_rest:
+        raise StateError(f"the {key} in its state is no random state of {GENERATOR}")
+
+
+def _check_sampler(value: object, key: str) -> None:
+    """Photographs in the order of their turn, how many had it, and the generator of the pixels."""
+    order = _part(value, "order", key)
+    is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
+    if not is_order or sorted(order) != list(range(len(order))):
+        raise StateError(f"the order of the {key} in its state is no permutation")
+    if not _is_whole(_part(value, "position", key), 0, len(order)):
+        raise StateError(f"the position of the {key} in its state is none")
+    _check_generator(_part(value, "generator", key), f"generator of the {key}")
+
+
+def _part(value: object, name: str, key: str) -> Any:
+    """value[name]; raises StateError where there is none."""
+    if type(value) is not dict or name not in value:
+        raise StateError(f"the {key} in its state has no {name}")
+    return value[name]
+
+
+def _is_whole(value: object, least: int, most: int) -> bool:
+    """Whether `value` is an integer in least..most; true and false are none."""
+    return type(value) is int and least <= value <= most
+
+
+_CHECKS: dict[str, Callable[[object, str], None]] = {
+    "conf": _check_text,
+    "source": _check_text,
+    "seconds": _check_seconds,
+    "ray_chunk": _check_chunk,
+    "scene_to_world": _check_matrix,
+    "sampler": _check_sampler,
+    "jitter": _check_generator,
+}

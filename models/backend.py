@@ -29,6 +29,7 @@ from typing import Any
 from data.errors import UserError
 from data.streams import complain, is_watched, redraw
 from models import precompiled, toolchain
+from models.available import available_bytes
 
 DEVICES = ("auto", "cpu", "cuda")
 # A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
@@ -115,7 +116,7 @@ def _load() -> Any:
             name="cpu" if obstacle else "cuda",
             reason=obstacle if obstacle != "asked for" else "",
             threads=int(os.environ["OMP_NUM_THREADS"]),
-            memory_gib=_free_gib(cuda=not obstacle),
+            memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
             warnings=warnings,
         )
         return module
@@ -183,16 +184,6 @@ def _attach_matmul(module: Any) -> tuple[str, ...]:
     with _compile_progress():
         problem = gemm.attach(module)
     return (problem,) if problem else ()
-
-
-def _free_gib(cuda: bool) -> float:
-    """Memory free for the process, GiB."""
-    if cuda:
-        return toolchain.cuda_free_bytes() / 2**30
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 2**20
-    return 0.0
 
 
 @contextlib.contextmanager

@@ -55,4 +55,4 @@ class Capture:
     scale_mat: np.ndarray | None = None  # [4, 4], unit sphere to world: the region of interest, where the format has it
     region_mat: np.ndarray | None = None  # [4, 4], its cube of +-1.01 bounds the mesh; None: that of scale_mat
     spare_cameras: int = 0  # cameras beyond the photographs, where these are paired by their order alone
-    notes: tuple[str, ...] = ()  # what its user should hear: photographs left out, keys ignored
+    notes: tuple[str, ...] = ()  # for the log: photographs left out, keys ignored

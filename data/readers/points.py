@@ -1,4 +1,4 @@
-"""Point clouds in PLY files that nobody vouches for."""
+"""Point clouds in untrusted PLY files."""
 
 from __future__ import annotations
 

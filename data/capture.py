@@ -19,7 +19,9 @@ class Lens:
     intrinsics: np.ndarray  # [3, 3] float64, camera coordinates to homogeneous pixels
     distortion: tuple[float, ...] = ()  # OpenCV's order: k1 k2 p1 p2 [k3 [k4 k5 k6]], or fisheye's k1 k2 k3 k4; () none
     is_fisheye: bool = False
-    size: tuple[int, int] | None = None  # (width, height) that the intrinsics are for; None where the format is silent
+    size: tuple[int, int] | None = (
+        None  # (width, height) that the intrinsics are for; None where the format does not say
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,7 @@ class Request:
 def prepare(request: Request, say: Say) -> bool:
     """Prepare the scene; False where it was finished before and nothing is done.
 
-    `say` gets a line for each thing its user should hear. Raises UserError for whatever cannot be used or fails, before
+    `say` gets the log, line by line. Raises UserError for whatever cannot be used or fails, before
     any long work where that can be known.
     """
     try:

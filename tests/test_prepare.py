@@ -208,7 +208,7 @@ def an_empty_folder(folder):
 
 
 FAILURES = {
-    two_groups: r"fall into 2 groups with nothing in common: a_0.png, a_1.png and a_2.png; b_0.png, b_1.png and b_2.png",
+    two_groups: r"into 2 groups with nothing in common: a_0.png, a_1.png and a_2.png; b_0.png, b_1.png and b_2.png",
     two_pictures: "holds 2 photographs; at least 3 are needed",
     no_texture: "none of the 4 photographs has 15 points in common with another",
     no_pictures: "holds .heic files and no PNG or JPEG; save them as JPEG",

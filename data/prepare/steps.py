@@ -20,7 +20,7 @@ class Steps:
     """
 
     def __init__(self, folder: Path, inputs: Mapping[str, object], say: Callable[[str], None]) -> None:
-        """`inputs` holds what each step depends on beside those before it, as JSON keeps it; `say` logs skipped steps."""
+        """`inputs` holds what each step depends on beside those before it, as JSON; `say` logs skipped steps."""
         self.folder = folder
         self._keys: dict[str, str] = {}
         self._say = say

@@ -3,9 +3,9 @@
     python tests/kill_prepare.py [--kills 30] [--seed 0] [--folder DIR]
 
 Photographs of a rendered corner are prepared. Each life is killed at a random moment of what a whole one takes, and the
-next one goes on in what it left; once a scene is finished, the next life starts from nothing, from a finished work
-folder, or replaces the scene. After every kill a scene that has its camera file must be whole. At the end a life that
-is not disturbed must finish, with the cameras of a preparation that never was. Exit status 1 where something fails.
+next one goes on in what it left, or starts from nothing; a finished scene is replaced, or loses its files. After every
+kill a scene that has its camera file must be whole. At the end a life that is not disturbed must finish, with the true
+cameras. Exit status 1 where something does not hold.
 
 Each life is a fork of a process that has loaded the program, so that a kill costs no start.
 """
@@ -36,7 +36,7 @@ from data.prepare.steps import remove
 from data.readers import load_scene
 
 N_VIEWS = 4
-MOST_HASTE = 0.7  # of the time within which a life is killed, where one was over sooner
+FRESH = 0.4  # of the lives start from nothing, wherever the one before was killed
 MOST_DEGREES = 0.5  # between a camera and the true one, as tests/test_prepare.py asks
 STEPS = ("photographs", "features", "matches", "cameras", FINISHED)
 
@@ -124,12 +124,15 @@ def torture(folder: Path, kills: int, seed: int) -> Outcome:
     faults += [f"the undisturbed life ended with status {whole}"] if whole else fault_of(folder)
     number = 0
     while number < kills and finished < 10 * kills:
+        is_fresh = generator.random() < FRESH  # so that every step has its kills
+        if is_fresh:
+            remove(folder / "scene")
         overwrite = start_over(folder / "scene", generator) or (overwrite and generator.random() < 0.5)
         status, lasted = kill_once(folder, overwrite, generator.uniform(0.0, seconds))
         finished += status == 0
         number += status != 0
-        if status == 0:  # a machine that is less busy than before
-            seconds = max(lasted, MOST_HASTE * seconds)
+        if status == 0 and is_fresh:  # the machine is less busy than before
+            seconds = lasted
         if status not in (0, -signal.SIGKILL):
             faults.append(f"kill {number}: the life before it ended with status {status}")
         step = stopped_in(folder / "scene" / WORK)

@@ -14,7 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import write_atomically
 from data.quiet import native_stderr_silenced
 
@@ -72,7 +72,7 @@ def read_image(path: Path | str) -> np.ndarray:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     except (cv2.error, MemoryError) as error:
-        raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
+        raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
@@ -133,10 +133,6 @@ def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> t
     if width * height > PIXELS_PER_BYTE * length:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
     return size
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _rgb_order(pixels: np.ndarray) -> np.ndarray:

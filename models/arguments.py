@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from data.streams import say
 from models.argument_types import MAX_INT, finite, is_index, whole
 from models.config_strict import nearest
 from models.prepare_flags import add_prepare_flags, check_prepare
@@ -156,6 +157,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's own words."""
         raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """The help page, which is all that argparse prints here."""
+        say(*message.rstrip("\n").split("\n"))
 
 
 def _make_parser() -> argparse.ArgumentParser:

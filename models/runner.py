@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from tqdm import tqdm
 
+from data.bars import Bar
 from data.sampler import PixelSampler
 from data.scene import summary
 from models import backend, memory
@@ -121,7 +121,7 @@ class Runner:
             raise self.caretaker.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
-    def _take_steps(self, interrupts: Interrupts, bar: tqdm) -> None:
+    def _take_steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Steps up to `end_iter` or a signal, each with what is due after it."""
         reported_at, reported_step = time.perf_counter(), self.step
         while self.step < self.conf.end_iter and interrupts.received is None:

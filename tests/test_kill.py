@@ -26,9 +26,9 @@ def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_
 
 def tiny(folder, step, value=1.0):
     weights = {"net": {"w": np.full(3, value, np.float32)}}
-    return save_checkpoint(
-        folder / "checkpoints", Checkpoint(step, weights, {}, step, {"sampler": 1, "jitter": 2, "x": []})
-    )
+    state = np.random.PCG64(0).state
+    states = {"sampler": {"order": [0], "position": 0, "generator": state}, "jitter": state, "x": []}
+    return save_checkpoint(folder / "checkpoints", Checkpoint(step, weights, {}, step, states))
 
 
 def log(folder, *texts):

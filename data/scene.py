@@ -118,8 +118,8 @@ def check_scene(scene: Scene) -> Scene:
     if distances[nearest] < 1:
         raise SceneError(
             f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
-            f"{distances[nearest]:.3g} from its centre; choose scale_mat, or --roi, so that the sphere holds the "
-            "object and leaves every camera outside"
+            f"{distances[nearest]:.3g} from its centre; choose a region with --roi that holds the object and "
+            "leaves every camera outside"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:

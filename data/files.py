@@ -13,6 +13,19 @@ from data.errors import UserError
 LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there, not so for a name longer than the file system takes.
+
+    Raises OSError where nobody can tell: a folder on the way may not be entered.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture.
 

@@ -25,7 +25,7 @@ from models.rendering.renderer import Fields
 from models.rendering.sparing import SparingRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.checkpoint import not_finite
+from models.training.checkpoint import CheckpointError, not_finite
 from models.training.logger import RunLogger
 from models.training.trainer import Trainer
 
@@ -208,10 +208,17 @@ class Runner:
         return self._seconds_before + now
 
     def _save_progress(self) -> None:
-        """A checkpoint, unless the last step was refused: going back to it would bring nothing new."""
+        """A checkpoint, unless the last step was refused: going back to it would bring nothing new.
+
+        A disk that does not take it may take the next one: ending here would lose the steps for certain.
+        """
         self.trainer.settle()
-        if self.trainer.guard.bad_in_a_row == 0:
+        if self.trainer.guard.bad_in_a_row > 0:
+            return
+        try:
             self._save()
+        except CheckpointError as error:
+            self.log.warn(f"{error} The training goes on, the next one is tried in {self.conf.save_freq} steps")
 
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""

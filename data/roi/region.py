@@ -66,6 +66,8 @@ def parse_roi(text: str) -> Region:
         numbers = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         numbers = []
+    if not text.isascii() or "_" in text:  # Python's float takes other digits and underscores
+        numbers = []
     if len(numbers) != 4 or not all(math.isfinite(number) for number in numbers) or numbers[3] <= 0:
         raise UserError(
             f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers, such as --roi "0 0 0 1"'

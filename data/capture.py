@@ -31,6 +31,7 @@ class Photograph:
     c2w: np.ndarray  # [4, 4] float64, camera to world
     mask: Path | None = None
     is_held_out: bool = False  # the format itself keeps it for testing
+    size: tuple[int, int] | None = None  # (width, height) of the file; None where its reader did not look
 
 
 @dataclass(frozen=True, eq=False)

@@ -89,7 +89,7 @@ def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tu
 
 def _stored_sizes(photographs: Sequence[Photograph]) -> list[tuple[int, int]]:
     """(width, height) of each photograph's file, held to those of its mask and of photographs of the same camera."""
-    sizes = [image_size(photograph.image) for photograph in photographs]
+    sizes = [photograph.size or image_size(photograph.image) for photograph in photographs]
     first: dict[tuple[int, int], Photograph] = {}
     for photograph, size in zip(photographs, sizes, strict=True):
         first.setdefault(size, photograph)

@@ -7,6 +7,8 @@ import struct
 import warnings
 from typing import Any
 
+from data.errors import reason
+
 # What trimesh was seen to raise on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
 _DAMAGE = (
     ValueError,
@@ -43,6 +45,6 @@ def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
             warnings.filterwarnings("error", message="string or file could not be read to its end")
             return trimesh.load(io.BytesIO(content), file_type=file_type, process=False, **options)
     except _DAMAGE as error:
-        raise GeometryError((str(error).strip() or type(error).__name__).splitlines()[0]) from error
+        raise GeometryError(reason(error)) from error
     finally:
         log.disabled = was_disabled

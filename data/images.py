@@ -14,7 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import read_regular, write_atomically
 from data.quiet import native_stderr_silenced
 
@@ -32,6 +32,7 @@ HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
+DAMAGED = "cannot be decoded, the file is cut short or damaged; save it again"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
@@ -71,9 +72,9 @@ def read_image(path: Path | str) -> np.ndarray:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     except (cv2.error, MemoryError) as error:
-        raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
+        raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
-        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
+        raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
         raise ImageError(f"{path}: has samples of type {pixels.dtype}; save it with 8 or 16 bits per channel")
     return _rgb_order(pixels)
@@ -87,17 +88,10 @@ def _read_encoded(path: Path | str) -> bytes:
         encoded = read_regular(Path(path))
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    _require_plausible(path, _stored_size(encoded, path), len(encoded))
+    if encoded.startswith(PNG_SIGNATURE):
+        _require_whole_png(encoded, path)
+    _plausible(path, _header_size(encoded, path), len(encoded))
     return encoded
-
-
-def _require_plausible(path: Path | str, size: tuple[int, int], length: int) -> None:
-    """Raises ImageError for a size that no photograph has, or that a file of `length` bytes cannot hold."""
-    width, height = size
-    if width * height > MAX_PIXELS:
-        raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
-    if width * height > PIXELS_PER_BYTE * length:
-        raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
 
 
 def image_size(path: Path | str) -> tuple[int, int]:
@@ -114,14 +108,11 @@ def image_size(path: Path | str) -> tuple[int, int]:
                 size = _header_size(head + file.read(MAX_FILE_BYTES), path)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    if size is None or min(size) < 1:
-        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again")
-    _require_plausible(path, size, length)
-    return size
+    return _plausible(path, size, length)
 
 
 def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
-    """What `head` says of the size; None where it ends too early."""
+    """(width, height) that `head` claims; None where it ends too early."""
     try:
         if head.startswith(PNG_SIGNATURE):
             return struct.unpack_from(">II", head, 16)
@@ -132,8 +123,16 @@ def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
     raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
+    """`size` (width, height), where a photograph can have it and a file of `length` bytes hold it; else ImageError."""
+    if size is None or min(size) < 1:
+        raise ImageError(f"{path}: {DAMAGED}")
+    width, height = size
+    if width * height > MAX_PIXELS:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
+    if width * height > PIXELS_PER_BYTE * length:
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
+    return size
 
 
 def _rgb_order(pixels: np.ndarray) -> np.ndarray:
@@ -143,31 +142,19 @@ def _rgb_order(pixels: np.ndarray) -> np.ndarray:
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
 
 
-def _stored_size(encoded: bytes, path: Path | str) -> tuple[int, int]:
-    """(width, height) that the header claims, read without decoding; raises ImageError where there is none."""
-    try:
-        if encoded.startswith(PNG_SIGNATURE):
-            _require_whole_png(encoded, path)
-            return struct.unpack_from(">II", encoded, 16)
-        if encoded.startswith(JPEG_SIGNATURE):
-            return _jpeg_size(encoded)
-    except (struct.error, IndexError):
-        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it again") from None
-    raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
-
-
 def _require_whole_png(encoded: bytes, path: Path | str) -> None:
-    """Walk the chunks to the last; struct.error where one reaches beyond the end, ImageError for an animation.
+    """Walk the chunks to the last; raises ImageError where one reaches beyond the end, and for an animation.
 
     OpenCV allocates what a chunk claims to hold, up to 4 GB, before it looks for it; and has frames beside the picture.
     """
     position, kinds = len(PNG_SIGNATURE), []
-    while not kinds or kinds[-1] != b"IEND":
+    while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
         length, kind = struct.unpack_from(">I4s", encoded, position)
         position += length + PNG_CHUNK_FRAME
         kinds.append(kind)
-    if position > len(encoded) or kinds[0] != b"IHDR" or kinds.count(b"IHDR") > 1:
-        raise struct.error
+    is_whole = position <= len(encoded) and kinds[-1:] == [b"IEND"]
+    if not is_whole or kinds[0] != b"IHDR" or kinds.count(b"IHDR") > 1:
+        raise ImageError(f"{path}: {DAMAGED}")
     if b"acTL" in kinds:
         raise ImageError(f"{path}: is an animation; save one frame of it as a plain PNG")
 

@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.streams import complain, is_watched, redraw
 from models import precompiled, toolchain
+from models.available import available_bytes
 
 DEVICES = ("auto", "cpu", "cuda")
 # A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
@@ -117,7 +119,7 @@ def _load() -> Any:
             name="cpu" if obstacle else "cuda",
             reason=obstacle if obstacle != "asked for" else "",
             threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
-            memory_gib=_free_gib(cuda=not obstacle),
+            memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
             warnings=warnings,
         )
         return module
@@ -199,16 +201,6 @@ def _attach_matmul(module: Any) -> tuple[str, ...]:
     return (problem,) if problem else ()
 
 
-def _free_gib(cuda: bool) -> float:
-    """Memory free for the process, GiB."""
-    if cuda:
-        return toolchain.cuda_free_bytes() / 2**30
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 2**20
-    return 0.0
-
-
 @contextlib.contextmanager
 def _compile_progress() -> Iterator[None]:
     """While the body runs: if it takes long, say on stderr that Jittor compiles itself once, and how far it is."""
@@ -224,19 +216,19 @@ def _compile_progress() -> Iterator[None]:
 
 def _report_compilation(done: threading.Event) -> None:
     """Body of the progress thread: silent for a warm start."""
-    begin, spoke, terminal = time.time(), False, sys.stderr.isatty()
+    begin, spoke, terminal = time.time(), False, is_watched()
     while not done.wait(PROGRESS_INTERVAL_SECONDS):
         elapsed, count = time.time() - begin, _fresh_object_files(begin)
         if count == 0:
             continue
         if not spoke:
-            sys.stderr.write("Jittor compiles itself; this happens once, and takes a minute or two.\n")
+            complain("Jittor compiles itself; this happens once, and takes a minute or two.")
         if terminal:
-            sys.stderr.write(f"\r  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
-            sys.stderr.flush()
+            redraw(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
         spoke = True
     if spoke:
-        sys.stderr.write(f"{chr(13) if terminal else ''}  compiled in {time.time() - begin:.0f} s\n")
+        finished = f"  compiled in {time.time() - begin:.0f} s"
+        redraw(finished, end="\n") if terminal else complain(finished)
 
 
 def _fresh_object_files(since: float) -> int:

@@ -17,6 +17,7 @@ from pyhocon.config_tree import ConfigTree
 from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException, Regex
 
+from data.errors import reason
 from data.files import read_regular
 from models.config_strict import ConfigError, shown
 
@@ -142,7 +143,7 @@ class _LocalFiles:
                 "and put text with special characters in double quotes"
             ) from None
         except PYHOCON_FAILURES as error:
-            raise ConfigError(f"{source}: cannot be read as HOCON: {_one_line(error)}") from None
+            raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error)}") from None
 
     def expand(self, path: str, **_options: Any) -> list[str]:
         """Stands in for glob: the path itself; a wildcard would have the whole disk searched."""
@@ -167,7 +168,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {_one_line(error)}") from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {reason(error)}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]
@@ -209,7 +210,7 @@ def _real_path(filename: str) -> Path:
     try:
         return Path(filename).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
-        raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({_one_line(error)})") from None
+        raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({reason(error)})") from None
 
 
 def _read_text(path: Path) -> str:
@@ -221,7 +222,7 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read as a conf file ({_one_line(error)})") from None
+        raise ConfigError(f"{path}: cannot be read as a conf file ({reason(error)})") from None
 
 
 def _beside(path: Path) -> str:
@@ -233,9 +234,3 @@ def _beside(path: Path) -> str:
     if near:
         return f"; did you mean {path.parent / near[0]}? (there: {', '.join(names[:LISTED_CONFS])})"
     return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} holds no .conf file"
-
-
-def _one_line(error: BaseException) -> str:
-    """An exception's text without line breaks."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return " ".join(text.split()) or type(error).__name__

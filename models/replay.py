@@ -7,19 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from models.capacity import require_networks
 from models.config import parse_config
 from models.fields.state import import_state
 from models.runner import build_renderer
 from models.training.anomaly import Anomaly, load_anomaly
 from models.training.guard import (
+    MAX_NAMED,
     UPDATE_WORDS,
     fetched,
     find_in_inputs,
     find_in_readings,
     find_in_weights,
-    listed,
     readings,
 )
 from models.training.trainer import Trainer
@@ -42,7 +42,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     terms = [f"the {name} loss" for name, term in vars(found.terms).items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, trainer.parameter_names)
     for words, findings in (("going in", causes), ("coming out", effects)):
-        say(f"computed again, not finite {words}: {listed(findings) or 'nothing'}")
+        say(f"computed again, not finite {words}: {listed(findings, MAX_NAMED) or 'nothing'}")
     if not causes and not effects and any(UPDATE_WORDS in finding for finding in anomaly.findings):
         say("loss and gradients are finite: Adam's moments, which this file does not hold, made the update what it was")
     elif not causes and not effects:

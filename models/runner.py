@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from tqdm import tqdm
 
+from data.bars import Bar
 from data.errors import UserError
 from data.sampler import PixelSampler
 from data.scene import summary
@@ -123,7 +123,7 @@ class Runner:
             raise self.caretaker.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
-    def _take_steps_in_memory(self, interrupts: Interrupts, bar: tqdm) -> None:
+    def _take_steps_in_memory(self, interrupts: Interrupts, bar: Bar) -> None:
         """`_take_steps`; where memory runs out all the same, what was trained is saved and UserError raised."""
         try:
             self._take_steps(interrupts, bar)
@@ -140,7 +140,7 @@ class Runner:
                 "train.memory_limit or train.batch_size"
             ) from error
 
-    def _take_steps(self, interrupts: Interrupts, bar: tqdm) -> None:
+    def _take_steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Steps up to `end_iter` or a signal, each with what is due after it."""
         reported_at, reported_step = time.perf_counter(), self.step
         while self.step < self.conf.end_iter and interrupts.received is None:

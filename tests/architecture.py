@@ -15,6 +15,7 @@ FLOORS = {
     "data.config": 0,
     "data.capture": 0,
     "data.rays": 0,
+    "data.streams": 0,
     "models.structs": 0,
     "models.backend": 1,
     "data.files": 1,
@@ -55,6 +56,7 @@ FLOORS = {
 }
 # Files that belong to one room without being a package.
 HOUSEMATES = {
+    "data.streams": "data.errors",
     "models.available": "models.backend",
     "models.precompiled": "models.backend",
     "models.toolchain": "models.backend",
@@ -78,7 +80,8 @@ HOUSEMATES = {
     "models.prepare_flags": "models.arguments",
     "models.inspection": "models.runner",
 }
-MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
+MAY_PRINT = ("data.demo",)
+THE_TERMINAL = ("data.streams", "data.bars")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -201,6 +204,14 @@ def prints(tree: ast.AST) -> list[int]:
     """Line numbers of calls of print."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+
+
+def terminal_uses(tree: ast.AST) -> list[int]:
+    """Line numbers where the process's streams or tqdm are reached for."""
+    streams = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in streams]
+    reached = [node.lineno for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "sys"]
+    return sorted(reached + imports_of(tree, "tqdm"))
 
 
 def bare_excepts(tree: ast.AST) -> list[int]:

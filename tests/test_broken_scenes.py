@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from broken_scenes import ALIKE, BROKEN, CAMERAS, DEEP, LENSES, READERS, WRITERS
 from scene_writers import write_blender, write_nerfstudio, write_ngp
+from synthetic_scene import dataset_config
 
 from data.errors import UserError
-from data.readers.detect import recognise
+from data.readers import read_capture
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -25,10 +26,10 @@ def test_a_broken_scene_is_named_in_one_sentence(tmp_path, name):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", DEEP, b"\xff\xfe"])
-def test_recognition_names_a_broken_camera_file(tmp_path, content):
+def test_a_broken_camera_file_is_named_where_the_format_is_to_be_recognised(tmp_path, content):
     (tmp_path / "transforms.json").write_bytes(content)
     with pytest.raises(UserError, match="transforms.json"):
-        recognise(tmp_path)
+        read_capture(dataset_config(tmp_path))
 
 
 JUNK = [None, True, -1, 0, 1e308, 10**400, "x", "", "a\nb", [], {}, [[]], [{}], float("nan"), float("inf"), [1] * 6]

@@ -135,6 +135,11 @@ def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path
     assert names(earlier) == [name(3)] and load_checkpoint(kept).step == 9
 
 
+def test_published_checkpoints_count_unless_ours_are_asked_for(tmp_path):
+    (tmp_path / "ckpt_300000.pth").write_bytes(b"published")
+    assert has_checkpoints(tmp_path) and not has_checkpoints(tmp_path, ".safetensors")
+
+
 # links
 
 

@@ -3,8 +3,9 @@
 import pytest
 from format_samples import blank_png, write_blender_sample, write_llff_sample, write_nerfstudio_sample, write_ngp_sample
 from scene_writers import make_views, write_json, write_nerfstudio, write_ngp
-from synthetic_scene import write_scene
+from synthetic_scene import dataset_config, write_scene
 
+from data.readers import load_scene
 from data.readers.detect import FORMATS, recognise
 from data.scene import SceneError
 
@@ -112,4 +113,5 @@ def test_anything_else_is_said_with_what_it_holds(tmp_path):
 
 def test_a_camera_file_that_is_no_json_is_named(tmp_path):
     (tmp_path / "transforms.json").write_text("{")
-    assert "transforms.json: cannot be read as JSON" in refused(tmp_path)
+    with pytest.raises(SceneError, match="transforms.json: cannot be read as JSON"):
+        load_scene(dataset_config(tmp_path))

@@ -15,12 +15,13 @@ from models.training.checkpoint import Checkpoint, checkpoint_name, load_checkpo
 KILLS = 10
 
 
-def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_run():
-    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "--kills", str(KILLS)]
+@pytest.mark.parametrize(("keep", "least"), [(0, 10), (1, 3)])
+def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_run(keep, least):
+    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "--kills", str(KILLS), "--keep", str(keep)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     match = re.search(rf"{KILLS} kills, .* (\d+) steps, (\d+) checkpoints and their losses compared", done.stdout)
-    assert int(match[1]) >= kill_harness.LEAST_STEPS and int(match[2]) >= 10
+    assert int(match[1]) >= kill_harness.LEAST_STEPS and int(match[2]) >= least
 
 
 def tiny(folder, step, value=1.0):

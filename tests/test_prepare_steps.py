@@ -25,7 +25,7 @@ def test_what_does_not_hang_together_is_named():
     names = ["a", "b", "c", "d", "e"]
     assert "none of the 5" in matching.why_disconnected(names, {("a", "b"): 14})
     text = matching.why_disconnected(names, {("a", "b"): 50, ("c", "d"): 50})
-    assert "2 groups with nothing in common: a, b; c, d" in text
+    assert "2 groups with nothing in common: a and b; c and d" in text
     text = matching.why_disconnected(names, {("a", "b"): 50, ("b", "c"): 50, ("c", "d"): 20})
     assert text.startswith("1 of 5 photographs have too few") and text.endswith(": e")
     linked = {("a", "b"): 50, ("b", "c"): 50, ("c", "d"): 50, ("d", "e"): 16}

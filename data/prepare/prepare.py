@@ -13,12 +13,11 @@ import numpy as np
 
 from data.config import DatasetConfig
 from data.develop import develop
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.images import read_image, rgb_of, write_image
 from data.inspection.overview import overview
 from data.prepare import masks
 from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, describe, find_pictures, groups
-from data.prepare.matching import listed
 from data.prepare.progress import Bar
 from data.prepare.reconstruct import DATABASE, IMAGES, MODELS, PAIR_LIST, find_features, map_images, match_features
 from data.prepare.sheet import contact_sheet

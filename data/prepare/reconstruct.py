@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from data.child import ChildError, run_apart
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.prepare import colmap_tasks
 from data.prepare.frames import MIN_PICTURES, Frame, Group
-from data.prepare.matching import components, listed, pairs, why_disconnected
+from data.prepare.matching import components, pairs, why_disconnected
 from data.prepare.progress import Bar
 
 DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it

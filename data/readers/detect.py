@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from data.config import FORMATS
 from data.images import IMAGE_SUFFIXES
 from data.readers.colmap_files import model_folders, model_suffix
-from data.readers.json_file import read_object
+from data.readers.json_file import read_content
 from data.scene import SceneError
 
 # Where a folder holds both, the second was made from the first and says less, or was the first's raw material: LLFF's
 # table drops what COLMAP knows of the lens, and a NeuS scene has a region of interest that someone chose.
 PREFERRED = (("neus", "colmap"), ("neus", "llff"), ("colmap", "llff"))
 # Keys that ns-process-data writes and instant-ngp does not know.
-NERFSTUDIO_KEYS = ("camera_model", "applied_transform", "ply_file_path", "train_filenames", "distortion_params")
+NERFSTUDIO_KEYS = re.compile(
+    rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
+)
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
 MOST_SHOWN = 8  # names of files in a message
 MOST_SEARCHED = 64  # folders inside the given one in which a scene is looked for
@@ -63,12 +66,11 @@ def _marks(folder: Path) -> dict[str, str]:
 
 
 def _kind_of_transforms(path: Path) -> str:
-    """Whether nerfstudio or instant-ngp wrote the file; raises SceneError for one that cannot be read."""
-    content = read_object(path)
-    frames = content.get("frames")
-    first = frames[0] if isinstance(frames, list) and frames and isinstance(frames[0], dict) else {}
-    keys = {*content, *first}
-    return "nerfstudio" if keys & {*NERFSTUDIO_KEYS, "mask_path", "colmap_im_id"} else "ngp"
+    """Whether nerfstudio or instant-ngp wrote the file, by its keys; parsing it is left to the reader.
+
+    Raises SceneError for a file that cannot be read.
+    """
+    return "nerfstudio" if NERFSTUDIO_KEYS.search(read_content(path)) else "ngp"
 
 
 def _without_cameras(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""JSON that nobody vouches for: bounded in size and depth, and of the types that a reader asks for.
+"""JSON from untrusted files: bounded in size and depth, and of the types that a reader asks for.
 
 Every message starts with `where`: the file, and what of it is meant.
 """
@@ -26,11 +26,7 @@ def read_object(path: Path) -> dict[str, object]:
     NaN and Infinity, which Python writes, are read: `number` names the key that has them.
     """
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no camera file is")
-        content = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except OSError as error:
-        raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+        content = json.loads(read_content(path).decode("utf-8-sig"))
     except RecursionError as error:
         raise SceneError(f"{path}: is nested too deeply for a camera file; write it again") from error
     except (ValueError, MemoryError) as error:
@@ -38,6 +34,16 @@ def read_object(path: Path) -> dict[str, object]:
     if not isinstance(content, dict):
         raise SceneError(f"{path}: holds {kind(content)} and must hold an object, {{...}}, with the cameras")
     return content
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of a camera file; raises SceneError for one that cannot be read, or is larger than MAX_FILE_BYTES."""
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no camera file is")
+        return path.read_bytes()
+    except OSError as error:
+        raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
 
 
 def _reason(error: ValueError | MemoryError) -> str:

@@ -94,9 +94,10 @@ def _photograph(where: str, row: np.ndarray, image: Path) -> Photograph:
     pose = row[:15].reshape(3, 5)
     size = side(where, "the width", float(pose[1, 4])), side(where, "the height", float(pose[0, 4]))
     focal = positive(where, "the focal length", float(pose[2, 4]))
-    require_same_shape(where, size, image_size(image))
+    actual = image_size(image)
+    require_same_shape(where, size, actual)
     down, right, backwards, centre = pose[:, :4].T
     c2w = np.eye(4)
     c2w[:3] = np.stack([right, down, -backwards, centre], axis=1)
     intrinsics = np.array([[focal, 0, (size[0] - 1) / 2], [0, focal, (size[1] - 1) / 2], [0, 0, 1]])
-    return Photograph(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w))
+    return Photograph(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w), size=actual)

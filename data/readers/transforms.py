@@ -112,18 +112,19 @@ def photograph(
         raise SceneError(f"{frame.where}: has no transform_matrix; give its pose or remove the frame")
     given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
     c2w = rigid_pose(frame.where, "transform_matrix", given) @ OPENGL_TO_OPENCV
-    return Photograph(image, read_lens(frame, image, is_fisheye), c2w, mask, is_held_out)
+    size = image_size(image)
+    return Photograph(image, read_lens(frame, size, is_fisheye), c2w, mask, is_held_out, size)
 
 
-def read_lens(frame: Frame, image: Path, is_fisheye: bool) -> Lens:
-    """The lens of a frame from its keys and those for all frames; sizes that are not given are the photograph's.
+def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
+    """The lens of a frame from its keys and those for all frames; `actual` (width, height) is the photograph's size.
 
     Raises SceneError for a lens that is no camera, is not supported, or was made for a photograph of another shape.
     """
     other = next((key for key in OTHER_LENSES if frame.get(key)), None)
     if other is not None:
         raise SceneError(f"{frame.where}: {other} names a lens that is not supported; undistort the photographs first")
-    size = _stated_size(frame, image)
+    size = _stated_size(frame, actual)
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = _focal_lengths(frame, size)
     for axis, (key, length) in enumerate(zip(("cx", "cy"), size, strict=True)):
@@ -131,9 +132,8 @@ def read_lens(frame: Frame, image: Path, is_fisheye: bool) -> Lens:
     return Lens(intrinsics, _distortion(frame, is_fisheye), is_fisheye, size)
 
 
-def _stated_size(frame: Frame, image: Path) -> tuple[int, int]:
+def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
     """The (width, height) that lengths are pixels of: `w` and `h`, else the photograph's own."""
-    actual = image_size(image)
     stated = [key for key in ("w", "h") if frame.get(key) is not None]
     if not stated:
         return actual

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import write_result
 from data.rays import PixelBatch, Rays
 from data.readers.npz import NpzError, read_members
@@ -62,9 +62,8 @@ def load_anomaly(path: Path) -> Anomaly:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:
-        reason = " ".join(str(error).split())
         raise UserError(
-            f"{path}: is damaged, or no step this program refused ({reason}); give a file from anomalies/"
+            f"{path}: is damaged, or no step this program refused ({reason(error)}); give a file from anomalies/"
         ) from error
 
 

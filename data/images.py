@@ -20,6 +20,11 @@ from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
+# Pictures that are not read: cameras, scanners and browsers write them.
+OTHER_PICTURES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+OTHER_PICTURES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
+MOST_NAMED = 5  # files in a note
+
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
 MAX_PIXELS = 2**28
@@ -59,6 +64,26 @@ def list_images(folder: Path) -> list[Path]:
             f"{folder}: cannot be listed ({error.strerror}); check that it is a readable folder"
         ) from error
     return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
+
+
+def left_out(folder: Path) -> tuple[str, ...]:
+    """A note on what `list_images` passes over and someone may have meant as a photograph; () where there is nothing.
+
+    That is pictures in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
+    """
+    try:
+        entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=natural_key)
+        odd = [
+            entry.name + ("" if entry.exists() else " (a link that leads nowhere)")
+            for entry in entries
+            if entry.suffix.lower() in OTHER_PICTURES or (entry.is_symlink() and not entry.exists())
+        ]
+    except OSError as error:
+        raise ImageError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
+    if not odd:
+        return ()
+    named = ", ".join(odd[:MOST_NAMED]) + (f" and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else "")
+    return (f"{folder}: left out, as only PNG and JPEG are read: {named}",)
 
 
 def read_image(path: Path | str) -> np.ndarray:

@@ -33,7 +33,11 @@ class Rays:
 
     def slice(self, start: int, stop: int) -> Rays:
         """The rays start..stop-1."""
-        return Rays(self.origins[start:stop], self.directions[start:stop], self.near[start:stop], self.far[start:stop])
+        return self.at(slice(start, stop))
+
+    def at(self, rows: np.ndarray | slice) -> Rays:
+        """The rays of some rows: a slice, numbers, or a bool for each."""
+        return Rays(self.origins[rows], self.directions[rows], self.near[rows], self.far[rows])
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,13 @@ import numpy as np
 
 from data.rays import PixelBatch, Rays
 from models import memory
+from models.backend import jt
 from models.config import TrainConfig
 from models.config_strict import AUTO
 from models.rendering.protocol import Renderer
 from models.training.trainer import Trainer
-from models.views.render import render_rays
 
-MOST_RENDER_RAYS = 1024  # a picture takes as long with more
+MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
 MOST_GRID_POINTS = 2**16  # likewise a grid
 FLOAT_BYTES = 4
 # Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
@@ -62,14 +62,20 @@ def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
 
 
 def render_chunk(renderer: Renderer, rays: Rays, conf: TrainConfig) -> memory.Choice:
-    """Rays of a picture at a time under `auto`; any rays will do."""
+    """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
 
     def peak(count: int) -> int:
         some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
-        return memory.growth(lambda: render_rays(renderer, some, count, 1.0, None))
+        return memory.growth(lambda: render_fully(renderer, some))
 
     memory.release()
     return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))
+
+
+def render_fully(renderer: Renderer, rays: Rays) -> None:
+    """The work that a chunk of a picture takes at most: all networks at all sections of each ray."""
+    with jt.no_grad():
+        jt.sync(list(vars(renderer.render(rays)).values()), True)
 
 
 def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:

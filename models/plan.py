@@ -16,12 +16,11 @@ from data.sampler import PixelSampler
 from data.scene import Scene
 from models import backend, memory
 from models.backend import jt
-from models.chunks import ResultChunks, settled_chunk, training_chunk
+from models.chunks import ResultChunks, render_fully, settled_chunk, training_chunk
 from models.config import ExperimentConfig, NerfRendererConfig, RendererConfig
 from models.rendering.protocol import Renderer
 from models.runner import build_renderer
 from models.training.trainer import Trainer
-from models.views.render import render_rays
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
@@ -120,4 +119,4 @@ def _seconds_of_steps(trainer: Trainer) -> float:
 
 def _render_chunk(renderer: Renderer, rays: Rays, chunk: int) -> None:
     """The first chunk of a picture: the others take no more."""
-    render_rays(renderer, rays.slice(0, chunk), chunk, 1.0, None)
+    render_fully(renderer, rays.slice(0, chunk))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.config import DatasetConfig
-from data.prepare.prepare import OVERVIEW, Request, prepare
+from data.prepare.prepare import Request, prepare
+from data.prepare.products import OVERVIEW
 from models.arguments import Arguments
 
 SCENES = Path("public_data")  # where the published confs look for CASE_NAME

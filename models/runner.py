@@ -23,7 +23,8 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.interrupts import Interrupted, Interrupts
 from models.rendering.protocol import Renderer
 from models.rendering.radiance import NeRFRenderer, RadianceFields
-from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.renderer import Fields
+from models.rendering.sparing import SparingRenderer
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
 from models.training.checkpoint import not_finite
@@ -46,7 +47,7 @@ def build_renderer(conf: ModelConfig, generator: np.random.Generator) -> Rendere
     if conf.type == NERF:
         fields = RadianceFields(coarse=NeRF(conf.nerf, generator), fine=NeRF(conf.nerf, generator))
         return NeRFRenderer(fields, conf.nerf_renderer)
-    return NeuSRenderer(build_fields(conf, generator), conf.neus_renderer)
+    return SparingRenderer(build_fields(conf, generator), conf.neus_renderer)
 
 
 class Runner:

@@ -73,7 +73,7 @@ BAD_REQUESTS: dict[str, tuple[Change, list[str]]] = {
     "a pipe to compute again": (then(pipe("step.npz"), replaying("step.npz")), ["step.npz", "no such file"]),
     # names
     "a step with a name too long": (replaying(LONG), ["--replay", "no such file"]),
-    "a mesh with a name too long": (beside(UNBOUND, comparing(f"reference_mesh={LONG}.ply")), ["no such mesh file"]),
+    "a mesh with a name too long": (beside(UNBOUND, comparing(f"reference_mesh={LONG}.ply")), [LONG, "cannot be read"]),
     "test views with a name too long": (beside(UNBOUND, comparing(f"test_dir={LONG}")), [LONG, "cannot be read"]),
     "cameras with a name too long": (setting(f"dataset.render_cameras_name={LONG}"), [LONG, "cannot be read"]),
     "photographs with a name too long": (preparing("--images", LONG), ["--images"]),

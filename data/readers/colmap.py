@@ -15,7 +15,7 @@ import numpy as np
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.child import ChildError, run_apart
 from data.config import DatasetConfig
-from data.images import list_images, natural_key
+from data.images import left_out, list_images, natural_key
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -88,7 +88,7 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
         source=model,
         photographs=photographs,
         points=points if len(points.xyz) else None,
-        notes=(*notes, *_left_out(pictures, paths)),
+        notes=(*notes, *_left_out(pictures, paths), *left_out(pictures)),
     )
 
 

@@ -118,13 +118,7 @@ class NeuSRenderer:
     def view(self, rays: Rays, cos_anneal_ratio: float, background_rgb: np.ndarray | None) -> RayView:
         """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
         with jt.no_grad():
-            output = self.render(rays, None, cos_anneal_ratio, background_rgb)
-        weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
-        opacity = weights.sum(axis=1, keepdims=True)
-        normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
-        summed = (weights * output.midpoints.numpy()).sum(axis=1, keepdims=True)
-        distance = np.divide(summed, opacity, out=np.zeros_like(summed), where=opacity > SEEN_OPACITY)
-        return RayView(output.rgb.numpy(), *(array.astype(np.float32) for array in (normal, distance, opacity)))
+            return ray_view(self.render(rays, None, cos_anneal_ratio, background_rgb))
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1]."""
@@ -155,19 +149,23 @@ class NeuSRenderer:
         background = None if outside is None else self._background(origins, directions, depths, outside)
         return self._render_sections(origins, directions, depths, background, cos_anneal_ratio, background_rgb)
 
-    def place_depths(self, rays: Rays, noise: SampleNoise | None) -> Var:
-        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface."""
-        *_, depths = self.up_sample_rounds(rays, noise)
+    def place_depths(self, rays: Rays, noise: SampleNoise | None, sdf: Var | None = None) -> Var:
+        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface.
+
+        sdf: signed distances at the even ones, [R, n_samples], where they are known already.
+        """
+        *_, depths = self.up_sample_rounds(rays, noise, sdf)
         return depths
 
-    def up_sample_rounds(self, rays: Rays, noise: SampleNoise | None) -> list[Var]:
-        """The new depths of each round [R, K], then all depths sorted [R, N]."""
+    def up_sample_rounds(self, rays: Rays, noise: SampleNoise | None, sdf: Var | None = None) -> list[Var]:
+        """The new depths of each round [R, K], then all depths sorted [R, N]; `sdf` as for `place_depths`."""
         origins, directions = jt.array(rays.origins), jt.array(rays.directions)
         jitter = None if noise is None else jt.array(noise.inside)
         depths = sampling.inside_depths(jt.array(rays.near), jt.array(rays.far), self.conf.n_samples, jitter)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
         added: list[Var] = []
-        sdf = self._sdf_along(origins, directions, depths) if counts else None
+        if counts and sdf is None:
+            sdf = self._sdf_along(origins, directions, depths)
         for index, count in enumerate(counts):
             if count == 0:
                 continue
@@ -254,6 +252,16 @@ class NeuSRenderer:
             near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
             inv_s=inv_s,
         )
+
+
+def ray_view(output: RenderOutput) -> RayView:
+    """What a rendering without gradients shows."""
+    weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
+    opacity = weights.sum(axis=1, keepdims=True)
+    normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
+    summed = (weights * output.midpoints.numpy()).sum(axis=1, keepdims=True)
+    distance = np.divide(summed, opacity, out=np.zeros_like(summed), where=opacity > SEEN_OPACITY)
+    return RayView(output.rgb.numpy(), *(array.astype(np.float32) for array in (normal, distance, opacity)))
 
 
 def _join_background(alpha: Var, rgb: Var, inside: Var, background: _Background) -> tuple[Var, Var]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from models.structs import RayView
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
 SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
 FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
+
+
+Progress = Callable[[Iterable[int]], Iterable[int]]  # wraps a sequence of chunk starts: tqdm, say
 
 
 @dataclass(frozen=True)
@@ -33,20 +37,26 @@ def render_view(
     chunk: int,
     cos_anneal_ratio: float,
     background_rgb: np.ndarray | None,
+    progress: Progress = iter,
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    seen = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb)
+    seen = render_rays(renderer, rays, chunk, cos_anneal_ratio, background_rgb, progress)
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(
-    renderer: Renderer, rays: Rays, chunk: int, cos_anneal_ratio: float, background_rgb: np.ndarray | None
+    renderer: Renderer,
+    rays: Rays,
+    chunk: int,
+    cos_anneal_ratio: float,
+    background_rgb: np.ndarray | None,
+    progress: Progress = iter,
 ) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
     parts = [
         vars(renderer.view(rays.slice(start, start + chunk), cos_anneal_ratio, background_rgb)).values()
-        for start in range(0, len(rays), chunk)
+        for start in progress(range(0, len(rays), chunk))
     ]
     return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

@@ -57,6 +57,8 @@ def check_environment() -> None:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
     try:
         folder = Path(os.environ.get("JITTOR_HOME") or Path.home()) / ".cache" / "jittor"
+        if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty one leads to the root of the disk
+            raise ValueError("HOME is empty or not absolute")
         folder.mkdir(parents=True, exist_ok=True)
         is_open = os.access(folder, os.W_OK | os.X_OK)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home is known

@@ -195,6 +195,7 @@ BAD_VARIABLES = {
     "log_v": ["", "abc", "-1"],
     "use_cuda": ["yes"],
     "cache_name": ["", "..", "../x", "a b", "\x1b"],
+    "HOME": ["", ".", "/proc/none"],
     "JITTOR_HOME": ["/proc/none", "/dev/null", "a\0"[:1] + "/" + "x" * 300],
 }
 

@@ -1,8 +1,8 @@
-"""Work done in a process of its own: a library that may abort, print or hold on to memory takes only itself along.
+"""Work in a child process: a library that aborts, prints or keeps memory harms nothing but that process.
 
 A C++ library such as COLMAP ends the whole process where a check of its own fails, writes its log to the terminal and
 brings its own OpenMP runtime. In a child process the first becomes an exception, the second a file, and the third
-meets nobody. Stopping the child is also the one way to stop its work at once.
+has none to clash with. Stopping the child is also the one way to stop its work at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Point clouds and meshes out of files that nobody vouches for: the one door to trimesh's loaders."""
+"""Point clouds and meshes from untrusted files: the one door to trimesh's loaders."""
 
 from __future__ import annotations
 

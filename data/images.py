@@ -109,7 +109,7 @@ def _read_encoded(path: Path | str) -> bytes:
     """The file's bytes, once the size that their header claims is one that they can hold."""
     try:
         if Path(path).stat().st_size > MAX_FILE_BYTES:
-            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
+            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
         encoded = read_regular(Path(path))
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error

@@ -17,7 +17,7 @@ OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  #
 
 
 def silence_libraries() -> None:
-    """For this process: no warnings of Python's, no log records and no words of OpenCV's on the terminal.
+    """For this process: neither Python's warnings and log records nor OpenCV's messages on the terminal.
 
     Warnings that `python -W` or PYTHONWARNINGS asks for are shown. To be called before OpenCV is loaded.
     """

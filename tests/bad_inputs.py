@@ -266,7 +266,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "a test folder that is not there": (beside(UNBOUND, comparing("test_dir=kettle")), ["kettle: no such folder"]),
     "a test scene of another frame": (
         beside(UNBOUND, other_frame, comparing("test_dir=other")),
-        ["dataset.test_dir = other", "scale_mat_0 differs"],
+        ["dataset.test_dir = other", "its scale_mat_0 is another region of interest"],
     ),
     "a mesh that is not there": (beside(UNBOUND, comparing("reference_mesh=m.ply")), ["m.ply: no such mesh file"]),
     "a mesh of a format that can fetch": (

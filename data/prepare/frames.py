@@ -28,7 +28,7 @@ class Frame:
     """One photograph of the work folder."""
 
     name: str  # of its file: a number, as COLMAP's lists are split at blanks
-    source: str  # what its user calls it: the file it is made from, or the video's frame
+    source: str  # the file it was made from, or the video's frame, as messages name it
     width: int
     height: int
     focal: float | None  # pixels, by EXIF; None where unknown

@@ -48,7 +48,7 @@ class Steps:
     """
 
     def __init__(self, folder: Path, inputs: Mapping[str, object], say: Callable[[str], None]) -> None:
-        """`inputs` holds what each step depends on beside those before it, as JSON keeps it; `say` hears of skips."""
+        """`inputs` holds what each step depends on beside those before it, as JSON; `say` logs skipped steps."""
         self.folder = folder
         self.reused: set[str] = set()  # the steps that took over something of an earlier run
         self._keys: dict[str, str] = {}

@@ -114,7 +114,7 @@ def _count(model: Path) -> int:
 
 
 def _load(model: Path) -> Tables:
-    """The model as arrays; SceneError for whatever pycolmap, or the look at the files before it, finds wrong."""
+    """The model as arrays; raises SceneError where pycolmap, or the check of the files before it, fails."""
     suffix = model_suffix(model)
     files = [model / f"{name}{suffix}" for name in MODEL_FILES]
     missing = [path.name for path in files if not path.is_file()]
@@ -147,7 +147,7 @@ def _require_sound(model: Path, tables: Tables) -> None:
 
 
 def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
-    """The lens of one camera; SceneError for a camera model that OpenCV has no distortion for, or odd numbers."""
+    """The lens of one camera; SceneError for a camera model without an OpenCV distortion, or invalid parameters."""
     layout = CAMERA_MODELS.get(name)
     if layout is None:
         raise SceneError(

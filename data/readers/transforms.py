@@ -174,7 +174,7 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
         return value
     angle = math.radians(value) if key.endswith("_fov") else value
     if angle >= math.pi:
-        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, which no pinhole sees; correct it")
+        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, too wide for a pinhole camera; correct it")
     return 0.5 * length / math.tan(0.5 * angle)
 
 

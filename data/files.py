@@ -88,6 +88,18 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """The bytes of a regular file, at most `most` of them (-1: all); raises OSError for a pipe, socket, device, folder.
+
+    They are not waited for; links are followed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(most)
+
+
 def _sync_folder(folder: Path) -> None:
     """Make the rename itself survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

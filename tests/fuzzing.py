@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import fuzz_prepare
 import numpy as np
 from checkpoint_samples import make_checkpoint
 from config_samples import changed
@@ -206,5 +207,7 @@ TARGETS = {
     "checkpoint": Target(damaged(OURS) | SIGNED | st.just(OURS), read_ours),
     "checkpoint, signed anew": Target(RESIGNED, read_resigned),
     "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW | st.just(GOLDEN), read_published),
+    "prepare folder": Target(fuzz_prepare.PREPARED, fuzz_prepare.mend),
+    "prepare database": Target(fuzz_prepare.DATABASES, fuzz_prepare.links),
     "streams": Target(STREAMS, show),
 }

@@ -37,6 +37,10 @@ EXIT_EMPTY_SURFACE = 1
 EXIT_DIVERGED = 1
 EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
+MEMORY_SENTENCE = (
+    "memory ran out: end other programs, lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
+    "for pictures, train.batch_size and train.ray_chunk for training; --mode plan tells what fits"
+)
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
@@ -45,18 +49,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from models.arguments import parse_arguments
 
+        _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         return _run(arguments, read_conf(arguments))
     except UserError as error:
         return _complain(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
+    except (MemoryError, RuntimeError) as error:
+        from models.available import is_allocation_failure
+
+        if not is_allocation_failure(error):
+            raise
+        return _complain(MEMORY_SENTENCE, EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("data", "models"):
             raise
         return _complain(
             f"the Python package {error.name} is missing; run `pip install -r requirements.txt`", EXIT_USER_ERROR
         )
+
+
+def _require_current_folder() -> None:
+    """Raises UserError where the folder the program was started in is gone: relative paths lead nowhere then."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError("the current folder was deleted or cannot be entered: cd to one that is there") from error
 
 
 def read_conf(arguments: "Arguments") -> "ExperimentConfig":
@@ -99,11 +118,13 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     if arguments.mode.name == "inspect":
         return _inspect(conf)
     from models import backend
+    from models.capacity import require_mode
     from models.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
     from models.training.logger import RunLogger
 
     backend.select(arguments.device, arguments.gpu)
+    require_mode(conf, arguments.mode.name, arguments.resolution)
     if arguments.mode.name == "plan":
         return _plan(conf)
     if arguments.mode.name == "replay":

@@ -21,7 +21,7 @@ from models.backend import jt
 from models.config import parse_config
 from models.fields.state import export_state
 from models.ops import native
-from models.rendering.sparing import SparingRenderer
+from models.rendering.renderer import NeuSRenderer
 from models.runner import build_fields
 from models.training.trainer import Trainer
 from models.views.render import render_view
@@ -49,7 +49,7 @@ class Ours:
         meta, batch, self._image = read_job(path)
         self._side = int(meta["image_side"])
         self._conf = parse_config(str(meta["conf"]), str(path))
-        renderer = SparingRenderer(
+        renderer = NeuSRenderer(
             build_fields(self._conf.model, np.random.default_rng(int(meta["seed"]))), self._conf.model.neus_renderer
         )
         self._trainer = Trainer(renderer, OneBatch(batch), self._conf.train, np.random.default_rng(int(meta["seed"])))

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, reason
-from data.files import write_atomically
+from data.files import read_regular, write_atomically
 from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
@@ -110,7 +110,7 @@ def _read_encoded(path: Path | str) -> bytes:
     try:
         if Path(path).stat().st_size > MAX_FILE_BYTES:
             raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
-        encoded = Path(path).read_bytes()
+        encoded = read_regular(Path(path))
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     if encoded.startswith(PNG_SIGNATURE):

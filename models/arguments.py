@@ -147,7 +147,7 @@ def _check_replay(mode: str, replay: Path | None) -> None:
     """Raises UserError where the mode replay has no file, the file no mode replay, or the disk no file."""
     if (mode == "replay") != (replay is not None):
         raise UserError("--mode replay, --replay FILE: one needs the other; FILE is one from the folder anomalies/")
-    if replay is not None and not replay.is_file():
+    if replay is not None and not os.path.isfile(replay):
         raise UserError(f"--replay {replay}: no such file")
 
 

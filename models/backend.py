@@ -21,7 +21,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ def select(device: str = "auto", gpu: int = 0) -> None:
         raise UserError(f"--device {device}: Jittor already runs on {_choice.info.name} in this process")
     if device == "cuda" and (reason := toolchain.cuda_obstacle()):
         raise UserError(f"--device cuda: {reason}; use --device cpu")
+    if _choice.info is None:
+        toolchain.check_environment()
     _choice.device, _choice.gpu = device, gpu
 
 
@@ -107,6 +109,7 @@ def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:
         toolchain.check()
+        toolchain.check_environment()
         obstacle = "asked for" if _choice.device == "cpu" else toolchain.cuda_obstacle()
         _set_environment(use_cuda=not obstacle)
         module = _import_quietly()
@@ -115,7 +118,7 @@ def _load() -> Any:
         _choice.info = DeviceInfo(
             name="cpu" if obstacle else "cuda",
             reason=obstacle if obstacle != "asked for" else "",
-            threads=int(os.environ["OMP_NUM_THREADS"]),
+            threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
             memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
             warnings=warnings,
         )
@@ -127,8 +130,8 @@ def _set_environment(use_cuda: bool) -> None:
     """What Jittor reads while it is imported; a variable the user has set is left alone where it cannot harm."""
     defaults = {
         "log_silent": "1",
-        # Else named after the git branch around site-packages; not "default", whose programs have other flags.
-        "cache_name": "neus",
+        "cc_path": toolchain.compiler(),
+        "cache_name": toolchain.cache_name(),
         "use_mpi": "0",
         "use_nccl": "0",
         "use_cutt": "0",
@@ -136,15 +139,16 @@ def _set_environment(use_cuda: bool) -> None:
         "conv_opt": "1",  # no convolution here: cuDNN is not needed, and version 9 of it breaks the import
         # Threads that wait for work sleep: on a shared machine spinning ones hold up those that have some.
         "OMP_WAIT_POLICY": "passive",
-        "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         "python_config_path": toolchain.python_config(),
     }
     if not use_cuda:
-        prefix = precompiled.include_flag(os.environ.get("cc_path", "g++"))
+        prefix = precompiled.include_flag(toolchain.compiler())
         defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {prefix} "
         defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
+    if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
+        os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.ops.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
     if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):
@@ -166,6 +170,7 @@ def _import_quietly() -> Any:
         os.environ["NEUS_RERUN"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except Exception as error:
+        sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         detail = (printed.getvalue().strip().splitlines() or [""])[-1]
         raise UserError(f"Jittor cannot be imported: {error}. {detail}".strip()) from error
     ssl._create_default_https_context = https_context
@@ -175,6 +180,16 @@ def _import_quietly() -> Any:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return jittor
+
+
+def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The hook without what Jittor's Lock says of itself, as it goes, where it could not be opened."""
+
+    def heard(unraisable: Any) -> None:
+        if getattr(unraisable.object, "__qualname__", "") != "Lock.__del__":
+            hook(unraisable)
+
+    return heard
 
 
 def _attach_matmul(module: Any) -> tuple[str, ...]:

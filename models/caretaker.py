@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from data.errors import UserError, listed
+from models.available import is_allocation_failure
 from models.config import to_hocon
 from models.experiment import Experiment
 from models.interrupts import DivergedError
@@ -16,7 +17,6 @@ from models.training import health
 from models.training.anomaly import save_anomaly
 from models.training.guard import MAX_NAMED, BadStep
 from models.training.logger import RunLogger, complain
-from models.training.micro_batches import is_allocation_failure
 from models.training.trainer import Trainer
 
 MAX_ANOMALIES = 20  # files per run: one holds all weights, and the first ones tell the most

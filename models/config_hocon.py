@@ -6,6 +6,7 @@ HOCON is JSON with comments, `include` and `${substitution}`: https://github.com
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -14,9 +15,10 @@ from typing import Any, NoReturn
 from pyhocon import config_parser
 from pyhocon.config_tree import ConfigTree
 from pyhocon.exceptions import ConfigException
-from pyparsing import ParseBaseException
+from pyparsing import ParseBaseException, Regex
 
 from data.errors import reason
+from data.files import read_regular
 from models.config_strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
@@ -29,6 +31,7 @@ ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
+MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; what is cut off here has too many characters as well
 # What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
@@ -44,7 +47,9 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
     files = _LocalFiles()
     tree = _require_block(files.parse_file(str(path)), str(path))
     for text in overrides:
-        tree = _require_block(files.parse_text(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+        block = _require_block(files.parse_text(text, None, "--set"), "--set")
+        _require_one_key(block, text)
+        tree = block.with_fallback(tree, resolve=False)
     return _resolved(tree, case, str(path))
 
 
@@ -101,7 +106,7 @@ class _LocalFiles:
     """
 
     def __init__(self) -> None:
-        names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand}
+        names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand, "Regex": _ascii_digits}
         self._parse = FunctionType(config_parser.ConfigParser.parse.__func__.__code__, names)
         self._being_read: list[Path] = []
         self._files = self._characters = self._substitutions = 0
@@ -149,6 +154,11 @@ class _LocalFiles:
         raise ConfigException(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
 
 
+def _ascii_digits(pattern: str, flags: int = 0) -> Regex:
+    r"""pyparsing's Regex in which \d is 0 to 9: numbers in other digits are text, and no number."""
+    return Regex(pattern, flags | re.ASCII if r"\d" in pattern else flags)
+
+
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     """Plain dicts with every substitution and case placeholder filled in."""
     if case:
@@ -178,6 +188,16 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
     return value.replace(CASE_WORD, case)
 
 
+def _require_one_key(block: ConfigTree, text: str) -> None:
+    """Raises ConfigError where an override, `key = value`, says more than its key: by a comma, a brace, an include."""
+    key = text.partition(" = ")[0]
+    part: Any = block
+    for name in key.split("."):
+        if not isinstance(part, ConfigTree) or list(part) != [name]:
+            raise ConfigError(f"--set {key}: its value {shown(text.partition(' = ')[2])} sets other keys too; quote it")
+        part = part[name]
+
+
 def _require_block(tree: Any, source: str) -> ConfigTree:
     """The tree; raises ConfigError where the text was a list."""
     if not isinstance(tree, ConfigTree):
@@ -196,8 +216,7 @@ def _real_path(filename: str) -> Path:
 def _read_text(path: Path) -> str:
     """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read(MAX_CHARACTERS + 1)
+        return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such conf file{_beside(path)}") from None
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
+from models.capacity import require_networks
 from models.config import parse_config
 from models.fields.state import import_state
 from models.runner import build_renderer
@@ -32,6 +33,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     anomaly = load_anomaly(path)
     trainer = _trainer(anomaly, path)
     batch = anomaly.inputs.batch
+    _require_noise(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.inputs.noise, chunk=len(batch.rays))
     seen = fetched(readings(found.terms.total, found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.inputs.step + 1}, photograph {batch.view[0]}; when it was skipped, not finite: ")
@@ -48,9 +50,19 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     return bool(causes or effects)
 
 
+def _require_noise(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
+    """Raises UserError where the jitter is not what the conf's model draws for these rays."""
+    noise = anomaly.inputs.noise
+    drawn = trainer.renderer.draw_noise(len(anomaly.inputs.batch.rays), np.random.default_rng(0))
+    shapes = [{name: array.shape for name, array in vars(some).items()} if some else None for some in (noise, drawn)]
+    if noise is not None and shapes[0] != shapes[1]:
+        raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
+
+
 def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     """A trainer as it was before the step; it has no sampler and can take no further one."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
+    require_networks(conf.model)
     random = np.random.default_rng(0)  # every weight is replaced
     trainer = Trainer(build_renderer(conf.model, random), None, conf.train, random)
     trainer.finished_steps = anomaly.inputs.step

@@ -69,7 +69,7 @@ def as_an_ordinary_user(work):
 
 def outcome(folder, **settings):
     """ "read", the sentence, or the name of whatever else was raised."""
-    conf = dataset_config(folder, **settings)
+    conf = dataset_config(Path(folder), **settings)
     try:
         scene = load_scene(conf)
         load_held_out(conf, scene)
@@ -142,3 +142,31 @@ def test_a_file_with_a_name_as_long_as_they_may_be_is_read(kind, scene_folder):
     folder = scene_folder.with_name("b" * 255)
     FORMATS[kind](folder)
     assert outcome(folder, type=kind) == "read"
+
+
+@pytest.mark.parametrize("kind", ["ngp", "nerfstudio", "blender", "colmap"])
+def test_a_folder_that_may_not_be_entered_is_not_called_empty(kind, scene_folder):
+    FORMATS[kind](scene_folder)
+    pictures = scene_folder / ("train" if kind == "blender" else "images")
+    pictures.chmod(0o000)
+    told = as_an_ordinary_user(lambda: outcome(scene_folder, type=kind))
+    assert pictures.name in told and "Permission denied" in told and "not there" not in told, told
+
+
+def test_a_photograph_with_the_longest_name_has_the_mask_of_its_own_name(scene_folder):
+    """COLMAP's name for it, with .png behind, is longer than a file system takes."""
+    names = [f"{letter * 251}.png" for letter in "abc"]
+    colmap_files.write_project(scene_folder, "txt", names=["1.png", "2.png", "3.png"])
+    model = scene_folder / "sparse/0/images.txt"
+    for short, name in zip(("1.png", "2.png", "3.png"), names, strict=True):
+        model.write_text(model.read_text().replace(f" {short}\n", f" {name}\n"))
+        (scene_folder / "images" / short).rename(scene_folder / "images" / name)
+    shutil.copytree(scene_folder / "images", scene_folder / "masks")
+    assert "all masks are empty" in outcome(scene_folder, type="colmap")  # they were read
+    (scene_folder / "masks" / names[0]).unlink()
+    assert "1 of 3 photographs have no mask" in outcome(scene_folder, type="colmap")
+
+
+def test_a_name_too_long_is_not_blamed_on_permissions_alone(scene_folder):
+    told = outcome(LONG)
+    assert told == f"{LONG}: cannot be read (File name too long); check the name and its permissions"

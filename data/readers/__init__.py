@@ -93,4 +93,5 @@ def _failures_named(conf: DatasetConfig) -> Iterator[None]:
                 f"{tempfile.gettempdir()}: has no space left, which reading {conf.data_dir} needs; make room there, or "
                 "set TMPDIR to another folder"
             ) from error
-        raise SceneError(f"{conf.data_dir}: cannot be read ({error}); check its permissions") from error
+        where, why = error.filename or conf.data_dir, error.strerror or error
+        raise SceneError(f"{where}: cannot be read ({why}); check the name and its permissions") from error

@@ -15,6 +15,7 @@ import numpy as np
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.child import ChildError, run_apart
 from data.config import DatasetConfig
+from data.files import is_file
 from data.images import left_out, list_images, natural_key
 from data.readers.colmap_files import (
     ModelFileError,
@@ -182,7 +183,7 @@ def _photograph_paths(pictures: Path, names: list[str]) -> list[Path]:
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise SceneError(f"{pictures}: the model names the photograph {name!r}, which lies outside; correct it")
     paths = [pictures / name for name in names]
-    missing = [path for path in paths if not path.is_file()]
+    missing = [path for path in paths if not is_file(path)]
     if missing:
         raise SceneError(
             f"{pictures}: {len(missing)} of the model's {len(paths)} photographs are missing, {missing[0].name} first; "
@@ -198,7 +199,7 @@ def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
     found = []
     for name in names:
         candidates = (folder / f"{name}.png", (folder / name).with_suffix(".png"), folder / name)
-        found.append(next((path for path in candidates if path.is_file()), None))
+        found.append(next(filter(is_file, candidates), None))
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
         raise SceneError(

@@ -68,6 +68,8 @@ def parse_roi(text: str) -> Region:
         numbers = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         numbers = []
+    if not text.isascii() or "_" in text:  # Python's float takes other digits and underscores
+        numbers = []
     usable = all(math.isfinite(number) and abs(number) <= LARGEST_ROI for number in numbers)
     if len(numbers) != 4 or not usable or numbers[3] < 1 / LARGEST_ROI:
         raise UserError(

@@ -15,6 +15,7 @@ from data.files import write_result
 from data.rays import PixelBatch, Rays
 from data.readers.npz import NpzError, read_members
 from models.structs import noise_from
+from models.training.checkpoint import MOST_STEPS
 from models.training.guard import BadStep, StepInputs
 
 FORMAT = "neus-jittor anomaly 1"
@@ -76,5 +77,34 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
     batch = PixelBatch(Rays(**below("rays/")), arrays["rgb"], arrays.get("mask"), arrays["view"])
-    inputs = StepInputs(int(meta["step"]), batch, noise_from(below("noise/")))
-    return Anomaly(inputs, below("weights/"), str(meta["conf"]), tuple(map(str, meta["findings"])), meta["states"])
+    inputs, weights = StepInputs(meta["step"], batch, noise_from(below("noise/"))), below("weights/")
+    _require_batch(inputs)
+    _require_kinds(meta, weights)
+    return Anomaly(inputs, weights, meta["conf"], tuple(meta["findings"]), meta["states"])
+
+
+def _require_batch(inputs: StepInputs) -> None:
+    """Raises ValueError where the arrays of the batch have other shapes or kinds than those of R rays."""
+    batch = inputs.batch
+    if batch.view.ndim != 1 or len(batch.view) == 0 or batch.view.dtype.kind != "i":
+        raise ValueError("its photographs are no list of numbers")
+    widths = {"origins": 3, "directions": 3, "near": 1, "far": 1}
+    arrays = {name: (array, widths[name]) for name, array in vars(batch.rays).items()} | {"rgb": (batch.rgb, 3)}
+    arrays |= {} if batch.mask is None else {"mask": (batch.mask, 1)}
+    arrays |= {} if inputs.noise is None else {name: (array, None) for name, array in vars(inputs.noise).items()}
+    for name, (array, width) in arrays.items():
+        is_table = array.dtype == np.float32 and array.ndim == 2 and len(array) == len(batch.view)
+        if not is_table or array.shape[1] != (array.shape[1] if width is None else width):
+            raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
+
+
+def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+    """Raises ValueError where the texts, the step or the weights are of another kind than those that are written."""
+    if type(meta["step"]) is not int or not 0 <= meta["step"] <= MOST_STEPS:
+        raise ValueError("it counts no possible number of steps")
+    if type(meta["conf"]) is not str or type(meta["states"]) is not dict or type(meta["findings"]) is not list:
+        raise ValueError("its conf, its states or its findings are of another kind")
+    if not all(type(finding) is str for finding in meta["findings"]):
+        raise ValueError("its findings are no texts")
+    if not all(values.dtype == np.float32 for values in weights.values()):
+        raise ValueError("its weights are no float32 numbers")

@@ -45,6 +45,10 @@ class CheckpointFolder:
         self._starts_over = starts_over
         _finish_start(folder)
         _discard_unfinished(folder)
+        if starts_over and _aside(folder).exists():  # better now than at the first checkpoint
+            raise CheckpointError(
+                f"{_aside(folder)}, checkpoints of a run that is over, cannot be removed: do it yourself."
+            )
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint and remove those that are not to stay; raises CheckpointError where that is not possible.

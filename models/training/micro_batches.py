@@ -19,9 +19,6 @@ from models.rendering import losses
 from models.rendering.protocol import Placement, Renderer
 from models.structs import Noise, Output, Terms, Var
 
-# Texts of the RuntimeErrors in which Jittor, CUDA and the C++ library report that memory ran out.
-FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
-
 
 @dataclass(frozen=True)
 class BatchGradient:
@@ -40,12 +37,6 @@ class RenderSettings:
 
     cos_anneal_ratio: float
     background_rgb: np.ndarray | None  # [3], None for black
-
-
-def is_allocation_failure(error: Exception) -> bool:
-    """Whether an exception of Jittor says that there was no memory left."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)
 
 
 def differentiate(

@@ -10,6 +10,7 @@ import numpy as np
 from data.rays import PixelBatch
 from data.sampler import PixelSampler
 from models import memory
+from models.available import is_allocation_failure
 from models.backend import jt
 from models.config import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
@@ -19,7 +20,7 @@ from models.training import guard, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.ema import WeightAverage
 from models.training.logger import complain
-from models.training.micro_batches import BatchGradient, RenderSettings, differentiate, is_allocation_failure
+from models.training.micro_batches import BatchGradient, RenderSettings, differentiate
 from models.training.optimizer import Adam
 
 WHITE = np.ones(3, np.float32)

@@ -14,13 +14,14 @@ if __name__ == "__main__":  # before anything else is imported: a json.py beside
 
     data.search_path.guard_process(_search_path)
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from data.errors import UserError, one_line
+from data.errors import UserError
+from data.quiet import silence_libraries
+from data.streams import complain, report_crash, say, secure
 
 if TYPE_CHECKING:
     from data.config import DatasetConfig
@@ -34,7 +35,12 @@ DEFAULT_CONF = Path("confs/demo.conf")
 INSPECTED_CONF = Path("confs/womask.conf")  # where --mode inspect --case NAME looks for a scene
 EXIT_EMPTY_SURFACE = 1
 EXIT_DIVERGED = 1
+EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
+MEMORY_SENTENCE = (
+    "memory ran out: end other programs, lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
+    "for pictures, train.batch_size and train.ray_chunk for training; --mode plan tells what fits"
+)
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
@@ -43,18 +49,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from models.arguments import parse_arguments
 
+        _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         return _run(arguments, read_conf(arguments))
     except UserError as error:
         return _complain(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
+    except (MemoryError, RuntimeError) as error:
+        from models.available import is_allocation_failure
+
+        if not is_allocation_failure(error):
+            raise
+        return _complain(MEMORY_SENTENCE, EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("data", "models"):
             raise
         return _complain(
             f"the Python package {error.name} is missing; run `pip install -r requirements.txt`", EXIT_USER_ERROR
         )
+
+
+def _require_current_folder() -> None:
+    """Raises UserError where the folder the program was started in is gone: relative paths lead nowhere then."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise UserError("the current folder was deleted or cannot be entered: cd to one that is there") from error
 
 
 def read_conf(arguments: "Arguments") -> "ExperimentConfig":
@@ -97,11 +118,13 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     if arguments.mode.name == "inspect":
         return _inspect(conf)
     from models import backend
+    from models.capacity import require_mode
     from models.interrupts import DivergedError, Interrupted
     from models.surface.extraction import EmptySurfaceError
     from models.training.logger import RunLogger
 
     backend.select(arguments.device, arguments.gpu)
+    require_mode(conf, arguments.mode.name, arguments.resolution)
     if arguments.mode.name == "plan":
         return _plan(conf)
     if arguments.mode.name == "replay":
@@ -111,7 +134,7 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     try:
         with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
             _dispatch(arguments, experiment, log)
-    except UserError:
+    except (UserError, ModuleNotFoundError, MemoryError):
         experiment.withdraw()
         raise
     except EmptySurfaceError as error:
@@ -128,7 +151,6 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
 def _replay(arguments: "Arguments") -> int:
     """Compute a skipped step again; the exit status says whether it is still not finite."""
     from models.replay import replay
-    from models.training.logger import say
 
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
 
@@ -136,7 +158,6 @@ def _replay(arguments: "Arguments") -> int:
 def _prepare(arguments: "Arguments", conf: "ExperimentConfig") -> int:
     """Find the cameras of photographs; returns the exit status."""
     from models.preparation import run
-    from models.training.logger import say
 
     run(arguments, conf.dataset, say)
     return 0
@@ -145,7 +166,6 @@ def _prepare(arguments: "Arguments", conf: "ExperimentConfig") -> int:
 def _inspect(conf: "ExperimentConfig") -> int:
     """Look at the scene, without Jittor; returns the exit status."""
     from models.inspection import inspect
-    from models.training.logger import say
 
     for text in inspect(conf):
         say(text)
@@ -161,7 +181,7 @@ def _plan(conf: "ExperimentConfig") -> int:
     from models.plan import table
 
     for text in table(conf, scene):
-        print(text, flush=True)
+        say(text)
     return 0
 
 
@@ -169,7 +189,6 @@ def _open(arguments: "Arguments", conf: "ExperimentConfig") -> "Experiment":
     """The experiment with its scene and checkpoint; raises UserError for whatever does not fit the mode."""
     from data.scene import require_view
     from models.experiment import open_results, open_training, require_references
-    from models.training.logger import complain
 
     if arguments.mode.name == "train":
         return open_training(conf, arguments.is_continue, arguments.checkpoint, arguments.overwrite, complain)
@@ -203,20 +222,30 @@ def _dispatch(arguments: "Arguments", experiment: "Experiment", log: "RunLogger"
 
 def _complain(sentence: str, status: int) -> int:
     """Say what is wrong on stderr; returns the exit status."""
-    print(f"error: {one_line(sentence)}", file=sys.stderr)
+    complain(f"error: {sentence}")
     return status
+
+
+def _start() -> int:
+    """`main` for the process of its own: whatever becomes of its streams, the exit status is that of the work."""
+    secure()
+    silence_libraries()
+    try:
+        return main()
+    except SystemExit as leave:  # argparse, after the help page
+        return leave.code if isinstance(leave.code, int) else 0
+    except Exception:  # noqa: BLE001 (a fault of the program: all of it is shown)
+        report_crash()
+        return EXIT_CRASH
 
 
 def _leave(status: int) -> NoReturn:
     """End the process without the farewells of Jittor, OpenMP and OpenCV.
 
-    By now every file is closed. One stopped run in some forty slept in them for ever.
+    By now every file is closed, and what was printed is out. One stopped run in some forty slept in them for ever.
     """
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
     os._exit(status)
 
 
 if __name__ == "__main__":
-    _leave(main())
+    _leave(_start())

@@ -19,7 +19,9 @@ class Lens:
     intrinsics: np.ndarray  # [3, 3] float64, camera coordinates to homogeneous pixels
     distortion: tuple[float, ...] = ()  # OpenCV's order: k1 k2 p1 p2 [k3 [k4 k5 k6]], or fisheye's k1 k2 k3 k4; () none
     is_fisheye: bool = False
-    size: tuple[int, int] | None = None  # (width, height) that the intrinsics are for; None where the format is silent
+    size: tuple[int, int] | None = (
+        None  # (width, height) that the intrinsics are for; None where the format does not say
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,4 +57,4 @@ class Capture:
     scale_mat: np.ndarray | None = None  # [4, 4], unit sphere to world: the region of interest, where the format has it
     region_mat: np.ndarray | None = None  # [4, 4], its cube of +-1.01 bounds the mesh; None: that of scale_mat
     spare_cameras: int = 0  # cameras beyond the photographs, where these are paired by their order alone
-    notes: tuple[str, ...] = ()  # what its user should hear: photographs left out, keys ignored
+    notes: tuple[str, ...] = ()  # for the log: photographs left out, keys ignored

@@ -1,8 +1,8 @@
-"""Work done in a process of its own: a library that may abort, print or hold on to memory takes only itself along.
+"""Work in a child process: a library that aborts, prints or keeps memory harms nothing but that process.
 
 A C++ library such as COLMAP ends the whole process where a check of its own fails, writes its log to the terminal and
 brings its own OpenMP runtime. In a child process the first becomes an exception, the second a file, and the third
-meets nobody. Stopping the child is also the one way to stop its work at once.
+has none to clash with. Stopping the child is also the one way to stop its work at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+from data.quiet import silence_libraries
 from data.search_path import ROOT, safe_environment, without_current_folder
+from data.streams import secure
 
 # The child's first words: its search path is the parent's, and nothing is imported before it is. (`multiprocessing`
 # would import itself from the current folder.)
@@ -36,6 +38,7 @@ PR_SET_PDEATHSIG = 1  # prctl(2)
 # Appended to where it is a file: a link is not followed, a pipe not waited for.
 LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
+LAST_BYTES = 65536  # of a log, where the last words are looked for
 LONGEST_LOG_LINE = 200  # characters of the library's own words in a message
 
 
@@ -112,6 +115,8 @@ def serve(descriptor: int, parent: int) -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a parent that was killed leaves no child at work
     if os.getppid() != parent:
         return
+    secure()  # a full disk ends the log, not the work
+    silence_libraries()
     with Connection(descriptor) as pipe:
         most_memory, task, arguments = pipe.recv()
         if most_memory is not None:
@@ -126,11 +131,18 @@ def _last_words(log: Path, status: int | None) -> str:
     """Why the process ended, as far as the end of its log and its exit status tell."""
     ended = f"its process ended with status {status}"
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = _end(log).decode("utf-8", "replace").splitlines()
     except OSError:
         return ended
     fatal = [line for line in lines if line.startswith(("F", "E")) and "]" in line]  # glog: Fatal, Error
     return f"{ended}: {_one_line(fatal[-1].partition(']')[2])}" if fatal else ended
+
+
+def _end(log: Path) -> bytes:
+    """The last bytes of a file, however long it is."""
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
+        return file.read(LAST_BYTES)
 
 
 def _one_line(text: str) -> str:

@@ -1,6 +1,12 @@
-"""The one kind of error a user can mend."""
+"""The one kind of error a user can mend, and what its sentences are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
 
 LONGEST_SENTENCE = 2000  # characters; two paths of the greatest length some systems allow need less
+LONGEST_REASON = 200  # characters of a library's own words, which may quote a whole file
+MOST_LISTED = 5  # names in a sentence before the others are only counted
 
 
 class UserError(Exception):
@@ -18,3 +24,15 @@ def one_line(text: str) -> str:
     spelt = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
     half = LONGEST_SENTENCE // 2  # what a message quotes stands in its middle
     return spelt if len(spelt) <= LONGEST_SENTENCE else f"{spelt[:half]}...{spelt[-half:]}"
+
+
+def reason(error: BaseException) -> str:
+    """What a library's exception says, on one line; its kind where it says nothing."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split())[:LONGEST_REASON] or type(error).__name__
+
+
+def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:
+    """`a`, `a and b`, `a, b and c`, and beyond `most` words `a, b and 7 more`; nothing for none."""
+    shown = [*words[:most], f"{len(words) - most} more"] if len(words) > most else words
+    return " and ".join([part for part in (", ".join(shown[:-1]), *shown[-1:]) if part])

@@ -13,6 +13,19 @@ from data.errors import UserError
 LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there, not so for a name longer than the file system takes.
+
+    Raises OSError where nobody can tell: a folder on the way may not be entered.
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture.
 
@@ -73,6 +86,18 @@ def open_regular(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a file", str(path))
     return descriptor
+
+
+def read_regular(path: Path, most: int = -1) -> bytes:
+    """The bytes of a regular file, at most `most` of them (-1: all); raises OSError for a pipe, socket, device, folder.
+
+    They are not waited for; links are followed.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(most)
 
 
 def _sync_folder(folder: Path) -> None:

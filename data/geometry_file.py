@@ -1,4 +1,4 @@
-"""Point clouds and meshes out of files that nobody vouches for: the one door to trimesh's loaders."""
+"""Point clouds and meshes from untrusted files: the one door to trimesh's loaders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import io
 import struct
 import warnings
 from typing import Any
+
+from data.errors import reason
 
 # What trimesh was seen to raise on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
 _DAMAGE = (
@@ -43,6 +45,6 @@ def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
             warnings.filterwarnings("error", message="string or file could not be read to its end")
             return trimesh.load(io.BytesIO(content), file_type=file_type, process=False, **options)
     except _DAMAGE as error:
-        raise GeometryError((str(error).strip() or type(error).__name__).splitlines()[0]) from error
+        raise GeometryError(reason(error)) from error
     finally:
         log.disabled = was_disabled

@@ -14,11 +14,16 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import UserError
-from data.files import write_atomically
+from data.errors import UserError, reason
+from data.files import read_regular, write_atomically
 from data.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
+
+# Pictures that are not read: cameras, scanners and browsers write them.
+OTHER_PICTURES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+OTHER_PICTURES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
+MOST_NAMED = 5  # files in a note
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
@@ -61,6 +66,26 @@ def list_images(folder: Path) -> list[Path]:
     return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
 
 
+def left_out(folder: Path) -> tuple[str, ...]:
+    """A note on what `list_images` passes over and someone may have meant as a photograph; () where there is nothing.
+
+    That is pictures in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
+    """
+    try:
+        entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=natural_key)
+        odd = [
+            entry.name + ("" if entry.exists() else " (a link that leads nowhere)")
+            for entry in entries
+            if entry.suffix.lower() in OTHER_PICTURES or (entry.is_symlink() and not entry.exists())
+        ]
+    except OSError as error:
+        raise ImageError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
+    if not odd:
+        return ()
+    named = ", ".join(odd[:MOST_NAMED]) + (f" and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else "")
+    return (f"{folder}: left out, as only PNG and JPEG are read: {named}",)
+
+
 def read_image(path: Path | str) -> np.ndarray:
     """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the depth it is stored in.
 
@@ -72,7 +97,7 @@ def read_image(path: Path | str) -> np.ndarray:
         with native_stderr_silenced():
             pixels = cv2.imdecode(np.frombuffer(encoded, dtype=np.uint8), cv2.IMREAD_UNCHANGED)
     except (cv2.error, MemoryError) as error:
-        raise ImageError(f"{path}: cannot be decoded ({_first_line(error)}); save it again") from error
+        raise ImageError(f"{path}: cannot be decoded ({reason(error)}); save it again") from error
     if pixels is None:
         raise ImageError(f"{path}: {DAMAGED}")
     if pixels.dtype not in (np.uint8, np.uint16):
@@ -84,8 +109,8 @@ def _read_encoded(path: Path | str) -> bytes:
     """The file's bytes, once the size that their header claims is one that they can hold."""
     try:
         if Path(path).stat().st_size > MAX_FILE_BYTES:
-            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no photograph is")
-        encoded = Path(path).read_bytes()
+            raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
+        encoded = read_regular(Path(path))
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
     if encoded.startswith(PNG_SIGNATURE):
@@ -133,10 +158,6 @@ def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> t
     if width * height > PIXELS_PER_BYTE * length:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
     return size
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _rgb_order(pixels: np.ndarray) -> np.ndarray:

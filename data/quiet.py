@@ -1,12 +1,31 @@
-"""Keeping C libraries off the terminal: libpng and libjpeg write their own complaints to the process's stderr."""
+"""Keeping libraries off the terminal: what there is to say, the program says itself, in one sentence.
+
+libpng and libjpeg write to the process's stderr, Python's libraries warn and log.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 
 STDERR = 2  # the file descriptor C libraries write to, whatever sys.stderr is
+OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
+
+
+def silence_libraries() -> None:
+    """For this process: neither Python's warnings and log records nor OpenCV's messages on the terminal.
+
+    Warnings that `python -W` or PYTHONWARNINGS asks for are shown. To be called before OpenCV is loaded.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    logging.getLogger().addHandler(logging.NullHandler())  # else records of warnings go to stderr
+    for name, value in OPENCV_QUIET.items():
+        os.environ.setdefault(name, value)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,11 @@ class Rays:
 
     def slice(self, start: int, stop: int) -> Rays:
         """The rays start..stop-1."""
-        return Rays(self.origins[start:stop], self.directions[start:stop], self.near[start:stop], self.far[start:stop])
+        return self.at(slice(start, stop))
+
+    def at(self, rows: np.ndarray | slice) -> Rays:
+        """The rays of some rows: a slice, numbers, or a bool for each."""
+        return Rays(self.origins[rows], self.directions[rows], self.near[rows], self.far[rows])
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,15 @@ class PixelBatch:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
         """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
         rays = {name.removeprefix("rays/"): array for name, array in arrays.items() if name.startswith("rays/")}
-        return cls(Rays(**rays), arrays["rgb"], arrays.get("mask"), arrays["view"])
+        batch = cls(Rays(**rays), arrays["rgb"], arrays.get("mask"), arrays["view"])
+        if batch.view.ndim != 1 or len(batch.view) == 0 or batch.view.dtype.kind != "i":
+            raise ValueError("its photographs are no list of numbers")
+        widths = {"rays/origins": 3, "rays/directions": 3, "rays/near": 1, "rays/far": 1, "rgb": 3, "mask": 1}
+        for name, width in widths.items():
+            array = arrays.get(name)
+            if array is not None and (array.dtype != np.float32 or array.shape != (len(batch.view), width)):
+                raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
+        return batch
 
     def words(self) -> dict[str, np.ndarray]:
         """The same by what it is, for messages."""

@@ -88,10 +88,17 @@ class Scene:
         Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which that uses, spaces its
         samples differently, so that picture and rendering would be shifted against each other at every level but 1.
         """
-        image = self.images[view]
+        return self._seen(self.images[view], resolution_level)
+
+    def mask_image(self, view: int, resolution_level: int = 1) -> np.ndarray | None:
+        """The mask as float32 [h, w] in [0, 1] on the grid of `rgb_image`; None for a scene without masks."""
+        return None if self.masks is None else self._seen(self.masks[view], resolution_level)
+
+    def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
+        """A photograph or mask at `resolution_level`, in [0, 1]."""
         if resolution_level == 1:
             return to_float(image)
-        return sample_bilinear(image, image_pixels(*self.size(view), resolution_level))
+        return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
 
 
 def check_scene(scene: Scene) -> Scene:
@@ -111,8 +118,8 @@ def check_scene(scene: Scene) -> Scene:
     if distances[nearest] < 1:
         raise SceneError(
             f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
-            f"{distances[nearest]:.3g} from its centre; choose scale_mat, or --roi, so that the sphere holds the "
-            "object and leaves every camera outside"
+            f"{distances[nearest]:.3g} from its centre; choose a region with --roi that holds the object and "
+            "leaves every camera outside"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:

@@ -15,6 +15,7 @@ from data.capture import Lens
 
 # Of the picture's width and height that may get lost: beyond it the distortion is not one of a photograph.
 SMALLEST_KEPT = 0.25
+FARTHEST_PRINCIPAL = 20.0  # picture sides from the middle to the principal point: crops reach a few
 SIZE_ROUNDING = 1.0  # pixels by which a reduced picture may miss the exact ratio of its sides
 
 
@@ -47,6 +48,7 @@ class Undistorter:
     def __init__(self, lens: Lens, size: tuple[int, int]) -> None:
         """Raises ValueError, saying why, where nothing of the picture is left or the size does not fit."""
         intrinsics = fitted(lens, size)
+        _require_near(intrinsics, size)
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._kept = (0, 0, *size)
         if lens.is_fisheye or any(lens.distortion):  # a fisheye lens bends with coefficients of 0, too
@@ -62,6 +64,14 @@ class Undistorter:
             return picture
         left, top, right, bottom = self._kept
         return cv2.remap(picture, *self._maps, cv2.INTER_LINEAR)[top:bottom, left:right]
+
+
+def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:
+    """Raises ValueError for a principal point that no crop explains."""
+    offset = np.abs(intrinsics[:2, 2] - (np.array(size) - 1) / 2) / size
+    if not (offset <= FARTHEST_PRINCIPAL).all():
+        x, y = intrinsics[:2, 2]
+        raise ValueError(f"is {size[0]}x{size[1]} pixels and the principal point of its camera ({x:.4g}, {y:.4g})")
 
 
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -23,8 +23,9 @@ FLAG_MEANINGS = {
     "train: go on from the newest complete checkpoint, if there is one": (
         "train：从最新的完整检查点继续；没有检查点时从头开始"
     ),
-    "train: start afresh in a folder that holds checkpoints; they are lost. prepare: replace the scene": (
-        "train：在已有检查点的文件夹里从头开始；原有检查点会被删除。prepare：替换已有的场景"
+    "train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
+    "prepare: replace the scene": (
+        "train：在已有检查点的文件夹里从头开始；原有检查点在第一个新检查点写完整之后才会被删除。prepare：替换已有的场景"
     ),
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"

@@ -24,12 +24,19 @@ def whole(least: int, most: int) -> Callable[[str], int]:
 def finite(text: str) -> float:
     """An argparse type: a finite number."""
     try:
-        value = float(text)
+        value = number(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
     return value
+
+
+def number(text: str) -> float:
+    """`float(text)` for what is written in ASCII and without underscores; ValueError for the rest."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def is_index(text: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from data.streams import say
 from models.argument_types import MAX_INT, finite, is_index, whole
 from models.config.strict import nearest
 from models.prepare_flags import add_prepare_flags, check_prepare
@@ -54,7 +55,8 @@ Paths in a conf are relative to the folder the program is started in. Where that
 default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
-exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint; 130, 143 interrupted
+exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint;
+129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 
 
@@ -145,7 +147,7 @@ def _check_replay(mode: str, replay: Path | None) -> None:
     """Raises UserError where the mode replay has no file, the file no mode replay, or the disk no file."""
     if (mode == "replay") != (replay is not None):
         raise UserError("--mode replay, --replay FILE: one needs the other; FILE is one from the folder anomalies/")
-    if replay is not None and not replay.is_file():
+    if replay is not None and not os.path.isfile(replay):
         raise UserError(f"--replay {replay}: no such file")
 
 
@@ -155,6 +157,10 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raises UserError with argparse's own words."""
         raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """The help page, which is all that argparse prints here."""
+        say(*message.rstrip("\n").split("\n"))
 
 
 def _make_parser() -> argparse.ArgumentParser:
@@ -200,7 +206,8 @@ def _add_experiment_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--overwrite",
         action="store_true",
-        help="train: start afresh in a folder that holds checkpoints; they are lost. prepare: replace the scene",
+        help="train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
+        "prepare: replace the scene",
     )
     add(
         "--checkpoint",

@@ -21,13 +21,15 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
+from data.streams import complain, is_watched, redraw
 from models import precompiled, toolchain
+from models.available import available_bytes
 
 DEVICES = ("auto", "cpu", "cuda")
 # A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
@@ -78,6 +80,8 @@ def select(device: str = "auto", gpu: int = 0) -> None:
         raise UserError(f"--device {device}: Jittor already runs on {_choice.info.name} in this process")
     if device == "cuda" and (reason := toolchain.cuda_obstacle()):
         raise UserError(f"--device cuda: {reason}; use --device cpu")
+    if _choice.info is None:
+        toolchain.check_environment()
     _choice.device, _choice.gpu = device, gpu
 
 
@@ -105,6 +109,7 @@ def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:
         toolchain.check()
+        toolchain.check_environment()
         obstacle = "asked for" if _choice.device == "cpu" else toolchain.cuda_obstacle()
         _set_environment(use_cuda=not obstacle)
         module = _import_quietly()
@@ -113,8 +118,8 @@ def _load() -> Any:
         _choice.info = DeviceInfo(
             name="cpu" if obstacle else "cuda",
             reason=obstacle if obstacle != "asked for" else "",
-            threads=int(os.environ["OMP_NUM_THREADS"]),
-            memory_gib=_free_gib(cuda=not obstacle),
+            threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
+            memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
             warnings=warnings,
         )
         return module
@@ -125,8 +130,8 @@ def _set_environment(use_cuda: bool) -> None:
     """What Jittor reads while it is imported; a variable the user has set is left alone where it cannot harm."""
     defaults = {
         "log_silent": "1",
-        # Else named after the git branch around site-packages; not "default", whose programs have other flags.
-        "cache_name": "neus",
+        "cc_path": toolchain.compiler(),
+        "cache_name": toolchain.cache_name(),
         "use_mpi": "0",
         "use_nccl": "0",
         "use_cutt": "0",
@@ -134,15 +139,16 @@ def _set_environment(use_cuda: bool) -> None:
         "conv_opt": "1",  # no convolution here: cuDNN is not needed, and version 9 of it breaks the import
         # Threads that wait for work sleep: on a shared machine spinning ones hold up those that have some.
         "OMP_WAIT_POLICY": "passive",
-        "OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))),
         "python_config_path": toolchain.python_config(),
     }
     if not use_cuda:
-        prefix = precompiled.include_flag(os.environ.get("cc_path", "g++"))
+        prefix = precompiled.include_flag(toolchain.compiler())
         defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {prefix} "
         defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
+    if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
+        os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.ops.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
     if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):
@@ -164,6 +170,7 @@ def _import_quietly() -> Any:
         os.environ["NEUS_RERUN"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except Exception as error:
+        sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         detail = (printed.getvalue().strip().splitlines() or [""])[-1]
         raise UserError(f"Jittor cannot be imported: {error}. {detail}".strip()) from error
     ssl._create_default_https_context = https_context
@@ -175,6 +182,16 @@ def _import_quietly() -> Any:
     return jittor
 
 
+def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:
+    """The hook without what Jittor's Lock says of itself, as it goes, where it could not be opened."""
+
+    def heard(unraisable: Any) -> None:
+        if getattr(unraisable.object, "__qualname__", "") != "Lock.__del__":
+            hook(unraisable)
+
+    return heard
+
+
 def _attach_matmul(module: Any) -> tuple[str, ...]:
     """Route CPU matrix products to oneDNN; returns the warnings of a fallback."""
     from models.ops import gemm
@@ -182,16 +199,6 @@ def _attach_matmul(module: Any) -> tuple[str, ...]:
     with _compile_progress():
         problem = gemm.attach(module)
     return (problem,) if problem else ()
-
-
-def _free_gib(cuda: bool) -> float:
-    """Memory free for the process, GiB."""
-    if cuda:
-        return toolchain.cuda_free_bytes() / 2**30
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 2**20
-    return 0.0
 
 
 @contextlib.contextmanager
@@ -209,19 +216,19 @@ def _compile_progress() -> Iterator[None]:
 
 def _report_compilation(done: threading.Event) -> None:
     """Body of the progress thread: silent for a warm start."""
-    begin, spoke, terminal = time.time(), False, sys.stderr.isatty()
+    begin, spoke, terminal = time.time(), False, is_watched()
     while not done.wait(PROGRESS_INTERVAL_SECONDS):
         elapsed, count = time.time() - begin, _fresh_object_files(begin)
         if count == 0:
             continue
         if not spoke:
-            sys.stderr.write("Jittor compiles itself; this happens once, and takes a minute or two.\n")
+            complain("Jittor compiles itself; this happens once, and takes a minute or two.")
         if terminal:
-            sys.stderr.write(f"\r  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
-            sys.stderr.flush()
+            redraw(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
         spoke = True
     if spoke:
-        sys.stderr.write(f"{chr(13) if terminal else ''}  compiled in {time.time() - begin:.0f} s\n")
+        finished = f"  compiled in {time.time() - begin:.0f} s"
+        redraw(finished, end="\n") if terminal else complain(finished)
 
 
 def _fresh_object_files(since: float) -> int:

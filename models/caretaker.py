@@ -8,15 +8,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
+from models.available import is_allocation_failure
 from models.experiment import Experiment
 from models.interrupts import DivergedError
 from models.kinds.conf import to_hocon
 from models.training import health
 from models.training.anomaly import save_anomaly
-from models.training.guard import BadStep, listed
+from models.training.guard import MAX_NAMED, BadStep
 from models.training.logger import RunLogger, complain
-from models.training.micro_batches import is_allocation_failure
 from models.training.trainer import Trainer
 
 MAX_ANOMALIES = 20  # files per run: one holds all weights, and the first ones tell the most
@@ -57,7 +57,7 @@ class Caretaker:
             self._written += 1
             if path := self.attempt("refused steps", lambda: self._write(bad)):
                 where = f"; --mode replay --replay {path}"
-        self._seen = listed(bad.findings)
+        self._seen = listed(bad.findings, MAX_NAMED)
         self.log.warn(bad.sentence() + where)
 
     def _write(self, bad: BadStep) -> Path:
@@ -91,7 +91,7 @@ class Caretaker:
 
     def _go_back(self, last: BadStep) -> None:
         """To the newest checkpoint with finite numbers, with other random numbers from there on."""
-        count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings)
+        count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
         checkpoint = self.experiment.store.last_finite(complain)
         if checkpoint is None:
             raise DivergedError(

@@ -17,9 +17,8 @@ from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.kinds.protocol import Model, Moment
 from models.training.trainer import Trainer
-from models.views.render import render_rays
 
-MOST_RENDER_RAYS = 1024  # a picture takes as long with more
+MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
 MOST_GRID_POINTS = 2**16  # likewise a grid
 FLOAT_BYTES = 4
 # Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
@@ -62,11 +61,11 @@ def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
 
 
 def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
-    """Rays of a picture at a time under `auto`; any rays will do."""
+    """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
 
     def peak(count: int) -> int:
         some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
-        return memory.growth(lambda: render_rays(model, some, count, Moment(0, None)))
+        return memory.growth(lambda: model.view_fully(some, Moment(0, None)))
 
     memory.release()
     return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))

@@ -21,7 +21,13 @@ from models.kinds.conf import ExperimentConfig, network_differences, parse_confi
 from models.lock import FolderLock
 from models.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 from models.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from models.training.checkpoint_folder import ASIDE_SUFFIX, CheckpointFolder, has_checkpoints, newest_checkpoint
+from models.training.checkpoint_folder import (
+    ASIDE_SUFFIX,
+    SUFFIX,
+    CheckpointFolder,
+    has_checkpoints,
+    newest_checkpoint,
+)
 from models.training.logger import LOG_FOLDER, TEXT_LOG
 from models.training.torch_archive import read_torch_checkpoint
 from models.training.torch_checkpoint import to_checkpoint
@@ -104,7 +110,8 @@ def open_training(
         _require_same_networks(found, conf)
         _require_same_frame(found, scene)
     goes_on = is_continue and checkpoint is None
-    if not goes_on and not overwrite and has_checkpoints(checkpoints):
+    at_stake = "" if checkpoint is None else SUFFIX  # one of the published code is gone on from where it lies
+    if not goes_on and not overwrite and has_checkpoints(checkpoints, at_stake):
         raise UserError(_refusal(checkpoints, checkpoint))
     traces = Traces(folder, OF_A_TRAINING)
     lock = FolderLock(folder)

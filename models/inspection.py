@@ -32,8 +32,8 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
-    yield one_line(summary(scene))
-    yield from map(one_line, scene.notes)
+    yield summary(scene)
+    yield from scene.notes
     path = Experiment(conf, folder, scene, None).path
     write_image(path(FOLDER, "overview.png"), overview(scene))
     found = findings(scene)
@@ -53,7 +53,7 @@ def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
         head = f"{finding.check.ljust(width)}{finding.verdict.ljust(4 + INDENT)}"
         for text, first in ((finding.figure, head), (finding.consequence, " " * (len(head) + INDENT))):
             rest = " " * (len(head) + (0 if first == head else INDENT))
-            yield textwrap.fill(one_line(text), columns, initial_indent=first, subsequent_indent=rest)
+            yield from textwrap.wrap(one_line(text), columns, initial_indent=first, subsequent_indent=rest)
 
 
 def markdown(scene: Scene, found: Sequence[Finding]) -> str:

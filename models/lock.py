@@ -26,17 +26,27 @@ class FolderLock:
         """
         self._path = folder / LOCK_NAME
         self._file: TextIO | None = None
-        self._take()
+        try:
+            self._take()
+        except OSError as error:
+            raise UserError(
+                f"{self._path}: cannot be written ({error.strerror or error}), as a training must: mend that, or "
+                "choose another general.base_exp_dir"
+            ) from error
 
     def confirm(self) -> bool:
         """Whether the lock is what it was. Where its file was deleted it is taken anew, and the answer is no.
 
-        Raises UserError where another process has taken it meanwhile.
+        On a disk that does not answer it is tried again at the next call. Raises UserError where another process has
+        taken the lock meanwhile.
         """
         if self._is_in_place():
             return True
         self.release()
-        self._take()
+        try:
+            self._take()
+        except OSError:
+            return True  # a training does not end for it; its checkpoints will tell whether the disk takes them
         return False
 
     def release(self) -> None:
@@ -46,16 +56,11 @@ class FolderLock:
             file.close()
 
     def _take(self) -> None:
-        """Open and lock the file, again where it was deleted in between."""
+        """Open and lock the file, again where it was deleted in between; raises OSError where it cannot be opened."""
         while True:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = open(open_regular(self._path, os.O_RDWR | os.O_APPEND), "a+", encoding="utf-8")  # noqa: SIM115 (held open on purpose)
-            except OSError as error:
-                raise UserError(
-                    f"{self._path}: cannot be written ({error.strerror or error}), as a training must: mend that, or "
-                    "choose another general.base_exp_dir"
-                ) from error
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = open_regular(self._path, os.O_RDWR | os.O_APPEND)
+            self._file = open(descriptor, "a+", encoding="utf-8")  # noqa: SIM115 (held open on purpose)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -75,12 +80,18 @@ class FolderLock:
         self._file.flush()
 
     def _is_in_place(self) -> bool:
-        """Whether the file that is open is the one of that name: only then it locks the folder."""
-        try:
-            named = os.lstat(self._path)
-        except OSError:
+        """Whether the file that is open is the one of that name: only then it locks the folder.
+
+        A disk that does not answer has not lost it.
+        """
+        if self._file is None:
             return False
-        held = os.fstat(self._file.fileno())
+        try:
+            named, held = os.lstat(self._path), os.fstat(self._file.fileno())
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
         return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
 
     def _holder(self) -> str:

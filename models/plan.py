@@ -19,7 +19,6 @@ from models.chunks import ResultChunks, settled_chunk, training_chunk
 from models.kinds.conf import ExperimentConfig
 from models.kinds.registry import ModelConfig, build_model
 from models.training.trainer import Trainer
-from models.views.render import render_rays
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
@@ -119,4 +118,4 @@ def _seconds_of_steps(trainer: Trainer) -> float:
 
 def _render_chunk(trainer: Trainer, rays: Rays, chunk: int) -> None:
     """The first chunk of a picture: the others take no more."""
-    render_rays(trainer.model, rays.slice(0, chunk), chunk, trainer.moment)
+    trainer.model.view_fully(rays.slice(0, chunk), trainer.moment)

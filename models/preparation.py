@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.config import DatasetConfig
-from data.prepare.prepare import OVERVIEW, Request, prepare
+from data.prepare.prepare import Request, prepare
+from data.prepare.products import OVERVIEW
 from models.arguments import Arguments
 
 SCENES = Path("public_data")  # where the published confs look for CASE_NAME
@@ -34,5 +35,12 @@ def run(arguments: Arguments, dataset: DatasetConfig, say: Callable[[str], None]
 def next_steps(arguments: Arguments, has_masks: bool) -> list[str]:
     """The commands that follow, one a line."""
     conf = arguments.conf or Path(f"confs/{'wmask' if has_masks else 'womask'}.conf")
-    flags = ["--conf", str(conf), *(["--case", arguments.case] if arguments.case else [])]
+    flags = [*_flag("--conf", str(conf)), *_flag("--case", arguments.case)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
+
+
+def _flag(name: str, value: str) -> list[str]:
+    """A flag with its value, [] for none; with an equals sign, a value that starts with a dash is none the less one."""
+    if value.startswith("-"):
+        return [f"{name}={value}"]
+    return [name, value] if value else []

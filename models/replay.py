@@ -7,20 +7,21 @@ from pathlib import Path
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
+from models.capacity import require_networks
 from models.fields.state import import_state
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
 from models.ops.update import readings
 from models.training.anomaly import Anomaly, load_anomaly
 from models.training.guard import (
+    MAX_NAMED,
     UPDATE_WORDS,
     StepInputs,
     fetched,
     find_in_inputs,
     find_in_readings,
     find_in_weights,
-    listed,
 )
 from models.training.trainer import Trainer
 
@@ -37,6 +38,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
+    _require_noise(trainer, anomaly, len(batch), path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
     seen = fetched(readings(found.losses["total"], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
@@ -45,7 +47,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, trainer.optimizer.names)
     for words, findings in (("going in", causes), ("coming out", effects)):
-        say(f"computed again, not finite {words}: {listed(findings) or 'nothing'}")
+        say(f"computed again, not finite {words}: {listed(findings, MAX_NAMED) or 'nothing'}")
     if not causes and not effects and any(UPDATE_WORDS in finding for finding in anomaly.findings):
         say("loss and gradients are finite: Adam's moments, which this file does not hold, made the update what it was")
     elif not causes and not effects:
@@ -53,9 +55,18 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     return bool(causes or effects)
 
 
+def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
+    """Raises UserError where the jitter is not what the conf's model draws for so many entries."""
+    drawn = trainer.model.draw_noise(entries, np.random.default_rng(0)) or {}
+    kinds = [{name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)]
+    if anomaly.noise is not None and kinds[0] != kinds[1]:
+        raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
+
+
 def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     """A trainer as it was before the step; it has no sampler and can take no further one."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
+    require_networks(conf.model)
     random = np.random.default_rng(0)  # every weight is replaced
     trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
     trainer.finished_steps = anomaly.step

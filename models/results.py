@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -27,11 +28,14 @@ from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import chamfer, read_mesh
 from models.training.logger import RunLogger
-from models.views.render import RenderedView, distance_picture, normal_picture, psnr, render_view
+from models.views import figures
+from models.views.figures import Figures, ViewFigures
+from models.views.render import RenderedView, distance_picture, normal_picture, render_view
 from models.views.shading import shade_mesh
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30
+A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
 INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
 
 
@@ -48,19 +52,37 @@ class Snapshot:
     chunks: ResultChunks
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
-        """The picture that rays [h * w] of shape (h, w) show."""
+        """The picture that rays [h * w] of shape (h, w) show; a bar tells how long, unless it is there at once."""
         chunk = self.chunks.rays(self.model, rays)
-        return render_view(self.model, rays, shape, chunk, Moment(self.step, self.background_rgb))
+        moment = Moment(self.step, self.background_rgb)
+        return render_view(self.model, rays, shape, chunk, moment, self._picture_bar)
+
+    def _picture_bar(self, chunks: Iterable[int]) -> Iterable[int]:
+        """The chunks of a picture, with a bar."""
+        return self.log.progress(chunks, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
+
+    def mask_first(self, scene: Scene) -> bool:
+        """Whether the figures inside the masks of photographs count first."""
+        return figures.mask_counts_first(scene, self.experiment.conf.train.mask_weight, self.background_rgb)
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of a run; None where the conf names nothing to compare with."""
+    """The figures of a run; None where the conf names nothing to compare with.
+
+    Those of pictures are means over the held-out views; see `Figures`.
+    """
 
     step: int
-    psnr: float | None  # dB, mean over the held-out views
+    psnr: float | None  # dB, over whole pictures
     chamfer: float | None  # working-frame units, mean of both directions
     seconds: float  # of training, over all its sessions
+    ssim: float | None
+    psnr_mask: float | None
+    ssim_mask: float | None
+    iou: float | None
+    counts_first: str | None  # "psnr" or "psnr_mask"
+    views: tuple[ViewFigures, ...]
 
 
 def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path:
@@ -80,7 +102,8 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path
     distances = io.BytesIO()
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
-    snapshot.log.info(f"view {view}: PSNR {psnr(rendered.rgb, photograph):.2f} dB, {path}")
+    compared = figures.compare(rendered, photograph, scene.mask_image(view, resolution_level))
+    snapshot.log.info(f"view {view}: PSNR {figures.text(compared, snapshot.mask_first(scene))}, {path}")
     return path
 
 
@@ -177,39 +200,60 @@ def evaluate(snapshot: Snapshot, resolution: int, threshold: float | None) -> Ev
     experiment = snapshot.experiment
     held_out = held_out_scene(experiment)
     scene = held_out or experiment.scene
+    mask_first = snapshot.mask_first(scene)
     first = snapshot.render(*scene.rays(0))
-    scores = [psnr(first.rgb, scene.rgb_image(0))]
-    for view in snapshot.log.progress(range(1, held_out.n_views if held_out else 1), desc="held-out views"):
-        scores.append(psnr(snapshot.render(*scene.rays(view)).rgb, scene.rgb_image(view)))
+    views = _compare_views(snapshot, held_out, first, mask_first) if held_out else ()
     mesh = extract_mesh(snapshot, resolution, threshold)
     _write_world_mesh(snapshot, mesh)
     reference = experiment.conf.dataset.reference_mesh
     evaluation = Evaluation(
         step=snapshot.step,
-        psnr=float(np.mean(scores)) if held_out else None,
         chamfer=chamfer(mesh, read_mesh(reference)).chamfer if reference else None,
         seconds=snapshot.seconds,
+        counts_first=("psnr_mask" if mask_first else "psnr") if held_out else None,
+        views=views,
+        **asdict(figures.mean(views)),
     )
     path = experiment.path("report", "report.png")
-    write_image(path, _report_picture(scene, first, mesh))
-    figures = json.dumps(asdict(evaluation), indent=1) + "\n"
-    write_result(experiment.path("report", "report.json"), figures.encode())
+    write_image(path, _report_picture(scene, first, mesh, mask_first))
+    content = json.dumps(asdict(evaluation), indent=1) + "\n"
+    write_result(experiment.path("report", "report.json"), content.encode())
     _log_evaluation(snapshot.log, evaluation, path)
     return evaluation
 
 
-def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh) -> np.ndarray:
-    """Rendering | photograph | normals | shaded mesh of the scene's first view, uint8 [h, 4 w, 3]."""
+def _compare_views(
+    snapshot: Snapshot, held_out: Scene, first: RenderedView, mask_first: bool
+) -> tuple[ViewFigures, ...]:
+    """The figures of all held-out views, of which the first is rendered already; each is told in the text log."""
+    views = []
+    for view in snapshot.log.progress(range(held_out.n_views), desc="held-out views"):
+        rendered = snapshot.render(*held_out.rays(view)) if view else first
+        compared = figures.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
+        views.append(ViewFigures(**asdict(compared), view=held_out.image_names[view]))
+        snapshot.log.note(f"held-out view {held_out.image_names[view]}: PSNR {figures.text(compared, mask_first)}")
+    return tuple(views)
+
+
+def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh, mask_first: bool) -> np.ndarray:
+    """Rendering | photograph | normals | shaded mesh of the scene's first view, uint8 [h, 4 w, 3].
+
+    The photograph's background is greyed where the figures inside the mask count first.
+    """
     height, width = view.rgb.shape[:2]
+    photograph, mask = scene.rgb_image(0), scene.mask_image(0)
+    if mask_first and mask is not None:
+        photograph = figures.greyed(photograph, mask)
     shaded = shade_mesh(mesh, scene.intrinsics[0], scene.c2w[0], height, width)
     normals = normal_picture(view.normal, scene.c2w[0])
-    return np.concatenate([to_uint8(view.rgb), to_uint8(scene.rgb_image(0)), normals, to_uint8(shaded)], axis=1)
+    return np.concatenate([to_uint8(view.rgb), to_uint8(photograph), normals, to_uint8(shaded)], axis=1)
 
 
 def _log_evaluation(log: RunLogger, evaluation: Evaluation, picture: Path) -> None:
     """The figures, one a line."""
-    if evaluation.psnr is not None:
-        log.info(f"PSNR on held-out views: {evaluation.psnr:.2f} dB")
+    if evaluation.views:
+        mean = Figures(**{name: getattr(evaluation, name) for name in figures.NAMES})
+        log.info(f"PSNR on held-out views: {figures.text(mean, evaluation.counts_first == 'psnr_mask')}")
     if evaluation.chamfer is not None:
         log.info(f"Chamfer distance to the reference mesh (unit sphere frame): {evaluation.chamfer:.4f}")
     log.info(f"training time: {evaluation.seconds:.0f} s for {evaluation.step} steps")

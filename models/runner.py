@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 
 import numpy as np
-from tqdm import tqdm
 
+from data.bars import Bar
+from data.errors import UserError
 from data.scene import summary
 from models import backend, memory
+from models.available import is_allocation_failure
 from models.caretaker import Caretaker
 from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
 from models.experiment import Experiment, frame_state, record
@@ -17,7 +19,7 @@ from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.checkpoint import not_finite
+from models.training.checkpoint import CheckpointError, not_finite
 from models.training.logger import RunLogger
 from models.training.trainer import Trainer
 
@@ -83,7 +85,7 @@ class Runner:
         self._choose_chunk()
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
-            self._take_steps(interrupts, bar)
+            self._take_steps_in_memory(interrupts, bar)
             self.trainer.settle()
             self.caretaker.after_step()
             if self.caretaker.has_learnt(self._taken):
@@ -94,7 +96,24 @@ class Runner:
             raise self.caretaker.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
-    def _take_steps(self, interrupts: Interrupts, bar: tqdm) -> None:
+    def _take_steps_in_memory(self, interrupts: Interrupts, bar: Bar) -> None:
+        """`_take_steps`; where memory runs out all the same, what was trained is saved and UserError raised."""
+        try:
+            self._take_steps(interrupts, bar)
+        except (MemoryError, RuntimeError) as error:
+            if not is_allocation_failure(error):
+                raise
+            memory.release()
+            saved = "no step was finished"
+            if self._taken and self.caretaker.has_learnt(self._taken):
+                self._save()
+                saved = "its checkpoint is written, go on with --is_continue"
+            raise UserError(
+                f"memory ran out after step {self.step}; {saved}: end other programs, or lower train.ray_chunk, "
+                "train.memory_limit or train.batch_size"
+            ) from error
+
+    def _take_steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Steps up to `end_iter` or a signal, each with what is due after it."""
         reported_at, reported_step = time.perf_counter(), self.step
         while self.step < self.conf.end_iter and interrupts.received is None:
@@ -180,10 +199,17 @@ class Runner:
         return self._seconds_before + now
 
     def _save_progress(self) -> None:
-        """A checkpoint, unless the last step was refused: going back to it would bring nothing new."""
+        """A checkpoint, unless the last step was refused: going back to it would bring nothing new.
+
+        A disk that does not take it may take the next one: ending here would lose the steps for certain.
+        """
         self.trainer.settle()
-        if self.trainer.guard.bad_in_a_row == 0:
+        if self.trainer.guard.bad_in_a_row > 0:
+            return
+        try:
             self._save()
+        except CheckpointError as error:
+            self.log.warn(f"{error} The training goes on, the next one is tried in {self.conf.save_freq} steps")
 
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.metadata
 import os
 import re
@@ -17,6 +18,14 @@ from data.errors import UserError
 
 # Jittor 1.3.11 cannot be built by nvcc 13: its bundled headers use fields CUDA 13 removed, and it forces C++14.
 NEWEST_CUDA_MAJOR = 12
+THREADS_VARIABLE = "OMP_NUM_THREADS"
+MOST_THREADS = 1024  # far above any machine's cores; a million threads end the process
+# Jittor turns them into numbers as it is imported.
+NUMBER_VARIABLES = ("log_silent", "log_v", "log_sync", "use_parallel_op_compiler", "use_cuda", "debug", "disable_lock")
+CACHE_NAME = "neus"  # else named after the git branch around site-packages
+USUAL_COMPILER = "/usr/bin/g++"
+NO_HOME = "Jittor compiles into .cache/jittor of the home folder, and there is none that can be written to"
+HOME_HINT = "set HOME (or JITTOR_HOME) to a folder of yours"
 PYTHON_VERSIONS = ((3, 11), (3, 12))  # 3.13 breaks Jittor's loader of compiled modules
 
 
@@ -27,9 +36,8 @@ def check() -> None:
         raise UserError(f"Python {version} does not run Jittor 1.3.11: use Python 3.11 or 3.12")
     if int(importlib.metadata.version("numpy").split(".")[0]) >= 2:
         raise UserError('numpy 2 gives Jittor 1.3.11 wrong numbers without an error: pip install "numpy<2"')
-    compiler = os.environ.get("cc_path", "g++")
-    if shutil.which(compiler) is None:
-        raise UserError(f"the C++ compiler {compiler} is missing: install g++ (Debian, Ubuntu: apt install g++)")
+    if shutil.which(compiler()) is None:
+        raise UserError(f"the C++ compiler {compiler()} is missing: install g++ (Debian, Ubuntu: apt install g++)")
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not header.is_file() or not python_config():
         raise UserError(
@@ -38,13 +46,75 @@ def check() -> None:
         )
 
 
+def check_environment() -> None:
+    """Raises UserError for a variable of the environment that a library would stumble over."""
+    threads(os.environ.get(THREADS_VARIABLE, ""))
+    for name in NUMBER_VARIABLES:
+        if (text := os.environ.get(name)) is not None and not re.fullmatch("[0-9]{1,9}", text):
+            raise UserError(f"the environment variable {name} = {text!r}: must be a whole number; set it or unset it")
+    cache = os.environ.get("cache_name", CACHE_NAME)
+    if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
+        raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
+    try:
+        folder = Path(os.environ.get("JITTOR_HOME") or Path.home()) / ".cache" / "jittor"
+        if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty one leads to the root of the disk
+            raise ValueError("HOME is empty or not absolute")
+        folder.mkdir(parents=True, exist_ok=True)
+        is_open = os.access(folder, os.W_OK | os.X_OK)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: no home is known
+        raise UserError(f"{NO_HOME} ({getattr(error, 'strerror', None) or error}): {HOME_HINT}") from error
+    if not is_open:
+        raise UserError(f"{NO_HOME} ({folder} cannot be written to): {HOME_HINT}")
+
+
+def threads(text: str) -> int:
+    """The threads that OMP_NUM_THREADS asks for, a list whose first number counts; 0 for an empty text.
+
+    Raises UserError for another text.
+    """
+    numbers = [part.strip() for part in text.split(",")]
+    if numbers == [""]:
+        return 0
+    if not all(re.fullmatch("[0-9]{1,6}", number) and 1 <= int(number) <= MOST_THREADS for number in numbers):
+        raise UserError(
+            f"the environment variable {THREADS_VARIABLE} = {text!r}: must be a whole number in 1..{MOST_THREADS}, or "
+            "several with commas between them; set it or unset it"
+        )
+    return int(numbers[0])
+
+
+def compiler() -> str:
+    """The C++ compiler that Jittor is built with: cc_path, or g++ by a path that does not hang on how PATH names it.
+
+    /bin and /usr/bin are often one folder; a build by the one would be thrown away by the other.
+    """
+    asked = os.environ.get("cc_path")
+    found = shutil.which("g++")
+    if asked is not None or found is None:
+        return asked or "g++"
+    return str(Path(found).parent.resolve() / "g++")
+
+
+def cache_name() -> str:
+    """Name of Jittor's cache: one for each compiler and Python, so that they do not throw away each other's build."""
+    used = (compiler(), python_config())
+    if used == (USUAL_COMPILER, str(_config_beside())):
+        return CACHE_NAME
+    return f"{CACHE_NAME}-{hashlib.sha256(repr(used).encode()).hexdigest()[:8]}"
+
+
 def python_config() -> str:
     """Path of pythonX.Y-config, which Jittor asks for include paths; "" where there is none."""
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}-config"
-    beside = Path(sys.base_prefix) / "bin" / name  # a virtual environment has none of its own
+    beside = _config_beside()
     if beside.is_file():
         return str(beside)
-    return shutil.which(name) or ""
+    return shutil.which(beside.name) or ""
+
+
+def _config_beside() -> Path:
+    """Where pythonX.Y-config lies beside the interpreter; a virtual environment has none of its own."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}-config"
+    return Path(sys.base_prefix) / "bin" / name
 
 
 def nvcc() -> str:

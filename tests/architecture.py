@@ -15,8 +15,10 @@ FLOORS = {
     "data.config": 0,
     "data.capture": 0,
     "data.rays": 0,
+    "data.streams": 0,
     "models.structs": 0,
     "models.backend": 1,
+    "data.files": 1,
     "models.available": 1,
     "models.precompiled": 1,
     "models.toolchain": 1,
@@ -38,6 +40,7 @@ FLOORS = {
     "models.arguments": 6,
     "models.experiment": 6,
     "models.results": 6,
+    "models.capacity": 6,
     "models.caretaker": 6,
     "models.interrupts": 6,
     "models.lock": 6,
@@ -53,14 +56,13 @@ FLOORS = {
 }
 # Files that belong to one room without being a package.
 HOUSEMATES = {
+    "data.streams": "data.errors",
     "models.available": "models.backend",
     "models.precompiled": "models.backend",
     "models.toolchain": "models.backend",
     "models.ops.gemm": "models.backend",
     "models.config_blocks": "models.config",
     "models.config_sizes": "models.config",
-    "models.config.hocon": "models.config",
-    "models.config.strict": "models.config",
     "models.caretaker": "models.runner",
     "models.experiment": "models.runner",
     "models.interrupts": "models.runner",
@@ -75,7 +77,8 @@ HOUSEMATES = {
     "models.prepare_flags": "models.arguments",
     "models.inspection": "models.runner",
 }
-MAY_PRINT = ("models.training.logger", "exp_runner", "data.demo")
+MAY_PRINT = ("data.demo",)
+THE_TERMINAL = ("data.streams", "data.bars")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -198,6 +201,14 @@ def prints(tree: ast.AST) -> list[int]:
     """Line numbers of calls of print."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
+
+
+def terminal_uses(tree: ast.AST) -> list[int]:
+    """Line numbers where the process's streams or tqdm are reached for."""
+    streams = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in streams]
+    reached = [node.lineno for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "sys"]
+    return sorted(reached + imports_of(tree, "tqdm"))
 
 
 def bare_excepts(tree: ast.AST) -> list[int]:

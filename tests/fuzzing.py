@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import io
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import fuzz_prepare
 import numpy as np
 from checkpoint_samples import make_checkpoint
 from config_samples import changed
@@ -34,21 +37,25 @@ from fuzz_inputs import (
     SCENE,
     SIGNED,
     SMALL_FILES,
+    STREAMS,
     damaged,
     meshes,
 )
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from nasty_texts import broken_streams
 from synthetic_scene import dataset_config
 
 from data.errors import UserError, one_line
 from data.images import read_image
 from data.readers import load_scene
+from data.streams import say, usable_encoding
 from models.arguments import parse_arguments
 from models.chunks import settled_chunk
 from models.kinds.conf import load_config, parse_config, to_hocon
 from models.surface.metrics import read_mesh
 from models.training.checkpoint import _encode, load_checkpoint
+from models.training.logger import RunLogger
 from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,6 +173,30 @@ def read_published(value: bytes | dict[str, Any], folder: Path) -> None:
     to_checkpoint(value)
 
 
+def show(value: tuple[list[str], str], folder: Path) -> None:
+    """Print and log texts; UserError where the screen shows them otherwise than they are, or nothing."""
+    texts, kind = value
+    screen = io.BytesIO()
+    good = io.TextIOWrapper(screen, encoding=usable_encoding(kind), newline="\n")
+    stream = broken_streams().get(kind, good)
+    with mock.patch.multiple(sys, stdout=stream, stderr=stream), RunLogger(folder) as log:
+        log.info(*texts)
+        for text in texts:
+            log.warn(text)
+        for _ in log.progress(texts, desc=texts[0], mininterval=0, file=io.StringIO()):
+            say()
+        say(*texts)
+    count = len(texts)
+    recorded = (folder / "logs/train.log").read_bytes().decode("utf-8").split("\n")
+    assert len(recorded) == 2 * count + 1 and all(line.isprintable() for line in recorded)
+    if stream is not good:
+        raise UserError("nothing is shown")
+    shown = screen.getvalue().decode(usable_encoding(kind)).split("\n")
+    assert len(shown) == 3 * count + 1 and all(line.isprintable() for line in shown)
+    if shown[:count] != texts:
+        raise UserError("is spelt out")
+
+
 OURS = _encode(make_checkpoint())
 TARGETS = {
     "conf": Target(st.tuples(CONFS, OVERRIDES, CASES), read_conf),
@@ -176,4 +207,7 @@ TARGETS = {
     "checkpoint": Target(damaged(OURS) | SIGNED | st.just(OURS), read_ours),
     "checkpoint, signed anew": Target(RESIGNED, read_resigned),
     "published checkpoint": Target(damaged(*SMALL_FILES, GOLDEN) | RAW | st.just(GOLDEN), read_published),
+    "prepare folder": Target(fuzz_prepare.PREPARED, fuzz_prepare.mend),
+    "prepare database": Target(fuzz_prepare.DATABASES, fuzz_prepare.links),
+    "streams": Target(STREAMS, show),
 }

@@ -1,11 +1,12 @@
 """Kill a training again and again with SIGKILL, and see that nothing is lost.
 
-    python tests/kill_harness.py [--kills 200] [--seed 0] [--folder DIR]
+    python tests/kill_harness.py [--kills 200] [--seed 0] [--keep 0] [--folder DIR]
 
 A run of tiny networks writes a checkpoint every few steps. It is killed at a random moment, resumed, killed again.
 After every kill each file with a checkpoint's name must be complete, and the newest must not be older than before. At
-the end every checkpoint and every reported loss must equal those of a run that was never disturbed. Exit status 1 where
-something does not hold.
+the end every checkpoint and every reported loss must equal those of a run that was never disturbed. With --keep N
+(train.keep_checkpoints) few stay: the newest is looked at after each kill, and no more than N + 1 may be there. Exit
+status 1 where something does not hold.
 
 Each life is a fork of a process that has loaded the program and used none of it, so that a kill costs no start.
 """
@@ -13,6 +14,7 @@ Each life is a fork of a process that has loaded the program and used none of it
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import random
 import re
@@ -20,14 +22,16 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runs import contents, run
 
-from models.training.checkpoint import load_checkpoint
+from models.training.checkpoint import CheckpointError, load_checkpoint
 
 SAVE_EVERY = 3
 LONGEST_LIFE = 0.25  # s after its first sign of life; a checkpoint of these networks is written every 30 ms or so
@@ -47,14 +51,15 @@ class Outcome:
     faults: tuple[str, ...]  # sentences; () where everything holds
 
 
-def settings(end: int) -> tuple[str, ...]:
-    """A tiny run of `end` steps, the learning rate of each step independent of `end`."""
+def settings(end: int, keep: int) -> tuple[str, ...]:
+    """A tiny run of `end` steps, the learning rate of each step independent of `end`; `keep` checkpoints stay."""
     sizes = ("train.batch_size=16", "model.neus_renderer.n_importance=4", "train.learning_rate_alpha=1")
     never = ("train.val_freq=0", "train.val_mesh_freq=0", "train.warm_up_end=2")
-    return (f"train.end_iter={end}", f"train.save_freq={SAVE_EVERY}", "train.report_freq=1", *never, *sizes)
+    often = (f"train.save_freq={SAVE_EVERY}", "train.report_freq=1", f"train.keep_checkpoints={keep}")
+    return (f"train.end_iter={end}", *often, *never, *sizes)
 
 
-def live(folder: Path, end: int, *flags: str) -> int:
+def live(folder: Path, end: int, keep: int, *flags: str) -> int:
     """Start a life in a forked process; returns its number."""
     child = os.fork()
     if child:
@@ -65,7 +70,7 @@ def live(folder: Path, end: int, *flags: str) -> int:
         os.dup2(errors.fileno(), 2)
     status = 70
     try:
-        status = run(folder, *flags, settings=settings(end))
+        status = run(folder, *flags, settings=settings(end, keep))
     finally:
         os._exit(status)
 
@@ -84,10 +89,10 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("ckpt_*.safetensors"))
 
 
-def kill_once(folder: Path, generator: random.Random) -> None:
+def kill_once(folder: Path, generator: random.Random, keep: int) -> None:
     """Resume, wait for a sign of life, then a random while, then SIGKILL."""
     size = (folder / "logs" / "train.log").stat().st_size if (folder / "logs" / "train.log").is_file() else 0
-    child = live(folder, 10**6, "--is_continue")
+    child = live(folder, 10**6, keep, "--is_continue")
     early = generator.random() < 0.1  # sometimes before the first step
     while not early and os.waitpid(child, os.WNOHANG) == (0, 0):
         log = folder / "logs" / "train.log"
@@ -99,28 +104,31 @@ def kill_once(folder: Path, generator: random.Random) -> None:
     os.waitpid(child, 0)
 
 
-def torture(folder: Path, kills: int, seed: int) -> Outcome:
+def torture(folder: Path, kills: int, seed: int, keep: int = 0) -> Outcome:
     """Kill a run in `folder` that many times, then compare it with an undisturbed one beside it."""
     generator, faults, unfinished = random.Random(seed), [], set()
     killed, whole = folder / "killed", folder / "whole"
     newest: Path | None = None
-    checked: set[Path] = set()
+    seen: dict[str, str] = {}
     for number in range(1, kills + 1):
-        kill_once(killed, generator)
+        kill_once(killed, generator, keep)
         unfinished |= {path.name for path in (killed / "checkpoints").glob(".*.tmp")}
         present = checkpoints(killed)
         for path in present[-3:] if newest else present:
             faults += _fault(path, number)
-            checked.add(path)
+        if keep and len(present) > keep + 1:
+            faults.append(f"kill {number}: {len(present)} checkpoints where {keep} are kept")
         if newest is not None and (not present or present[-1] < newest):
             faults.append(f"kill {number}: {newest.name} is gone")
         newest = present[-1] if present else None
+        if newest is not None:
+            seen |= {newest.name: fingerprint(newest)}
     end = max(load_checkpoint(newest).step if newest else 0, LEAST_STEPS)
     for place, flags in ((killed, ("--is_continue",)), (whole, ())):
-        _, status = os.waitpid(live(place, end, *flags), 0)
+        _, status = os.waitpid(live(place, end, keep if flags else 0, *flags), 0)
         if status:
             faults.append(f"{place.name}: the last life ended with status {os.waitstatus_to_exitcode(status)}")
-    compared, differences = compare(killed, whole)
+    compared, differences = compare(killed, whole, seen)
     return Outcome(kills, len(unfinished), end, compared, (*faults, *differences))
 
 
@@ -133,16 +141,26 @@ def _fault(path: Path, number: int) -> list[str]:
     return []
 
 
-def compare(killed: Path, whole: Path) -> tuple[int, list[str]]:
-    """How many checkpoints both runs have, and a sentence for each that differs and each loss that does."""
+def fingerprint(path: Path) -> str:
+    """What a checkpoint says of a run, in short; the reason where it cannot be read."""
+    try:
+        return hashlib.sha256(repr(sorted(contents(load_checkpoint(path)).items())).encode()).hexdigest()
+    except CheckpointError as error:
+        return str(error)
+
+
+def compare(killed: Path, whole: Path, seen: Mapping[str, str] = MappingProxyType({})) -> tuple[int, list[str]]:
+    """How many checkpoints both runs have, and a sentence for each that differs and each loss that does.
+
+    `seen`: name -> fingerprint of checkpoints that the killed run had once.
+    """
     names = {path.name for path in checkpoints(whole)}
     faults = [
         f"{path.name} is unknown to the undisturbed run" for path in checkpoints(killed) if path.name not in names
     ]
-    common = sorted(path.name for path in checkpoints(killed) if path.name in names)
-    for name in common:
-        ours, theirs = (contents(load_checkpoint(folder / "checkpoints" / name)) for folder in (killed, whole))
-        faults += [f"{name} differs"] if ours != theirs else []
+    ours = {**seen, **{path.name: fingerprint(path) for path in checkpoints(killed)}}
+    common = sorted(ours.keys() & names)
+    faults += [f"{name} differs" for name in common if ours[name] != fingerprint(whole / "checkpoints" / name)]
     expected = losses(whole)
     for step, texts in losses(killed).items():
         if step in expected and texts != expected[step]:
@@ -155,13 +173,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=int, default=0, help="train.keep_checkpoints of the run that is killed")
     parser.add_argument("--folder", type=Path, help="where the runs are kept (default: a temporary folder)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         load_program()
-        outcome = torture(folder, options.kills, options.seed)
+        outcome = torture(folder, options.kills, options.seed, options.keep)
     print(
         f"{outcome.kills} kills, {outcome.unfinished_writes} of them within a write; {outcome.steps} steps, "
         f"{outcome.compared} checkpoints and their losses compared with an undisturbed run: "

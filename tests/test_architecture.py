@@ -42,6 +42,7 @@ def test_a_module_keeps_the_house_rules(name):
     assert rules.bare_excepts(tree) == []
     assert rules.jittor_at_import(tree) == []
     assert rules.prints(tree) == [] or name.startswith(rules.MAY_PRINT)
+    assert rules.terminal_uses(tree) == [] or name.startswith((*rules.MAY_PRINT, *rules.THE_TERMINAL))
 
 
 @pytest.mark.parametrize("path", PROGRAM_FILES, ids=lambda path: path.name)
@@ -130,6 +131,7 @@ def test_the_print_and_except_rules_see_theirs():
         rules.prints(ast.parse("def f():\n    print(1)")) == [2]
         and rules.prints(ast.parse("pprint(1)\nx.print(1)")) == []
     )
+    assert rules.terminal_uses(ast.parse("import sys\nsys.stderr.write(x)\nfrom tqdm import tqdm\na.stdout")) == [2, 3]
     source = "try:\n    f()\nexcept:\n    pass"
     assert rules.bare_excepts(ast.parse(source)) == [3]
     assert rules.bare_excepts(ast.parse(source.replace("except:", "except OSError:"))) == []

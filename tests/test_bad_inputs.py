@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 from bad_input_builders import CONF
 from bad_inputs import BAD_INPUTS
+from bad_requests import BAD_REQUESTS
 from bad_states import BAD_STATES
 from checkpoint_samples import make_checkpoint
 from synthetic_scene import write_scene
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-ALL_INPUTS = BAD_INPUTS | BAD_STATES
+ALL_INPUTS = BAD_INPUTS | BAD_STATES | BAD_REQUESTS
 
 
 class NoRunner:
@@ -65,7 +66,7 @@ def listing(folder):
 
 
 def test_the_table_is_as_long_as_promised():
-    assert len(ALL_INPUTS) == len(BAD_INPUTS) + len(BAD_STATES) >= 80
+    assert len(ALL_INPUTS) == len(BAD_INPUTS) + len(BAD_STATES) + len(BAD_REQUESTS) >= 80
 
 
 def test_the_folder_the_bad_inputs_change_is_good(work):

@@ -127,12 +127,25 @@ def test_what_cannot_be_moved_back_is_said_and_kept(earlier):
     assert names(aside) == [name(300), name(600)] and names(earlier) == ["notes.txt"]
 
 
+def test_leftovers_that_cannot_be_removed_are_told_before_the_first_step(earlier, monkeypatch):
+    shutil.copytree(earlier, earlier.with_name("checkpoints.earlier"))
+    monkeypatch.setattr(checkpoint_folder.shutil, "rmtree", lambda *_, **__: None)
+    with pytest.raises(CheckpointError, match="cannot be removed"):
+        CheckpointFolder(earlier, 0, True)
+    CheckpointFolder(earlier, 0, False).save(make_checkpoint(900))
+
+
 def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path):
     kept = save_checkpoint(tmp_path / "elsewhere", make_checkpoint(9))
     (earlier / kept.name).symlink_to(kept)
     (earlier / "folder").symlink_to(kept.parent)
     CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
     assert names(earlier) == [name(3)] and load_checkpoint(kept).step == 9
+
+
+def test_published_checkpoints_count_unless_ours_are_asked_for(tmp_path):
+    (tmp_path / "ckpt_300000.pth").write_bytes(b"published")
+    assert has_checkpoints(tmp_path) and not has_checkpoints(tmp_path, ".safetensors")
 
 
 # links

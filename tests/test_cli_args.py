@@ -37,7 +37,8 @@ def fake_opening(name):
     def opened(conf, *args):
         FakeRunner.calls.append((name, args[:-1]))
         scene = SimpleNamespace(n_views=10, name="fake")
-        return SimpleNamespace(close=lambda: None, conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
+        doors = {"close": lambda: None, "withdraw": lambda: FakeRunner.calls.append(("withdraw",))}
+        return SimpleNamespace(**doors, conf=conf, folder=Path("exp"), scene=scene, checkpoint=None)
 
     return opened
 

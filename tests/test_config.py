@@ -166,7 +166,7 @@ BAD_OVERRIDES = [
     ("train.end_iter=5 days", "must be a whole number"),
     ("train.end_iter=[3]", "must be a whole number"),
     ("train.end_iter=[3", "not HOCON"),
-    ("train.end_iter=300\ntrain.foo=1", "train.foo: unknown key"),
+    ("train.end_iter=300\ntrain.foo=1", "line breaks"),
     ("train=3", "must be a block"),
     ("train={foo=1}", "train.foo: unknown key"),
     ("train.igr_weight=nan", "must be a number"),

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from config_samples import CONFS, RECIPES, WHOLE, write_conf
 
+from models.config import hocon as config_hocon
 from models.config.strict import ConfigError
 from models.kinds.conf import load_config, parse_config
 
@@ -79,13 +80,18 @@ def test_a_bad_file_is_named_with_what_is_wrong_and_nothing_is_fetched(text, com
     assert ".conf" in message
 
 
-def test_pyhocon_is_left_as_it_was_after_a_failure(conf_file):
+def test_pyhocons_own_names_stay_as_they_are_while_a_conf_is_read(conf_file, monkeypatch):
     from pyhocon import config_parser
 
-    before = config_parser.ConfigFactory
-    with pytest.raises(ConfigError):
-        load_config(conf_file("a = ["))
-    assert config_parser.ConfigFactory is before
+    before, seen, read = (config_parser.ConfigFactory, config_parser.glob), [], config_hocon._read_text
+
+    def looked_at(path):
+        seen.append((config_parser.ConfigFactory, config_parser.glob))
+        return read(path)
+
+    monkeypatch.setattr(config_hocon, "_read_text", looked_at)
+    load_config(conf_file(WHOLE))
+    assert set(seen) == {before}
 
 
 def test_a_missing_file_names_the_nearest_and_what_there_is():

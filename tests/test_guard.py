@@ -9,6 +9,7 @@ from runs import SHORT, contents, run, saved
 from tiny_networks import random_rays, tiny_renderer
 
 import exp_runner
+from data.errors import listed
 from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from models.backend import jt
@@ -136,8 +137,8 @@ def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
 
 
 def test_a_sentence_names_the_first_findings_and_counts_the_rest():
-    assert guard.listed(["a", "b"]) == "a, b"
-    assert guard.listed(list("abcde")) == "a, b, c and 2 more"
+    assert listed(["a", "b"], guard.MAX_NAMED) == "a and b"
+    assert listed(list("abcde"), guard.MAX_NAMED) == "a, b, c and 2 more" and listed([]) == ""
 
 
 def test_an_anomaly_survives_its_file_and_overwrites_nothing_else(tmp_path):

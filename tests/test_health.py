@@ -1,5 +1,7 @@
 """Trouble is recognised from a few numbers, said once with its usual cause, and nothing is said of a working run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from models.rendering.protocol import SurfaceField
@@ -43,7 +45,7 @@ ILL = {
     "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
 }
 DISTANCE = SurfaceField(np.negative, 0.0, "the signed distance")  # its function is not called here
-CAUSES = ("scale_mat_0", "masks", "cameras and photographs")
+CAUSES = ("--roi", "masks", "cameras and photographs")
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -58,6 +60,16 @@ def test_each_trouble_is_said_in_one_sentence_with_step_and_cause(name):
     assert list(found) == [name]
     assert words in found[name] and f"step {history[-1].step}: " in found[name] and "usually" in found[name]
     assert any(cause in found[name] for cause in CAUSES) and "\n" not in found[name]
+
+
+@pytest.mark.parametrize("name", ILL)
+def test_advice_fits_every_scene_format_and_kind_of_model(name):
+    """Only NeuS scenes have a scale_mat_0; only a NeuS, which has a sharpness, has a model for its background."""
+    history, _ = ILL[name]
+    told = findings(history)[name]
+    assert "scale_mat_0" not in told
+    without = [replace(entry, inv_s=None) for entry in history]
+    assert "n_outside" not in findings(without).get(name, "") and ("n_outside" in told) == (name != "empty")
 
 
 @pytest.mark.parametrize("name", ILL)

@@ -15,19 +15,20 @@ from models.training.checkpoint import Checkpoint, checkpoint_name, load_checkpo
 KILLS = 10
 
 
-def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_run():
-    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "--kills", str(KILLS)]
+@pytest.mark.parametrize(("keep", "least"), [(0, 10), (1, 3)])
+def test_no_kill_loses_a_checkpoint_and_resumed_losses_are_those_of_an_unbroken_run(keep, least):
+    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "--kills", str(KILLS), "--keep", str(keep)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     match = re.search(rf"{KILLS} kills, .* (\d+) steps, (\d+) checkpoints and their losses compared", done.stdout)
-    assert int(match[1]) >= kill_harness.LEAST_STEPS and int(match[2]) >= 10
+    assert int(match[1]) >= kill_harness.LEAST_STEPS and int(match[2]) >= least
 
 
 def tiny(folder, step, value=1.0):
     weights = {"net": {"w": np.full(3, value, np.float32)}}
-    return save_checkpoint(
-        folder / "checkpoints", Checkpoint(step, weights, {}, step, {"sampler": 1, "jitter": 2, "x": []})
-    )
+    state = np.random.PCG64(0).state
+    states = {"sampler": {"order": [0], "position": 0, "generator": state}, "jitter": state, "x": []}
+    return save_checkpoint(folder / "checkpoints", Checkpoint(step, weights, {}, step, states))
 
 
 def log(folder, *texts):
@@ -113,7 +114,7 @@ def test_where_none_is_good_one_sentence_says_so_and_nothing_changes(name, train
 
 
 @pytest.mark.parametrize(("number", "words"), [(28, "No space left on device"), (30, "Read-only file system")])
-def test_a_disk_that_takes_no_checkpoint_ends_the_run_with_one_sentence(
+def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run_with_one_sentence(
     number, words, trained, tmp_path, monkeypatch, capsys
 ):
     first = sorted(trained)[0]
@@ -124,7 +125,9 @@ def test_a_disk_that_takes_no_checkpoint_ends_the_run_with_one_sentence(
 
     monkeypatch.setattr("models.training.checkpoint.write_atomically", refuse)
     assert run(tmp_path, "--is_continue", settings=("train.end_iter=8", *SHORT[1:])) == 2
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert error.startswith("error: The checkpoint ") and words in error and checkpoint_name(6) in error
+    told = capsys.readouterr().err
+    error = told.strip().splitlines()[-1]
+    assert error.startswith("error: The checkpoint ") and words in error and checkpoint_name(8) in error
+    assert f"{checkpoint_name(6)} cannot be written ({words})" in told and "The training goes on" in told
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [first]
     assert (tmp_path / "checkpoints" / first).read_bytes() == trained[first]

@@ -1,6 +1,7 @@
 """One training at a time in a folder."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -79,6 +80,37 @@ def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr("fcntl.flock", unsupported)
     FolderLock(tmp_path).release()
+
+
+def test_a_lock_whose_file_was_deleted_is_taken_anew(tmp_path):
+    lock = FolderLock(tmp_path / "run")
+    assert lock.confirm()
+    shutil.rmtree(tmp_path / "run")
+    assert not lock.confirm() and lock.confirm()
+    with pytest.raises(UserError, match="another training"):
+        FolderLock(tmp_path / "run")
+    (tmp_path / "run" / LOCK_NAME).unlink()
+    other = FolderLock(tmp_path / "run")
+    with pytest.raises(UserError, match="another training"):
+        lock.confirm()
+    other.release()
+    lock.release()
+
+
+def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypatch):
+    def failing(*_args):
+        raise OSError(116, "Stale file handle")
+
+    lock = FolderLock(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("models.lock.os.lstat", failing)
+        assert lock.confirm()
+    shutil.rmtree(tmp_path / "run")
+    with monkeypatch.context() as patch:
+        patch.setattr("models.lock.open_regular", failing)
+        assert lock.confirm() and lock.confirm()
+    assert not lock.confirm() and lock.confirm()
+    lock.release()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):

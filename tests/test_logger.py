@@ -72,7 +72,7 @@ def test_a_resumed_run_appends_to_both_logs_and_tells_tensorboard_where_it_went_
 
 def test_each_line_of_the_text_log_has_a_time_and_a_level(tmp_path):
     with RunLogger(tmp_path) as log:
-        log.info("one\ntwo")
+        log.info("one", "two")
         log.warn("three")
     lines = read_text(tmp_path).splitlines()
     assert [line.split(" ", 1)[1] for line in lines] == ["INFO one", "INFO two", "WARNING three"]

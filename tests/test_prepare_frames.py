@@ -12,8 +12,9 @@ from data.errors import UserError
 from data.images import read_image, write_image
 from data.prepare import video
 from data.prepare.exif import focal_pixels, read_exif, upright
-from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, find_pictures, groups
+from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, groups
 from data.prepare.progress import Bar
+from data.prepare.sources import find_pictures
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -4,7 +4,7 @@ import pytest
 
 from data.errors import UserError
 from data.prepare import matching
-from data.prepare.steps import Steps
+from data.prepare.steps import Step, Steps
 
 
 @pytest.mark.parametrize("count", [3, 17, matching.EXHAUSTIVE_LIMIT])
@@ -25,7 +25,7 @@ def test_what_does_not_hang_together_is_named():
     names = ["a", "b", "c", "d", "e"]
     assert "none of the 5" in matching.why_disconnected(names, {("a", "b"): 14})
     text = matching.why_disconnected(names, {("a", "b"): 50, ("c", "d"): 50})
-    assert "2 groups with nothing in common: a, b; c, d" in text
+    assert "2 groups with nothing in common: a and b; c and d" in text
     text = matching.why_disconnected(names, {("a", "b"): 50, ("b", "c"): 50, ("c", "d"): 20})
     assert text.startswith("1 of 5 photographs have too few") and text.endswith(": e")
     linked = {("a", "b"): 50, ("b", "c"): 50, ("c", "d"): 50, ("d", "e"): 16}
@@ -37,7 +37,7 @@ def test_steps_are_skipped_until_their_inputs_change(tmp_path):
 
     def run(inputs):
         steps = Steps(tmp_path, inputs, str)
-        return [steps.run(name, (), lambda name=name: ran.append(name) or len(ran)) for name in inputs]
+        return [steps.run(Step(name, lambda name=name: ran.append(name) or len(ran))) for name in inputs]
 
     assert run({"a": 1, "b": 1}) == [1, 2]
     assert run({"a": 1, "b": 1}) == [1, 2]
@@ -54,13 +54,13 @@ def test_a_step_that_failed_runs_again_and_loses_its_outputs_unless_it_can_go_on
         (tmp_path / "out").mkdir(exist_ok=True)
         raise UserError("no")
 
-    for is_resumable in (False, False, True):
+    for is_sound in (None, lambda: False, lambda: True):
         with pytest.raises(UserError, match="no"):
-            Steps(tmp_path, {"a": 1}, str).run("a", ("out",), work, is_resumable)
+            Steps(tmp_path, {"a": 1}, str).run(Step("a", work, ("out",), is_sound=is_sound))
     assert was_there == [False, False, True]
 
 
 @pytest.mark.parametrize("stamp", ["", "[]", "{", '{"key": 3}', "[" * 100000])
 def test_a_damaged_stamp_means_that_nothing_is_done(tmp_path, stamp):
     (tmp_path / "a.json").write_text(stamp)
-    assert Steps(tmp_path, {"a": 1}, str).run("a", (), lambda: 5) == 5
+    assert Steps(tmp_path, {"a": 1}, str).run(Step("a", lambda: 5)) == 5

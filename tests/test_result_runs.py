@@ -1,6 +1,8 @@
 """Results through the command line: frames, formats, empty surfaces, chunks, published checkpoints."""
 
 import json
+import re
+import shutil
 
 import cv2
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
-from data.images import read_image
+from data.images import read_image, write_image
 from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint
 
 WORLD_SCALE, WORLD_CENTRE = 2.5, (4.0, -7.0, 1.5)  # scale_mat of the bundled scene (data/demo/make_demo.py)
@@ -105,6 +107,48 @@ def test_an_evaluation_gives_a_picture_and_three_figures(trained, capsys):
     figures = json.loads((trained / "report/report.json").read_text())
     assert 5 < figures["psnr"] < 40 and 0.01 < figures["chamfer"] < 0.5 and figures["seconds"] > 0
     assert read_image(trained / "report/report.png").shape == (200, 800, 3)
+    # Before the rendering's own black, the whole picture counts first.
+    assert figures["counts_first"] == "psnr" and told.index("over the whole picture") < told.index("inside the mask")
+
+
+def before_a_wall(folder):
+    """The held-out photographs of the bundled scene as if taken in a room, with their masks."""
+    shutil.copytree(ROOT / "data/demo/test", folder)
+    for mask, photograph in zip(sorted((folder / "mask").iterdir()), sorted((folder / "image").iterdir()), strict=True):
+        picture, inside = read_image(photograph), read_image(mask)[..., 0] > 127
+        wall = np.random.default_rng(0).integers(90, 200, picture.shape, dtype=np.uint8)
+        write_image(photograph, np.where(inside[..., None], picture, wall))
+    return folder
+
+
+def test_photographs_with_a_background_are_judged_inside_their_masks_first(trained, tmp_path, capsys):
+    plain, rendered = None, None
+    for test_dir in (ROOT / "data/demo/test", before_a_wall(tmp_path / "room")):
+        settings = (*WIDE, f"dataset.test_dir={test_dir}")
+        assert run(trained, "--mode", "evaluate", "--resolution", "24", settings=settings) == 0
+        told, figures = capsys.readouterr().out, json.loads((trained / "report/report.json").read_text())
+        picture = read_image(trained / "report/report.png")
+        plain, rendered = plain or figures, picture[:, :200] if rendered is None else rendered
+    for name in ("psnr_mask", "ssim_mask", "iou"):  # what is off the mask has no part in them
+        assert figures[name] == pytest.approx(plain[name], rel=1e-6), name
+    assert figures["psnr"] < plain["psnr"] - 3 and figures["ssim"] < plain["ssim"]
+    assert figures["counts_first"] == "psnr_mask" and told.index("inside the mask") < told.index("whole picture")
+    np.testing.assert_array_equal(picture[:, :200], rendered)  # nor does a mask decide what is rendered
+    greyed = picture[:, 200:400][read_image(tmp_path / "room/mask/000.png")[..., 0] < 127]
+    assert (np.ptp(greyed.astype(int), axis=1) == 0).all()
+    assert [view["view"] for view in figures["views"]] == sorted(p.name for p in (tmp_path / "room/image").iterdir())
+    for name in ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou"):
+        assert figures[name] == pytest.approx(np.mean([view[name] for view in figures["views"]])), name
+    assert (trained / "logs/train.log").read_text().count("held-out view ") >= 2 * len(figures["views"])
+
+
+def test_a_picture_that_takes_a_while_says_how_long(trained, monkeypatch, capfd):
+    monkeypatch.setattr("models.results.A_MOMENT", 0.0)
+    monkeypatch.setattr("models.training.logger.TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr("models.training.logger.is_watched", lambda: True)  # into a file no bar is drawn that vanishes
+    settings = (*WIDE, "train.render_chunk=100")
+    assert run(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
+    assert re.search(r"picture: .*16/16 \[\d\d:\d\d<\d\d:\d\d", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])

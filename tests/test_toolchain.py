@@ -178,3 +178,46 @@ class _Version(tuple):
         return super().__new__(cls, (major, minor))
 
     major, minor = property(lambda self: self[0]), property(lambda self: self[1])
+
+
+# the environment
+
+
+@pytest.mark.parametrize(("text", "count"), [("", 0), (" ", 0), ("4", 4), ("4,2", 4), (" 2 , 1", 2)])
+def test_the_first_level_of_threads_counts(text, count, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    toolchain.check_environment()
+    assert toolchain.threads(text) == count
+
+
+BAD_VARIABLES = {
+    "OMP_NUM_THREADS": ["abc", "4,", "0", "-1", "1e3", "٣", "1000000", "4;2"],
+    "log_v": ["", "abc", "-1"],
+    "use_cuda": ["yes"],
+    "cache_name": ["", "..", "../x", "a b", "\x1b"],
+    "HOME": ["", ".", "/proc/none"],
+    "JITTOR_HOME": ["/proc/none", "/dev/null", "a\0"[:1] + "/" + "x" * 300],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_VARIABLES.items() for text in texts])
+def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, text)
+    with pytest.raises(UserError, match=name) as caught:
+        toolchain.check_environment()
+    assert "\n" not in str(caught.value)
+
+
+def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_caches(monkeypatch, tmp_path):
+    executable(tmp_path / "bin" / "g++", "true")
+    (tmp_path / "link").symlink_to("bin")
+    monkeypatch.delenv("cc_path", raising=False)
+    seen = []
+    for folder in ("bin", "link"):
+        monkeypatch.setenv("PATH", str(tmp_path / folder))
+        seen.append((toolchain.compiler(), toolchain.cache_name()))
+    assert seen[0] == seen[1] == (str(tmp_path / "bin/g++"), seen[0][1])
+    monkeypatch.setattr(toolchain, "USUAL_COMPILER", seen[0][0])
+    monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain._config_beside()))
+    assert toolchain.cache_name() == toolchain.CACHE_NAME != seen[0][1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-NAMED_VIEWS = 5
+from data import errors
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,5 @@ def graded(value: float, good: float, fair: float) -> str:
 
 def listed(views: np.ndarray, names: Sequence[str] = ()) -> str:
     """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`; with `names` of all views, those beside."""
-    shown = [f"{view} ({names[view]})" if names else str(view) for view in views[:NAMED_VIEWS]]
-    rest = len(views) - len(shown)
-    last = f"{rest} more" if rest else shown.pop()
-    return f"view{'s' if len(views) > 1 else ''} " + (f"{', '.join(shown)} and {last}" if shown else last)
+    shown = [f"{view} ({names[view]})" if names else str(view) for view in views]
+    return f"view{'s' if len(views) > 1 else ''} {errors.listed(shown)}"

@@ -126,7 +126,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
 
 
 def refine(model: Any) -> Any:
-    """The pycolmap model after a last bundle adjustment with REFINED_MODEL, or as it was where that says too little.
+    """The pycolmap model after a last bundle adjustment with REFINED_MODEL, or unchanged where that is not determined.
 
     It is left alone where a camera has too few photographs or its refined numbers are unlikely.
     """

@@ -19,7 +19,7 @@ FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres: the equivalent focal leng
 SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
 
 # What Pillow is known to raise for files and EXIF blocks that are damaged.
-_DAMAGE = (
+DAMAGE = (
     OSError,
     ValueError,
     SyntaxError,
@@ -42,7 +42,7 @@ def read_exif(path: Path) -> tuple[int, float | None]:
             tags = picture.getexif()
             orientation, focal = tags.get(ORIENTATION), tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM)
             focal = float(focal) if focal is not None else math.nan
-    except (*_DAMAGE, Image.DecompressionBombError):
+    except (*DAMAGE, Image.DecompressionBombError):
         return 1, None
     in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
     return orientation if orientation in range(1, 9) else 1, focal if in_range else None

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.images import list_images, read_image, to_float, to_uint8, write_image
+from data.files import write_result
+from data.images import to_float, to_uint8, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
-from data.prepare.video import choose_frames, frame_count, is_video, read_frames
-
-# The least that structure from motion can make a model of; a good surface needs ten times as many.
-MIN_PICTURES = 3
+from data.prepare.sources import HEIC_SUFFIXES, MIN_PICTURES, read_photograph
+from data.prepare.video import choose_frames, frame_count, read_frames
 
 # Longer sides are scaled down to this. Features of larger photographs match no better (COLMAP itself looks for them at
 # 3200 pixels), and a scene is held in memory while it is trained on.
 MAX_SIDE = 2048
-
-# Formats that photographs come in and that are not read; named, so that an iPhone's folder is not called empty.
-OTHER_SUFFIXES = (".heic", ".heif", ".webp", ".tif", ".tiff", ".bmp", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".avif")
 
 
 @dataclass(frozen=True)
@@ -33,7 +28,7 @@ class Frame:
     """One photograph of the work folder."""
 
     name: str  # of its file: a number, as COLMAP's lists are split at blanks
-    source: str  # what its user calls it: the file it is made from, or the video's frame
+    source: str  # the file it was made from, or the video's frame, as messages name it
     width: int
     height: int
     focal: float | None  # pixels, by EXIF; None where unknown
@@ -48,48 +43,22 @@ class Group:
     focal: float | None  # pixels
 
 
-def find_pictures(source: Path) -> list[Path]:
-    """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
-    if os.path.isdir(source):  # Path.is_dir raises on a long name
-        pictures = list_images(source)
-        if not pictures:
-            raise UserError(f"--images {source}: {_why_empty(source)}")
-        if len(pictures) < MIN_PICTURES:
-            raise UserError(
-                f"--images {source}: holds {len(pictures)} photographs; at least {MIN_PICTURES} are needed, "
-                "and 30 to 100 from all around make a good surface"
-            )
-        return pictures
-    if not os.path.isfile(source):
-        raise UserError(f"--images {source}: no such folder or video")
-    if not is_video(source):
-        raise UserError(
-            f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs"
-        )
-    return [source]
-
-
-def _why_empty(folder: Path) -> str:
-    others = sorted({entry.suffix.lower() for entry in folder.iterdir()} & set(OTHER_SUFFIXES))
-    if others:
-        return f"holds {', '.join(others)} files and no PNG or JPEG; save them as JPEG"
-    return "holds no .png, .jpg or .jpeg photographs"
-
-
 def copy_pictures(pictures: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
     """Put each photograph into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
 
-    Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded.
+    Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded, UserError for a copy that
+    cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     frames = []
     for number, path in enumerate(pictures):
-        pixels = read_image(path)
+        pixels = read_photograph(path)
         orientation, focal = read_exif(path)
         kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
+        kept = kept and path.suffix.lower() not in HEIC_SUFFIXES
         if kept and max(pixels.shape[:2]) <= MAX_SIDE:
             name, (height, width) = f"{number:04d}{path.suffix.lower()}", pixels.shape[:2]
-            shutil.copyfile(path, folder / name)
+            write_result(folder / name, path.read_bytes())
         else:
             name = f"{number:04d}.png"
             height, width = _write(folder / name, upright(_plain(pixels), orientation))
@@ -111,6 +80,19 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str
         name = f"{len(frames):04d}.png"
         height, width = _write(folder / name, frame)
         frames.append(asdict(Frame(name, f"frame {number}", width, height, None)))
+    return frames
+
+
+def read_frame_list(value: Any) -> list[Frame]:
+    """The result of `copy_pictures` or `copy_video` as it lies on file; raises one of `steps.MISREAD` for others."""
+    frames = [Frame(**frame) for frame in value]
+    for frame in frames:
+        sizes = isinstance(frame.width, int) and isinstance(frame.height, int) and min(frame.width, frame.height) > 0
+        names = isinstance(frame.name, str) and isinstance(frame.source, str) and Path(frame.name).name == frame.name
+        if not (sizes and names and (frame.focal is None or float(frame.focal) > 0)):
+            raise ValueError
+    if len({frame.name for frame in frames}) < max(len(frames), MIN_PICTURES):
+        raise ValueError
     return frames
 
 

@@ -8,10 +8,11 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from data.errors import listed
+
 EXHAUSTIVE_LIMIT = 150  # photographs; 11,175 pairs, some 20 minutes on two cores
 NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
 ENOUGH_MATCHES = 15  # inliers of two views that COLMAP's mapper counts as a link (min_num_matches)
-NAMED = 6  # names in a sentence
 
 
 def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
@@ -59,8 +60,3 @@ def why_disconnected(names: Sequence[str], links: Mapping[tuple[str, str], int])
         groups = "; ".join(listed(group) for group in (largest, *others))
         return f"the photographs fall into {1 + len(others)} groups with nothing in common: {groups}"
     return f"{len(rest)} of {len(names)} photographs have too few points in common with the others: {listed(rest)}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first NAMED names, and how many there are."""
-    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:NAMED])}, ... ({len(names)})"

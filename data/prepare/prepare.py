@@ -6,36 +6,45 @@ Everything in between lies in `<scene folder>/prepare`; a second call goes on wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from data.config import DatasetConfig
-from data.develop import develop
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.images import read_image, rgb_of, write_image
-from data.inspection.overview import overview
 from data.prepare import masks
-from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, describe, find_pictures, groups
-from data.prepare.matching import listed
+from data.prepare.database import count_rows, has_features, is_sound
+from data.prepare.frames import (
+    MAX_SIDE,
+    Frame,
+    copy_pictures,
+    copy_video,
+    describe,
+    groups,
+    read_frame_list,
+)
+from data.prepare.lock import only_one
+from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
-from data.prepare.reconstruct import DATABASE, IMAGES, MODELS, PAIR_LIST, find_features, map_images, match_features
-from data.prepare.sheet import contact_sheet
-from data.prepare.steps import Steps, fingerprint, remove
-from data.readers.colmap import read_colmap
+from data.prepare.reconstruct import (
+    DATABASE,
+    IMAGES,
+    MODELS,
+    PAIR_LIST,
+    DiskError,
+    find_features,
+    map_images,
+    match_features,
+    pair_count,
+    read_model,
+)
+from data.prepare.sources import find_pictures, notes_of
+from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted, remove
 from data.roi.region import parse_roi
-from data.scene import MASK_HALF, Scene, check_scene
-from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
 WORK = "prepare"
 MASKS = "masks"
-FINISHED = "scene"
-MASK_SHEET = "masks.png"
-OVERVIEW = "overview.png"
-# What the scene folder gets. The camera file makes it a scene: it comes last and goes first.
-PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
-LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of a photograph outside which its mask deserves a look
+FINISHED = FRESH
 Say = Callable[[str], None]
 
 
@@ -55,7 +64,7 @@ def prepare(request: Request, say: Say) -> bool:
     """Prepare the scene; False where it was finished before and nothing is done.
 
     `say` gets a line for each thing its user should hear. Raises UserError for whatever cannot be used or fails, before
-    any long work where that can be known.
+    any long work where that can be known. What was begun then goes, but for what a further call can go on from.
     """
     try:
         if request.roi:
@@ -63,19 +72,38 @@ def prepare(request: Request, say: Say) -> bool:
         sources = find_pictures(request.images)
         mask_paths = _check_masks(request, sources)
         _require_apart(request)
-        steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths), say)
-        if _is_finished(request, steps):
-            return False
-        frames = _photographs(request, sources, steps, say)
-        _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
-        _cameras(request, frames, steps, say)
-        steps.forget(FINISHED)
-        for note in steps.run(FINISHED, (), lambda: _write_scene(request, frames)):
-            say(note)
+        with only_one(request.target / WORK):
+            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths), say)
+            if _is_finished(request, steps, say):
+                return False
+            for note in notes_of(request.images, sources):
+                say(note)
+            try:
+                _prepare(request, sources, mask_paths, steps, say)
+            except WorkError:
+                raise
+            except UserError:
+                if not steps.is_done("cameras"):
+                    remove(steps.folder)
+                raise
     except OSError as error:
         named = error.filename or request.target
         raise UserError(f"{named}: {error.strerror or error}; check the folder and the space on the disk") from error
     return True
+
+
+def _prepare(request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], steps: Steps, say: Say) -> None:
+    """All steps."""
+    frames = _photographs(request, sources, steps, say)
+    _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
+    _cameras(request, frames, steps, say)
+
+    def work() -> dict[str, object]:
+        notes = write_scene(steps.folder, request.target, frames, request.roi, request.masks == "grabcut")
+        return {"notes": notes, "files": noted(request.target, PRODUCTS)}
+
+    for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
+        say(note)
 
 
 def _inputs(request: Request, sources: Sequence[Path], mask_paths: Sequence[Path]) -> dict[str, object]:
@@ -114,13 +142,13 @@ def _require_apart(request: Request) -> None:
                 raise UserError(f"{flag} {path}: lies in {product}, which is written here; move it elsewhere")
 
 
-def _is_finished(request: Request, steps: Steps) -> bool:
+def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
     """Whether the scene folder holds what would be made; raises UserError where it holds something else."""
     there = [name for name in PRODUCTS if (request.target / name).exists()]
     if not there or request.overwrite:
         return False
     if steps.is_done(FINISHED) and CAMERA_FILE in there:
-        return True
+        return _is_whole(request, steps, say)
     if steps.is_begun(FINISHED):
         return False  # an interrupted run of the same left them
     if steps.was_run(FINISHED):
@@ -134,6 +162,21 @@ def _is_finished(request: Request, steps: Steps) -> bool:
     )
 
 
+def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
+    """Whether all is there that was written; raises UserError where mending it would undo changes by others."""
+    result = steps.result(FINISHED)
+    written = result.get("files") if isinstance(result, dict) else None
+    damaged, changed = differences(request.target, written if isinstance(written, dict) else {})
+    if damaged and changed:
+        raise UserError(
+            f"{request.target}: {listed(damaged)}: missing or damaged, and {listed(changed)}: changed since; put the "
+            "former back, or pass --overwrite to have everything written anew"
+        )
+    if damaged:
+        say(f"{listed(damaged)}: missing or damaged; the scene is written again")
+    return not damaged
+
+
 def _photographs(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
     """The photographs in the work folder."""
     folder = steps.folder / IMAGES
@@ -145,24 +188,58 @@ def _photographs(request: Request, sources: Sequence[Path], steps: Steps, say: S
                 return copy_pictures(sources, folder, bar)
             return copy_video(sources[0], request.frames, folder, bar)
 
-    frames = [Frame(**frame) for frame in steps.run("photographs", (IMAGES,), work)]
+    later = ("features", "matches", "cameras", "masks")
+    frames = steps.run(Step("photographs", work, (IMAGES,), later, read_frame_list))
     say(describe(groups(frames)))
     return frames
 
 
 def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> None:
     """Find the cameras of the photographs and say how it went."""
-    is_video = not request.images.is_dir()
-    database = str(Path(DATABASE).parent)
-    steps.run("features", (database,), lambda: find_features(steps.folder, groups(frames)), is_resumable=True)
-    steps.run("matches", (PAIR_LIST,), lambda: match_features(steps.folder, frames, is_video), is_resumable=True)
-    model = steps.run("cameras", (MODELS,), lambda: map_images(steps.folder, frames))
+    try:
+        model = _find_cameras(request, frames, steps)
+    except DiskError:
+        raise
+    except UserError:
+        found = ("features", "matches", "cameras")
+        if not steps.reused.intersection(found):
+            raise
+        say("no cameras are found with what an earlier run left; features, matches and cameras are done again")
+        for name in found:
+            steps.forget(name)
+        model = _find_cameras(request, frames, steps)
     say(
         f"cameras of {len(model['names'])} of {len(frames)} photographs, {model['points']} points, mean reprojection "
         f"error {model['error']:.2f} px"
     )
     for note in model["notes"]:
         say(note)
+
+
+def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> dict[str, Any]:
+    """The three steps of structure from motion; the model as `map_images` gives it."""
+    is_video, database = not request.images.is_dir(), steps.folder / DATABASE
+    steps.run(
+        Step(
+            "features",
+            lambda: find_features(steps.folder, groups(frames)),
+            (str(Path(DATABASE).parent),),
+            ("matches", "cameras"),
+            is_sound=lambda: is_sound(database),
+            is_whole=lambda: has_features(database, [frame.name for frame in frames]),
+        )
+    )
+    steps.run(
+        Step(
+            "matches",
+            lambda: match_features(steps.folder, frames, is_video),
+            (PAIR_LIST,),
+            ("cameras",),
+            is_sound=lambda: is_sound(database),
+            is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= pair_count(frames, is_video),
+        )
+    )
+    return steps.run(Step("cameras", lambda: map_images(steps.folder, frames), (MODELS,), read=read_model))
 
 
 def _masks_of_frames(
@@ -172,7 +249,7 @@ def _masks_of_frames(
     if request.masks in ("", "grabcut"):
         remove(steps.folder / MASKS)
         return
-    steps.run("masks", (MASKS,), lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths))
+    steps.run(Step("masks", lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths), (MASKS,)))
 
 
 def _write_masks(
@@ -189,61 +266,3 @@ def _write_masks(
                 mask = find(rgb_of(read_image(pictures[number])))
             write_image(work / MASKS / f"{frame.name}.png", mask)
             bar.update()
-
-
-def _write_scene(request: Request, frames: Sequence[Frame]) -> list[str]:
-    """Develop the photographs and put the products in their place; returns what is to be said."""
-    work = request.target / WORK
-    conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, roi=request.roi)
-    capture = replace(read_colmap(work, conf), name=request.target.resolve().name, notes=())
-    with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
-        scene = check_scene(develop(capture, capture.photographs, conf))
-    called = {frame.name: frame.source for frame in frames}
-    scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
-    if request.masks == "grabcut":
-        scene = _with_grabcut(scene)
-    fresh = work / FINISHED
-    remove(fresh)
-    write_neus_scene(fresh, scene)
-    if scene.masks is not None:
-        write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
-    write_image(fresh / OVERVIEW, overview(scene))
-    _put(fresh, request.target)
-    return [*scene.notes, *_mask_notes(scene)]
-
-
-def _with_grabcut(scene: Scene) -> Scene:
-    """The scene with masks by GrabCut, which starts from the unit sphere in each view."""
-    found = []
-    with Bar("masks", scene.n_views) as bar:
-        for picture, intrinsics, c2w in zip(scene.images, scene.intrinsics, scene.c2w, strict=True):
-            found.append(masks.grab_cut(picture, intrinsics, c2w))
-            bar.update()
-    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
-    if not LEAST_COVER <= share <= MOST_COVER:
-        full = "the region of interest fills the photographs, so that nothing tells what is background"
-        empty = "what lies in the region of interest has the colours of what lies around it"
-        raise UserError(
-            f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, or choose another --roi"
-        )
-    return check_scene(replace(scene, masks=tuple(found)))
-
-
-def _mask_notes(scene: Scene) -> list[str]:
-    """What is to be said of the masks: how much they cover, and where they cover nothing or nearly all."""
-    if scene.masks is None:
-        return []
-    shares = np.array([np.mean(mask > MASK_HALF) for mask in scene.masks])
-    odd = np.flatnonzero((shares < LEAST_COVER) | (shares > MOST_COVER))
-    named = f"; look at {listed([f'{view:03d}' for view in odd])}, which are nearly empty or full" if len(odd) else ""
-    return [f"masks cover {shares.min():.0%} to {shares.max():.0%} of the photographs, see {MASK_SHEET}{named}"]
-
-
-def _put(fresh: Path, target: Path) -> None:
-    """Move the products from `fresh` to their places in `target`; what is there is replaced."""
-    for name in reversed(PRODUCTS):
-        remove(target / name)
-    for name in PRODUCTS:
-        if (fresh / name).exists():
-            (fresh / name).replace(target / name)
-    remove(fresh)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from tqdm import tqdm
+from data import bars
+from data.streams import is_watched
 
 
-class Bar(tqdm):
-    """tqdm on stderr, silent where that is no terminal; `to` takes a count instead of a step."""
+class Bar(bars.Bar):
+    """A bar on stderr, silent where that is no terminal; `to` takes a count instead of a step."""
 
     def __init__(self, name: str, total: int | None, unit: str = "photo") -> None:
-        super().__init__(total=total, desc=name, unit=f" {unit}", disable=None, dynamic_ncols=True)
+        super().__init__(total=total, desc=name, unit=f" {unit}", disable=not is_watched(), dynamic_ncols=True)
 
     def to(self, count: int) -> None:
         """Show that `count` are done."""

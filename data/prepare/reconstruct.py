@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from data.child import ChildError, run_apart
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.prepare import colmap_tasks
-from data.prepare.frames import MIN_PICTURES, Frame, Group
-from data.prepare.matching import components, listed, pairs, why_disconnected
+from data.prepare.database import count_rows, read_links
+from data.prepare.frames import Frame, Group
+from data.prepare.matching import components, pairs, why_disconnected
 from data.prepare.progress import Bar
+from data.prepare.sources import MIN_PICTURES
+from data.prepare.steps import WorkError
 
 DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
 LOG = "colmap.log"
@@ -25,14 +27,17 @@ IMAGES = "images"
 # A model of no more than this share of the photographs is refused: whoever gives 60 wants a scene of more than 30.
 LEAST_SHARE = 0.5
 
-# COLMAP, src/colmap/util/types.h: two image numbers in one, the smaller one times this.
-PAIR_BASE = 2147483647
+LEAST_FREE = 1 << 24  # bytes of a disk below which a failed write is what stopped COLMAP
 
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 
 
+class DiskError(WorkError):
+    """The disk took no more; nothing is wrong with what it took."""
+
+
 def find_features(work: Path, cameras: Sequence[Group]) -> None:
-    """Fill the database with the features of every photograph; raises UserError where COLMAP fails."""
+    """Fill the database with the features of every photograph; raises WorkError where COLMAP fails."""
     (work / DATABASE).parent.mkdir(exist_ok=True)
     tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
@@ -47,7 +52,7 @@ def _parameters(camera: Group) -> str:
 
 
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
-    """Compare the photographs; returns how many pairs. Raises UserError where COLMAP fails."""
+    """Compare the photographs; returns how many pairs. Raises WorkError where COLMAP fails."""
     names = [frame.name for frame in frames]
     chosen = pairs(len(names), is_sequence)
     (work / PAIR_LIST).write_text("".join(f"{names[i]} {names[j]}\n" for i, j in chosen), encoding="utf-8")
@@ -105,15 +110,6 @@ def _notes(
     return notes
 
 
-def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str], int]:
-    """How many verified matches each pair of photographs has; `called` renames those of the database."""
-    with contextlib.closing(sqlite3.connect(database)) as opened:
-        names = dict(opened.execute("SELECT image_id, name FROM images"))
-        rows = opened.execute("SELECT pair_id, rows FROM two_view_geometries").fetchall()
-    split = [(pair // PAIR_BASE, pair % PAIR_BASE, count) for pair, count in rows]
-    return {(called[names[a]], called[names[b]]): count for a, b, count in split}
-
-
 def _run(
     work: Path,
     name: str,
@@ -126,8 +122,10 @@ def _run(
     """A task that fills a table of the database, with a bar that counts its rows."""
     database = work / DATABASE
     with Bar(name, total, unit) as bar:
-        _apart(work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(_rows(database, table, bar.n)))
-        bar.to(_rows(database, table, bar.n))
+        _apart(
+            work, task, str(database), *arguments, _cores(), on_wait=lambda: bar.to(count_rows(database, table, bar.n))
+        )
+        bar.to(count_rows(database, table, bar.n))
 
 
 def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: Any) -> Any:
@@ -135,20 +133,24 @@ def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: 
     try:
         return run_apart(task, *arguments, log=work / LOG, **options)
     except ChildError as error:
-        raise UserError(f"COLMAP failed ({error}); its own words are in {work / LOG}") from error
-
-
-def _rows(database: Path, table: str, otherwise: int) -> int:
-    """How many rows the table has; `otherwise` while the database cannot be looked at."""
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=0.1)
-        ) as opened:
-            return opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-    except sqlite3.Error:
-        return otherwise
+        if shutil.disk_usage(work).free < LEAST_FREE:
+            raise DiskError(f"{work}: the disk is full; make room and prepare again, which goes on") from error
+        raise WorkError(f"COLMAP failed ({error}); its own words are in {work / LOG}") from error
 
 
 def _cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def read_model(value: Any) -> dict[str, Any]:
+    """A result of `map_images` as it lies on file; raises one of `steps.MISREAD` for anything else."""
+    texts = [*value["names"], *value["notes"], value["folder"]]
+    if not all(isinstance(text, str) for text in texts) or not isinstance(value["points"], int):
+        raise ValueError
+    return {**value, "error": float(value["error"])}
+
+
+def pair_count(frames: Sequence[Frame], is_sequence: bool) -> int:
+    """How many pairs `match_features` compares."""
+    return len(pairs(len(frames), is_sequence))

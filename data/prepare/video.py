@@ -83,7 +83,7 @@ def is_video(path: Path) -> bool:
 
 
 def frame_count(path: Path) -> int | None:
-    """How many frames the file claims to have; None where it is silent or absurd."""
+    """How many frames the file claims to have; None where it does not say, or cannot be right."""
     video = _opened(path)
     claimed = video.get(cv2.CAP_PROP_FRAME_COUNT)
     video.release()

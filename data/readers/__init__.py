@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -32,6 +35,9 @@ READERS: dict[str, Callable[[Path, DatasetConfig], Capture]] = {
 }
 
 
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
 def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     """The photographs to train on that the `dataset` block describes, checked, in the working frame.
 
@@ -57,7 +63,8 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
             own = training.scene_to_world if conf.roi or capture.scale_mat is None else capture.scale_mat
             if not np.allclose(own, training.scene_to_world, rtol=1e-5, atol=1e-6):
                 raise SceneError(
-                    f"dataset.test_dir = {conf.test_dir}: its scale_mat_0 differs from the training scene's"
+                    f"dataset.test_dir = {conf.test_dir}: its scale_mat_0 is another region of interest than the "
+                    "training scene's; give both the same, or the training scene's as dataset.roi"
                 )
         else:
             capture = read_capture(conf)
@@ -77,7 +84,14 @@ def read_capture(conf: DatasetConfig) -> Capture:
 def _failures_named(conf: DatasetConfig) -> Iterator[None]:
     """Numbers that overflow are found by their results, and named; a file that cannot be read becomes a SceneError."""
     try:
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a library would warn of is found by its result, too
             yield
     except OSError as error:
-        raise SceneError(f"{conf.data_dir}: cannot be read ({error}); check its permissions") from error
+        if error.errno in NO_SPACE:
+            raise SceneError(
+                f"{tempfile.gettempdir()}: has no space left, which reading {conf.data_dir} needs; make room there, or "
+                "set TMPDIR to another folder"
+            ) from error
+        where, why = error.filename or conf.data_dir, error.strerror or error
+        raise SceneError(f"{where}: cannot be read ({why}); check the name and its permissions") from error

@@ -15,7 +15,8 @@ import numpy as np
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.child import ChildError, run_apart
 from data.config import DatasetConfig
-from data.images import list_images, natural_key
+from data.files import is_file
+from data.images import left_out, list_images, natural_key
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -88,7 +89,7 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
         source=model,
         photographs=photographs,
         points=points if len(points.xyz) else None,
-        notes=(*notes, *_left_out(pictures, paths)),
+        notes=(*notes, *_left_out(pictures, paths), *left_out(pictures)),
     )
 
 
@@ -114,7 +115,7 @@ def _count(model: Path) -> int:
 
 
 def _load(model: Path) -> Tables:
-    """The model as arrays; SceneError for whatever pycolmap, or the look at the files before it, finds wrong."""
+    """The model as arrays; raises SceneError where pycolmap, or the check of the files before it, fails."""
     suffix = model_suffix(model)
     files = [model / f"{name}{suffix}" for name in MODEL_FILES]
     missing = [path.name for path in files if not path.is_file()]
@@ -147,7 +148,7 @@ def _require_sound(model: Path, tables: Tables) -> None:
 
 
 def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
-    """The lens of one camera; SceneError for a camera model that OpenCV has no distortion for, or odd numbers."""
+    """The lens of one camera; SceneError for a camera model without an OpenCV distortion, or invalid parameters."""
     layout = CAMERA_MODELS.get(name)
     if layout is None:
         raise SceneError(
@@ -182,7 +183,7 @@ def _photograph_paths(pictures: Path, names: list[str]) -> list[Path]:
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise SceneError(f"{pictures}: the model names the photograph {name!r}, which lies outside; correct it")
     paths = [pictures / name for name in names]
-    missing = [path for path in paths if not path.is_file()]
+    missing = [path for path in paths if not is_file(path)]
     if missing:
         raise SceneError(
             f"{pictures}: {len(missing)} of the model's {len(paths)} photographs are missing, {missing[0].name} first; "
@@ -198,7 +199,7 @@ def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
     found = []
     for name in names:
         candidates = (folder / f"{name}.png", (folder / name).with_suffix(".png"), folder / name)
-        found.append(next((path for path in candidates if path.is_file()), None))
+        found.append(next(filter(is_file, candidates), None))
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
         raise SceneError(

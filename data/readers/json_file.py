@@ -40,7 +40,7 @@ def read_content(path: Path) -> bytes:
     """The bytes of a camera file; raises SceneError for one that cannot be read, or is larger than MAX_FILE_BYTES."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no camera file is")
+            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a camera file")
         return path.read_bytes()
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error

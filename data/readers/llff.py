@@ -23,7 +23,7 @@ import numpy as np
 
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import image_size, list_images
+from data.images import image_size, left_out, list_images
 from data.readers.json_file import positive, side
 from data.readers.npz import NpzError, read_npy
 from data.readers.poses import rigid_pose
@@ -50,7 +50,8 @@ def read_llff(folder: Path, conf: DatasetConfig) -> Capture:
         for index, (row, image) in enumerate(zip(table, images, strict=True))
     ]
     near, far = table[:, 15].min(), table[:, 16].max()
-    notes = (f"{CAMERA_FILE}: its scene lies at depths of {near:.4g} to {far:.4g}",) if 0 < near < far else ()
+    notes = left_out(images[0].parent)
+    notes += (f"{CAMERA_FILE}: its scene lies at depths of {near:.4g} to {far:.4g}",) if 0 < near < far else ()
     return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs), notes=notes)
 
 
@@ -86,7 +87,8 @@ def _list_photographs(folder: Path) -> list[Path]:
         raise SceneError(f"{folder}: has no folder images/ with the photographs")
     images = sorted(list_images(chosen), key=lambda path: path.name)
     if not images:
-        raise SceneError(f"{chosen}: holds no .png, .jpg or .jpeg photographs")
+        odd = "".join(f" ({note.removeprefix(f'{chosen}: ')})" for note in left_out(chosen))
+        raise SceneError(f"{chosen}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
     return images
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import list_images
+from data.images import left_out, list_images
 from data.readers.npz import NpzError, member_names, read_members
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
@@ -51,7 +51,7 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / conf.object_cameras_name),
         spare_cameras=spare,
-        notes=_spare_note(source, len(pictures), spare),
+        notes=(*_spare_note(source, len(pictures), spare), *_unread_notes(folder)),
     )
 
 
@@ -62,6 +62,12 @@ def _count_cameras(path: Path) -> int:
     except (NpzError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
     return next(index for index in itertools.count() if f"world_mat_{index}" not in names)
+
+
+def _unread_notes(folder: Path) -> tuple[str, ...]:
+    """On files of image/ and mask/ that are no PNG or JPEG."""
+    kinds = [folder / kind for kind in ("image", "mask") if (folder / kind).is_dir()]
+    return tuple(itertools.chain.from_iterable(map(left_out, kinds)))
 
 
 def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
@@ -79,9 +85,11 @@ def _list_photographs(folder: Path) -> list[Path]:
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise SceneError(f"{folder}: has no folder image/ with the photographs (it holds {present})")
-    photographs = list_images(folder / "image")
+    pictures = folder / "image"
+    photographs = list_images(pictures)
     if not photographs:
-        raise SceneError(f"{folder / 'image'}: holds no .png, .jpg or .jpeg photographs")
+        odd = "".join(f" ({note.removeprefix(f'{pictures}: ')})" for note in left_out(pictures))
+        raise SceneError(f"{pictures}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
     return photographs
 
 

@@ -1,4 +1,4 @@
-"""Small matrices out of an npz file that nobody vouches for: nothing is unpickled, nothing grows without a bound.
+"""Small matrices out of untrusted npz files: nothing is unpickled, nothing grows without a bound.
 
 An npz file is a zip archive of .npy members (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 `numpy.load` allocates what a member's header claims and unpacks as far as it goes; here the archive's directory and
@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from data.errors import LONGEST_REASON, reason
+
 # A 4 x 4 matrix of float64 takes 256 bytes with its header; the bound leaves room for odd headers and wider types.
 MAX_MEMBER_BYTES = 1 << 16
 # A thousand views with their inverses and bounds take 2 MB; the directory is read as a whole.
@@ -26,7 +28,6 @@ MAX_FILE_BYTES = 1 << 30
 # What numpy and savez_compressed write. zipfile unpacks the other methods without a bound on what comes out.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SUFFIX = ".npy"
-LONGEST_REASON = 200  # characters of numpy's own words, which may quote a whole header
 
 # What zipfile, zlib and numpy are known to raise for files that are no npz, are damaged, encrypted or hold objects.
 _DAMAGE = (
@@ -86,8 +87,7 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.n
     try:
         return _array(archive, entry, most)
     except _DAMAGE as error:
-        reason = " ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__
-        raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason}") from error
+        raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason(error)}") from error
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
@@ -113,7 +113,7 @@ def read_npy(path: Path, most: int) -> np.ndarray:
             warnings.simplefilter("ignore")
             return _parse(io.BytesIO(path.read_bytes()), path.name, most)
     except _DAMAGE as error:
-        raise NpzError(" ".join(str(error).split())[:LONGEST_REASON] or type(error).__name__) from error
+        raise NpzError(reason(error)) from error
 
 
 def _parse(stream: io.BytesIO, name: str, most: int) -> np.ndarray:

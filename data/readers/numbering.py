@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from data.errors import listed
 from data.scene import SceneError
-
-MOST_NAMED = 5  # missing numbers in a message
 
 
 def numbers(paths: Sequence[Path]) -> list[int] | None:
@@ -51,8 +50,7 @@ def require_no_gap(source: Path, photographs: Sequence[Path], cameras: int) -> N
     missing = sorted({*range(start, min(last, start + cameras))} - set(found)) if cameras > last - start else []
     if not missing:
         return
-    named = ", ".join(str(number) for number in missing[:MOST_NAMED])
-    named += f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+    named = listed([str(number) for number in missing])
     after = next(path for path, number in zip(photographs, found, strict=True) if number > missing[0])
     raise SceneError(
         f"{photographs[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "

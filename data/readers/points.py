@@ -1,4 +1,4 @@
-"""Point clouds in PLY files that nobody vouches for."""
+"""Point clouds in untrusted PLY files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_points(path: Path) -> SparsePoints | None:
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, which no sparse cloud is")
+            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a sparse point cloud")
         content = path.read_bytes()
         cloud = load_geometry(content, "ply")
     except OSError as error:

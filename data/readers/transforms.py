@@ -23,6 +23,7 @@ import numpy as np
 
 from data.capture import Lens, Photograph
 from data.errors import one_line
+from data.files import is_file
 from data.images import IMAGE_SUFFIXES, image_size
 from data.readers.json_file import matrix, number, objects, positive, read_object, side, text
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
@@ -77,7 +78,7 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     """The picture that `name` means, relative to the camera file; None where there is none.
 
     Tried as it stands, then with .png, .jpg or .jpeg behind it, and with its own suffix in the other letter case.
-    Raises SceneError for a name that leads out of the scene folder.
+    Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
     """
     relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp reads Windows' names too
     if relative.split("/")[0] == ".." or os.path.isabs(relative) or PureWindowsPath(relative).drive:
@@ -88,9 +89,9 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     try:
         longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
         others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
-        return None if relative == "." else next(filter(Path.is_file, [path, *longer, *others]), None)
-    except (OSError, ValueError):  # longer than a file name may be, or a character that none may have
+    except ValueError:  # "." is no file's name
         return None
+    return next(filter(is_file, [path, *longer, *others]), None)
 
 
 def required_file(frame: Frame, key: str, name: str) -> Path:
@@ -174,7 +175,7 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
         return value
     angle = math.radians(value) if key.endswith("_fov") else value
     if angle >= math.pi:
-        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, which no pinhole sees; correct it")
+        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, too wide for a pinhole camera; correct it")
     return 0.5 * length / math.tan(0.5 * angle)
 
 

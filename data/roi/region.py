@@ -32,6 +32,8 @@ FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a f
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
 LARGEST_POWER = 9  # of ten: the focal length in pixels of no camera is larger, or smaller than one over it
+LARGEST_ROI = 1e12  # world units, and one over the smallest radius: squares and cubes stay far from overflowing
+OFF_CENTRE = 0.25  # of the picture, from its middle to the principal point: beyond it another size was meant, or a crop
 HINT = 'give the region as --roi "x y z r"'
 
 
@@ -66,9 +68,13 @@ def parse_roi(text: str) -> Region:
         numbers = [float(word) for word in text.replace(",", " ").split()]
     except ValueError:
         numbers = []
-    if len(numbers) != 4 or not all(math.isfinite(number) for number in numbers) or numbers[3] <= 0:
+    if not text.isascii() or "_" in text:  # Python's float takes other digits and underscores
+        numbers = []
+    usable = all(math.isfinite(number) and abs(number) <= LARGEST_ROI for number in numbers)
+    if len(numbers) != 4 or not usable or numbers[3] < 1 / LARGEST_ROI:
         raise UserError(
-            f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers, such as --roi "0 0 0 1"'
+            f'--roi "{text}": give the centre and the radius > 0 in world units, four numbers up to '
+            f'{LARGEST_ROI:g}, such as --roi "0 0 0 1"'
         )
     return _region(np.array(numbers[:3]), numbers[3], "as given by --roi")
 
@@ -103,9 +109,23 @@ def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray,
     cameras = _cameras(intrinsics, c2w, sizes)
     sees = room(region.centre[None], cameras)[:, 0] > -region.radius
     if 2 * sees.sum() <= len(cameras):
+        _require_centred(cameras)
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
             f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+        )
+
+
+def _require_centred(cameras: Cameras) -> None:
+    """Raises SceneError where principal points lie far off the middle of the pictures: these have another size."""
+    principal = cameras.intrinsics[:, :2, 2]
+    off = np.abs(principal - (cameras.sizes - 1) / 2).max(axis=1) / cameras.sizes.max(axis=1)
+    if np.median(off) > OFF_CENTRE:
+        (x, y), (width, height) = principal[np.argmax(off)], cameras.sizes[np.argmax(off)].astype(int)
+        raise SceneError(
+            f"the cameras are for pictures of another size: the principal point of view {np.argmax(off)} is ({x:.4g}, "
+            f"{y:.4g}) and its picture {width}x{height} pixels; give the photographs that the cameras were made for, "
+            "or scale the cameras with them"
         )
 
 

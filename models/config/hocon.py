@@ -6,6 +6,7 @@ HOCON is JSON with comments, `include` and `${substitution}`: https://github.com
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType
@@ -14,8 +15,10 @@ from typing import Any, NoReturn
 from pyhocon import config_parser
 from pyhocon.config_tree import ConfigTree
 from pyhocon.exceptions import ConfigException
-from pyparsing import ParseBaseException
+from pyparsing import ParseBaseException, Regex
 
+from data.errors import reason
+from data.files import read_regular
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
@@ -28,6 +31,7 @@ ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
+MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; what is cut off here has too many characters as well
 # What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
@@ -43,7 +47,9 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
     files = _LocalFiles()
     tree = _require_block(files.parse_file(str(path)), str(path))
     for text in overrides:
-        tree = _require_block(files.parse_text(text, None, "--set"), "--set").with_fallback(tree, resolve=False)
+        block = _require_block(files.parse_text(text, None, "--set"), "--set")
+        _require_one_key(block, text)
+        tree = block.with_fallback(tree, resolve=False)
     return _resolved(tree, case, str(path))
 
 
@@ -100,7 +106,7 @@ class _LocalFiles:
     """
 
     def __init__(self) -> None:
-        names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand}
+        names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand, "Regex": _ascii_digits}
         self._parse = FunctionType(config_parser.ConfigParser.parse.__func__.__code__, names)
         self._being_read: list[Path] = []
         self._files = self._characters = self._substitutions = 0
@@ -137,7 +143,7 @@ class _LocalFiles:
                 "and put text with special characters in double quotes"
             ) from None
         except PYHOCON_FAILURES as error:
-            raise ConfigError(f"{source}: cannot be read as HOCON: {_one_line(error)}") from None
+            raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error)}") from None
 
     def expand(self, path: str, **_options: Any) -> list[str]:
         """Stands in for glob: the path itself; a wildcard would have the whole disk searched."""
@@ -146,6 +152,11 @@ class _LocalFiles:
     def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
         """Raises ConfigException: a conf never makes this program fetch something."""
         raise ConfigException(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
+
+
+def _ascii_digits(pattern: str, flags: int = 0) -> Regex:
+    r"""pyparsing's Regex in which \d is 0 to 9: numbers in other digits are text, and no number."""
+    return Regex(pattern, flags | re.ASCII if r"\d" in pattern else flags)
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
@@ -157,7 +168,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {_one_line(error)}") from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {reason(error)}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]
@@ -177,6 +188,16 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
     return value.replace(CASE_WORD, case)
 
 
+def _require_one_key(block: ConfigTree, text: str) -> None:
+    """Raises ConfigError where an override, `key = value`, says more than its key: by a comma, a brace, an include."""
+    key = text.partition(" = ")[0]
+    part: Any = block
+    for name in key.split("."):
+        if not isinstance(part, ConfigTree) or list(part) != [name]:
+            raise ConfigError(f"--set {key}: its value {shown(text.partition(' = ')[2])} sets other keys too; quote it")
+        part = part[name]
+
+
 def _require_block(tree: Any, source: str) -> ConfigTree:
     """The tree; raises ConfigError where the text was a list."""
     if not isinstance(tree, ConfigTree):
@@ -189,20 +210,19 @@ def _real_path(filename: str) -> Path:
     try:
         return Path(filename).resolve()
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
-        raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({_one_line(error)})") from None
+        raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({reason(error)})") from None
 
 
 def _read_text(path: Path) -> str:
     """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            return file.read(MAX_CHARACTERS + 1)
+        return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such conf file{_beside(path)}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read as a conf file ({_one_line(error)})") from None
+        raise ConfigError(f"{path}: cannot be read as a conf file ({reason(error)})") from None
 
 
 def _beside(path: Path) -> str:
@@ -214,9 +234,3 @@ def _beside(path: Path) -> str:
     if near:
         return f"; did you mean {path.parent / near[0]}? (there: {', '.join(names[:LISTED_CONFS])})"
     return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} holds no .conf file"
-
-
-def _one_line(error: BaseException) -> str:
-    """An exception's text without line breaks."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return " ".join(text.split()) or type(error).__name__

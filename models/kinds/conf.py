@@ -161,6 +161,8 @@ def _build(tree: dict[str, object], source: str) -> ExperimentConfig:
 def _assignment(override: str) -> str:
     """`key=value` as a HOCON assignment: the key checked, and text quoted so that any path can be given."""
     key, equals, value = (part.strip() for part in override.partition("="))
+    if not override.isprintable():
+        raise ConfigError(f"--set {shown(override)}: must not contain line breaks or control characters")
     if not equals or not key:
         raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
     leaves = known_leaves()

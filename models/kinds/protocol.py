@@ -138,6 +138,9 @@ class Model(Protocol):
     def view(self, rays: Rays, moment: Moment) -> RayView:
         """What R rays show, without jitter."""
 
+    def view_fully(self, rays: Rays, moment: Moment) -> RayView:
+        """The same with nothing spared where nothing is seen: what tells the memory that a picture can take."""
+
     def sharpness(self) -> float | None:
         """inv_s of a surface; None for what has none."""
 

@@ -93,6 +93,6 @@ def _no_crossing(lowest: float, highest: float, threshold: float, quantity: str)
     return (
         f"No surface: {quantity} runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
         f"{-threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation images), "
-        "the object lies outside the bounds (check scale_mat_0 of the object camera file), or --mcube_threshold is "
+        "the object lies outside the region of interest (--mode inspect draws it), or --mcube_threshold is "
         "too far from its default."
     )

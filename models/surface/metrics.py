@@ -30,10 +30,14 @@ class ChamferResult:
 def read_mesh(path: Path | str) -> trimesh.Trimesh:
     """The triangles of a mesh file, as stored: no vertex is merged or dropped.
 
-    Raises UserError for a file that is missing, no mesh that can be understood, without faces, or not finite.
+    Raises UserError for a file that is missing, no mesh that can be understood, without faces or area, or not finite.
     """
     source = Path(path)
-    if not source.is_file():
+    try:
+        is_there = source.is_file()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise UserError(f"{source}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if not is_there:
         raise UserError(f"{source}: no such mesh file; check the path")
     file_type = source.suffix.lower().removeprefix(".")
     if file_type not in FILE_TYPES:
@@ -50,7 +54,17 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
         raise UserError(f"{source}: has vertices that are NaN or infinite; export the mesh again")
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
         raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
+    with np.errstate(over="ignore", invalid="ignore"):
+        area = float(_double_areas(mesh).sum())
+    if not 0 < area < np.inf:
+        raise UserError(f"{source}: its triangles have no area, or one beyond all numbers; export the mesh again")
     return mesh
+
+
+def _double_areas(mesh: trimesh.Trimesh) -> np.ndarray:
+    """Twice the area of each face, [F]."""
+    corners = np.asarray(mesh.vertices, dtype=np.float64)[mesh.faces]
+    return np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=-1)
 
 
 def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -61,7 +75,7 @@ def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Gener
     """
     corners = mesh.vertices[mesh.faces]
     edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
-    reached = np.cumsum(np.linalg.norm(np.cross(edge_1, edge_2), axis=-1))
+    reached = np.cumsum(_double_areas(mesh))
     if len(reached) == 0 or not reached[-1] > 0.0:
         raise ValueError("the mesh has no area to sample")
     # side="right" skips faces without area; the minimum guards a draw that rounds up to the total.

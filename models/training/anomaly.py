@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import write_result
 from data.readers.npz import NpzError, read_members
+from models.training.checkpoint import MOST_STEPS
 from models.training.guard import BadStep
 
 FORMAT = "neus-jittor anomaly 1"
@@ -60,9 +61,8 @@ def load_anomaly(path: Path) -> Anomaly:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:
-        reason = " ".join(str(error).split())
         raise UserError(
-            f"{path}: is damaged, or no step this program refused ({reason}); give a file from anomalies/"
+            f"{path}: is damaged, or no step this program refused ({reason(error)}); give a file from anomalies/"
         ) from error
 
 
@@ -76,6 +76,20 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
     batch = {name: array for name, array in arrays.items() if not name.startswith(NOT_OF_THE_BATCH)}
-    findings = tuple(map(str, meta["findings"]))
-    noise = below("noise/") or None
-    return Anomaly(int(meta["step"]), batch, noise, below("weights/"), str(meta["conf"]), findings, meta["states"])
+    weights = below("weights/")
+    _require_kinds(meta, weights)
+    return Anomaly(
+        meta["step"], batch, below("noise/") or None, weights, meta["conf"], tuple(meta["findings"]), meta["states"]
+    )
+
+
+def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
+    """Raises ValueError where the texts, the step or the weights are of another kind than those that are written."""
+    if type(meta["step"]) is not int or not 0 <= meta["step"] <= MOST_STEPS:
+        raise ValueError("it counts no possible number of steps")
+    if type(meta["conf"]) is not str or type(meta["states"]) is not dict or type(meta["findings"]) is not list:
+        raise ValueError("its conf, its states or its findings are of another kind")
+    if not all(type(finding) is str for finding in meta["findings"]):
+        raise ValueError("its findings are no texts")
+    if not all(values.dtype == np.float32 for values in weights.values()):
+        raise ValueError("its weights are no float32 numbers")

@@ -18,7 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.files import make_folder, write_atomically
 from models.training.checkpoint_state import check_moments, check_state, require_modest
 
@@ -100,7 +100,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"The checkpoint {path} does not fit into memory: end other programs.") from error
     except _DAMAGE as error:
         raise CheckpointError(
-            f"{path} is damaged, or is not a checkpoint of this program ({_one_line(error)}): use another one."
+            f"{path} is damaged, or is not a checkpoint of this program ({reason(error)}): use another one."
         ) from error
 
 
@@ -201,8 +201,3 @@ def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
         digest.update(json.dumps([key, array.dtype.name, list(array.shape)]).encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def _one_line(error: Exception) -> str:
-    """The error's text on one line, without the quotes a KeyError puts around a name."""
-    return " ".join(str(error).split()).strip("'\"") or type(error).__name__

@@ -21,6 +21,7 @@ from models.training.checkpoint import (
     save_checkpoint,
 )
 
+SUFFIX = ".safetensors"
 ASIDE_SUFFIX = ".earlier"  # of the folder beside, in which a run that starts over sets the earlier checkpoints aside
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
@@ -44,6 +45,10 @@ class CheckpointFolder:
         self._starts_over = starts_over
         _finish_start(folder)
         _discard_unfinished(folder)
+        if starts_over and _aside(folder).exists():  # better now than at the first checkpoint
+            raise CheckpointError(
+                f"{_aside(folder)}, checkpoints of a run that is over, cannot be removed: do it yourself."
+            )
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint and remove those that are not to stay; raises CheckpointError where that is not possible.
@@ -123,9 +128,9 @@ def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     return latest_checkpoint(folder, warn) or latest_checkpoint(_aside(folder), warn)
 
 
-def has_checkpoints(folder: Path) -> bool:
-    """Whether a run would lose something by starting afresh there."""
-    return any(place.is_dir() and any(place.glob("ckpt_*")) for place in (folder, _aside(folder)))
+def has_checkpoints(folder: Path, suffix: str = "") -> bool:
+    """Whether checkpoints lie there, or are set aside; those of a suffix only, or of the published code too."""
+    return any(place.is_dir() and any(place.glob(f"ckpt_*{suffix}")) for place in (folder, _aside(folder)))
 
 
 def _aside(folder: Path) -> Path:

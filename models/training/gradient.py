@@ -15,8 +15,6 @@ from models.backend import jt
 from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled, Term
 from models.structs import Var
 
-# Texts of the RuntimeErrors in which Jittor, CUDA and the C++ library report that memory ran out.
-FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
 Counts = Mapping[str, float]  # of a whole batch, by term
 
 
@@ -36,12 +34,6 @@ class _Chunk:
     batch: Batch
     noise: Noise | None
     settled: Settled = None
-
-
-def is_allocation_failure(error: Exception) -> bool:
-    """Whether an exception of Jittor says that there was no memory left."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)
 
 
 def differentiate(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.errors import listed
 from models.backend import jt
 from models.kinds.protocol import Batch, Noise
 from models.structs import Var
@@ -44,7 +45,7 @@ class BadStep:
 
     def sentence(self) -> str:
         """What was seen."""
-        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings)}"
+        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings, MAX_NAMED)}"
 
 
 class Guard:
@@ -116,9 +117,3 @@ def find_in_update(moments: Mapping[str, np.ndarray]) -> list[str]:
     bad = [name for name, values in moments.items() if not np.isfinite(values).all()]
     bad += [name for name, values in moments.items() if name.startswith(MOMENTS[1]) and (values < 0.0).any()]
     return [f"{UPDATE_WORDS} (Adam's {name})" for name in dict.fromkeys(bad)] or [UPDATE_WORDS]
-
-
-def listed(findings: Sequence[str]) -> str:
-    """The first few findings, and how many more there are."""
-    more = len(findings) - MAX_NAMED
-    return ", ".join(findings[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -62,7 +62,8 @@ def _empty(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {last.step}: no surface inside the region of interest ({last.quantity} is above {last.lowest:.3f} "
-        "everywhere in it): usually the sphere of scale_mat_0 misses the object, or the masks are empty or inverted"
+        "everywhere in it): usually that region misses the object (--mode inspect draws it, --roi chooses another), "
+        "or the masks are empty or inverted"
     )
 
 
@@ -73,8 +74,8 @@ def _full(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
-        "usually the sphere of scale_mat_0 is too small for the object, or a background without masks or without "
-        "model.neus_renderer.n_outside is painted onto the sphere"
+        "usually that region is too small for the object (--roi chooses another), or a background without "
+        f"{_background(last)} is painted onto it"
     )
 
 
@@ -85,8 +86,8 @@ def _flat(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
-        "usually cameras and photographs do not belong together (order, cropping, scale), or the background needs "
-        "masks or model.neus_renderer.n_outside"
+        "usually cameras and photographs do not belong together (--mode inspect measures it), or the background needs "
+        f"{_background(history[-1])}"
     )
 
 
@@ -100,6 +101,11 @@ def _fog(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
-        f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the sphere "
-        "of scale_mat_0 is far too large, or the background needs masks or model.neus_renderer.n_outside"
+        f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the region "
+        f"of interest is far too large (--roi chooses another), or the background needs {_background(history[-1])}"
     )
+
+
+def _background(last: Vitals) -> str:
+    """What explains a background: only what has a sharpness, a NeuS, has a model of its own for it."""
+    return "masks" if last.inv_s is None else "masks or model.neus_renderer.n_outside"

@@ -1,56 +1,31 @@
-"""What a run says: on the terminal, in `logs/train.log`, and to TensorBoard. The only place under models/ that prints.
+"""What a run says: on the terminal, in `logs/train.log`, and to TensorBoard.
 
 Nothing in here may stop a training: a full disk or a closed terminal costs one warning and that part of the log.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
-from tqdm import tqdm
 
+from data.bars import Bar
 from data.errors import one_line
 from data.files import make_folder, open_regular
+from data.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 # Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
-
-
-def say(text: str) -> None:
-    """Print `text` on stdout, above any progress bar; a closed terminal is no error."""
-    _print(text, sys.stdout)
-
-
-def complain(text: str) -> None:
-    """Print `text` as one line on stderr, above any progress bar; a closed terminal is no error."""
-    _print(one_line(text), sys.stderr)
-
-
-def _print(text: str, stream: TextIO) -> None:
-    """Print `text`; a character that `stream` cannot show is spelt out."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    with contextlib.suppress(OSError):
-        tqdm.write(text.encode(encoding, "backslashreplace").decode(encoding), file=stream)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    """Whether someone may be watching; not where the stream is closed."""
-    with contextlib.suppress(OSError, ValueError):
-        return stream.isatty()
-    return False
 
 
 class RunLogger:
@@ -80,11 +55,11 @@ class RunLogger:
     ) -> None:
         self.close()
 
-    def info(self, text: str) -> None:
-        """Say `text` on stdout (unless quiet) and in the text log."""
+    def info(self, *lines: str) -> None:
+        """Say each of `lines` on stdout (unless quiet) and in the text log."""
         if not self._quiet:
-            say(text)
-        self._append("INFO", text)
+            say(*lines)
+        self._append("INFO", *lines)
 
     def note(self, text: str) -> None:
         """Write `text` to the text log only: what a progress bar shows already."""
@@ -97,18 +72,23 @@ class RunLogger:
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
         """Give TensorBoard the numbers of one step; keys are tags such as 'Loss/loss'."""
-        summary = Summary(value=[Summary.Value(tag=tag, simple_value=float(value)) for tag, value in values.items()])
+        named = [Summary.Value(tag=one_line(tag), simple_value=float(value)) for tag, value in values.items()]
+        summary = Summary(value=named)
         self._attempt(
             "TensorBoard", lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary))
         )
 
-    def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> tqdm:
-        """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's."""
-        seconds = TERMINAL_SECONDS if _is_terminal(sys.stderr) else FILE_SECONDS
-        options = {"disable": self._quiet, "dynamic_ncols": True, "mininterval": seconds, **options}
+    def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> Bar:
+        """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's.
+
+        One that is to vanish at its end (`leave=False`) is not drawn into a file, where nothing vanishes.
+        """
+        is_vain = not is_watched() and not options.get("leave", True) and "file" not in options
+        seconds = TERMINAL_SECONDS if is_watched() else FILE_SECONDS
+        options = {"disable": self._quiet or is_vain, "dynamic_ncols": True, "mininterval": seconds, **options}
         if isinstance(iterable_or_total, int):
-            return _Bar(total=iterable_or_total, **options)
-        return _Bar(iterable_or_total, **options)
+            return Bar(total=iterable_or_total, **options)
+        return Bar(iterable_or_total, **options)
 
     def close(self) -> None:
         """Write out what is pending; further calls do nothing."""
@@ -116,10 +96,10 @@ class RunLogger:
         if events is not None:
             self._attempt("TensorBoard", events.close)
 
-    def _append(self, level: str, text: str) -> None:
-        """Add `text` to the text log, each of its lines with time and level."""
+    def _append(self, level: str, *texts: str) -> None:
+        """Add `texts` to the text log, each as one line with time and level, whatever they hold."""
         stamp = datetime.now().astimezone().isoformat(timespec="seconds")
-        lines = "".join(f"{stamp} {level} {line}\n" for line in text.splitlines())
+        lines = "".join(f"{stamp} {level} {one_line(text)}\n" for text in texts)
         self._attempt("text", lambda: self._append_lines(lines))
 
     def _make_folder(self) -> None:
@@ -164,20 +144,3 @@ class RunLogger:
         except OSError as error:
             self._failed.add(part)
             complain(f"Warning: the {part} log in {self._logs} stops here ({error.strerror or error}).")
-
-
-class _Bar(tqdm):
-    """A bar that vanishes where its terminal does."""
-
-    def display(self, *arguments: Any, **options: Any) -> bool | None:
-        """Draw; where that fails, never again."""
-        try:
-            return super().display(*arguments, **options)
-        except OSError:
-            self.disable = True
-            return None
-
-    def close(self) -> None:
-        """Finish the bar's line, if there is still a terminal."""
-        with contextlib.suppress(OSError):
-            super().close()

@@ -87,7 +87,7 @@ def _read(file: IO[bytes]) -> Any:
     """The value in an archive; raises RefusedError for any other file, and one that is too large or damaged."""
     size = os.fstat(file.fileno()).st_size
     if size > MAX_BYTES:
-        raise RefusedError(f"is larger than {MAX_BYTES >> 20} MiB, which no checkpoint of NeuS is")
+        raise RefusedError(f"is larger than {MAX_BYTES >> 20} MiB, too large for a NeuS checkpoint")
     start = file.read(len(_LEGACY_START))
     if start == _LEGACY_START:
         raise RefusedError(

@@ -69,7 +69,7 @@ class _Unpickler(pickle._Unpickler):
         wanted = f"{module} {name}"
         if wanted not in self.names:
             shown = repr(f"{module}.{name}"[:100])  # a file's own text: neither its length nor its newlines are trusted
-            raise RefusedError(f"asks for {shown}, which no checkpoint of the published code needs; nothing was run")
+            raise RefusedError(f"asks for {shown}, which a published checkpoint does not need; nothing was run")
         return self.names[wanted]
 
     def load_reduce(self) -> None:
@@ -109,7 +109,7 @@ class _Table(dict):
     def __missing__(self, code: int) -> NoReturn:
         known = pickletools.code2op.get(chr(code))
         name = known.name if known else f"{code:#04x}"
-        raise RefusedError(f"uses the pickle operation {name}, which no checkpoint of the published code needs")
+        raise RefusedError(f"uses the pickle operation {name}, which a published checkpoint does not need")
 
 
 _Unpickler.dispatch = _Table(

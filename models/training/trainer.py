@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from models import memory
+from models.available import is_allocation_failure
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
@@ -15,7 +16,7 @@ from models.ops.update import all_finite, readings
 from models.training import guard, schedules
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.ema import WeightAverage
-from models.training.gradient import BatchGradient, differentiate, is_allocation_failure
+from models.training.gradient import BatchGradient, differentiate
 from models.training.logger import complain
 from models.training.optimizer import Adam
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,9 @@ SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
 FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
 
 
+Progress = Callable[[Iterable[int]], Iterable[int]]  # wraps a sequence of chunk starts: tqdm, say
+
+
 @dataclass(frozen=True)
 class RenderedView:
     """What a camera sees, float32."""
@@ -27,21 +31,21 @@ class RenderedView:
 
 
 def render_view(
-    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, moment: Moment
+    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, moment: Moment, progress: Progress = iter
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    seen = render_rays(model, rays, chunk, moment)
+    seen = render_rays(model, rays, chunk, moment, progress)
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(
-    model: Model, rays: Rays, chunk: int, moment: Moment
+    model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter
 ) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
     parts = [
         vars(model.view(rays.slice(start, start + chunk), moment)).values()
-        for start in range(0, len(rays), chunk)
+        for start in progress(range(0, len(rays), chunk))
     ]
     return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 

@@ -92,6 +92,10 @@ class NeRFModel(PixelModel):
         normal = self._normals(rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)) * opacity
         return RayView(output.rgb.numpy(), normal.astype(np.float32), distance, np.clip(opacity, 0.0, 1.0))
 
+    def view_fully(self, rays: Rays, moment: Moment) -> RayView:
+        """The same: nothing is spared."""
+        return self.view(rays, moment)
+
     def _raw_density(self, points: np.ndarray) -> Var:
         """The fine network's density [P, 1] before its activation; no view direction has a part in it."""
         with jt.no_grad():

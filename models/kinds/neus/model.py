@@ -9,13 +9,13 @@ import numpy as np
 from data.rays import PixelBatch, Rays
 from models.backend import jt
 from models.config.blocks import TrainConfig
-from models.kinds.neus.outputs import Comparison
+from models.kinds.neus.outputs import Comparison, ray_view
 from models.kinds.neus.renderer import NeuSRenderer
+from models.kinds.neus.sparing import sparing_view
 from models.kinds.neus.terms import TERMS, TermOf
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import masked_mean, masked_psnr
-from models.rendering.sections import expected_distance
 from models.structs import RayView, Var
 
 ADVICE = "the background needs masks or model.neus_renderer.n_outside"
@@ -94,14 +94,13 @@ class NeuSModel(PixelModel):
 
     def view(self, rays: Rays, moment: Moment) -> RayView:
         """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
+        return sparing_view(self.renderer, rays, cos_anneal_ratio(moment.step, self.train), moment.background_rgb)
+
+    def view_fully(self, rays: Rays, moment: Moment) -> RayView:
+        """The same with all networks asked at all sections."""
         ratio = cos_anneal_ratio(moment.step, self.train)
         with jt.no_grad():
-            output = self.renderer.render(upload(rays), None, ratio, moment.background_rgb)
-        weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
-        opacity = weights.sum(axis=1, keepdims=True)
-        normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
-        distance = expected_distance(weights, output.midpoints.numpy(), opacity)
-        return RayView(output.rgb.numpy(), *(array.astype(np.float32) for array in (normal, distance, opacity)))
+            return ray_view(self.renderer.render(upload(rays), None, ratio, moment.background_rgb))
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1]."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from models.structs import OF_THE_BATCH, Var
+import numpy as np
+
+from models.rendering.sections import expected_distance
+from models.structs import OF_THE_BATCH, RayView, Var
 
 
 @dataclass(frozen=True)
@@ -30,3 +33,12 @@ class Comparison:
     render: RenderOutput
     target: Var  # [R, 3]
     mask: Var  # [R, 1], 0 or 1
+
+
+def ray_view(output: RenderOutput) -> RayView:
+    """What a rendering without gradients shows: colours, background included; the rest of what lies in the sphere."""
+    weights = output.weights.numpy()[:, : output.depths.shape[1]] * output.inside_sphere.numpy()
+    opacity = weights.sum(axis=1, keepdims=True)
+    normal = np.einsum("rn,rnc->rc", weights, output.sdf_gradient.numpy())
+    distance = expected_distance(weights, output.midpoints.numpy(), opacity)
+    return RayView(output.rgb.numpy(), *(array.astype(np.float32) for array in (normal, distance, opacity)))

@@ -38,7 +38,7 @@ class Fields:
 
 
 @dataclass(frozen=True)
-class _Background:
+class Background:
     """What lies at each section according to the background model."""
 
     alpha: Var  # [R, M]
@@ -72,22 +72,28 @@ class NeuSRenderer:
         surface = self.fields.sdf.at_weights()
         with jt.no_grad():
             starts = (self.up_sample_rounds(surface, rays, noise)[-1] if depths is None else depths).detach()
-            outside = self._place_outside(rays, noise)
-        background = None if outside is None else self._background(rays, starts, outside)
-        return self._render_sections(surface, self._sections(rays, starts), background, cos_anneal_ratio, background_rgb)
+        background = self.background(rays, starts, noise) if self.conf.n_outside > 0 else None
+        sections = self._sections(rays, starts)
+        return self._render_sections(surface, sections, background, cos_anneal_ratio, background_rgb)
 
-    def place(self, rays: RayVars, noise: Noise | None) -> Var:
-        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface."""
+    def place(self, rays: RayVars, noise: Noise | None, sdf: Var | None = None) -> Var:
+        """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface.
+
+        sdf: signed distances at the even ones, [R, n_samples], where they are known already.
+        """
         with jt.no_grad():
-            return self.up_sample_rounds(self.fields.sdf.at_weights(), rays, noise)[-1].detach()
+            return self.up_sample_rounds(self.fields.sdf.at_weights(), rays, noise, sdf)[-1].detach()
 
-    def up_sample_rounds(self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None) -> list[Var]:
-        """The new depths of each round [R, K], then all depths sorted [R, N]."""
+    def up_sample_rounds(
+        self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None, sdf: Var | None = None
+    ) -> list[Var]:
+        """The new depths of each round [R, K], then all depths sorted [R, N]; `sdf` as for `place`."""
         jitter = None if noise is None else jt.array(noise["inside"])
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
         added: list[Var] = []
-        sdf = _sdf_along(surface, rays, depths) if counts else None
+        if counts and sdf is None:
+            sdf = _sdf_along(surface, rays, depths)
         for index, count in enumerate(counts):
             if count == 0:
                 continue
@@ -98,32 +104,33 @@ class NeuSRenderer:
                 sdf = jt.concat([sdf, _sdf_along(surface, rays, new)], dim=1).gather(1, order)
         return [*added, depths]
 
-    def _place_outside(self, rays: RayVars, noise: Noise | None) -> Var | None:
-        """Depths beyond the sphere, [R, n_outside]; None without a background model."""
-        if self.conf.n_outside == 0:
-            return None
-        jitter = None if noise is None else jt.array(noise["outside"])
-        return sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
+    @property
+    def last_length(self) -> float:
+        """Length given to a ray's last section: an even section's, with the sphere's diameter for near to far."""
+        return sampling.REGION_DIAMETER / self.conf.n_samples
 
     def _sections(self, rays: RayVars, starts: Var) -> Sections:
-        """Sections that begin at `starts`; the last one is as long as an even one across the sphere."""
-        lengths = section_lengths(starts, sampling.REGION_DIAMETER / self.conf.n_samples)
+        """Sections that begin at `starts`, [R, N]."""
+        lengths = section_lengths(starts, self.last_length)
         return Sections(starts, lengths, rays.origins, rays.directions)
 
-    def _background(self, rays: RayVars, depths: Var, outside: Var) -> _Background:
-        """The background model at all sections, inside ones included: they count where they leave the sphere."""
+    def background(self, rays: RayVars, depths: Var, noise: Noise | None = None) -> Background:
+        """The background model at all sections, inside ones [R, N] included: they count where they leave the sphere."""
+        with jt.no_grad():
+            jitter = None if noise is None else jt.array(noise["outside"])
+            outside = sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
         sections = self._sections(rays, merge_depths(depths, outside)[0])
         rows, count = sections.starts.shape
         points = volrend.inverted_sphere(sections.points(sections.middles)).reshape((-1, 4))
         density, rgb = self.fields.nerf(points, sections.views())
         alpha = volrend.alpha_from_density(density.reshape((rows, count)), sections.lengths)
-        return _Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
+        return Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
 
     def _render_sections(
         self,
         surface: DistanceAtWeights,
         sections: Sections,
-        background: _Background | None,
+        background: Background | None,
         cos_anneal_ratio: float,
         background_rgb: np.ndarray | None,
     ) -> RenderOutput:
@@ -164,7 +171,7 @@ def _sdf_along(surface: DistanceAtWeights, rays: RayVars, depths: Var) -> Var:
     return surface.distance(points).reshape(depths.shape)
 
 
-def _join_background(alpha: Var, rgb: Var, inside: Var, background: _Background) -> tuple[Var, Var]:
+def _join_background(alpha: Var, rgb: Var, inside: Var, background: Background) -> tuple[Var, Var]:
     """Sections of the object where they lie in the sphere, of the background elsewhere: [R, N] and M more -> [R, M]."""
     count, outside = alpha.shape[1], 1.0 - inside
     alpha = jt.concat([alpha * inside + background.alpha[:, :count] * outside, background.alpha[:, count:]], dim=1)

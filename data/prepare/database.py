@@ -1,0 +1,71 @@
+"""COLMAP's database of features and matches, looked at without COLMAP, which ends its process where it is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from data.prepare.steps import WorkError
+
+# COLMAP, src/colmap/util/types.h: two image numbers in one, the smaller one times this.
+PAIR_BASE = 2147483647
+# Tables of matrices, and the bytes of a number in each.
+MATRICES = {"keypoints": 4, "descriptors": 1, "matches": 4, "two_view_geometries": 4}
+QUICK = 0.1  # seconds to wait for a database that is being written to
+
+
+def is_sound(database: Path) -> bool:
+    """Whether the file is a database whose pages fit together and whose matrices have the size they claim."""
+    try:
+        if not stat.S_ISREG(os.lstat(database).st_mode):
+            return False
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            if opened.execute("PRAGMA quick_check(1)").fetchall() != [("ok",)]:
+                return False
+            opened.execute("SELECT image_id, name, camera_id FROM images LIMIT 1")
+            wrong = "WHERE rows < 0 OR cols < 0 OR rows * cols * {} != length(coalesce(data, ''))"
+            return not any(
+                opened.execute(f"SELECT 1 FROM {table} {wrong.format(size)} LIMIT 1").fetchall()
+                for table, size in MATRICES.items()
+            )
+    except (OSError, ValueError, sqlite3.Error):
+        return False
+
+
+def has_features(database: Path, names: Collection[str]) -> bool:
+    """Whether the features of all images `names`, and of no others, are there."""
+    query = "SELECT name FROM images JOIN keypoints USING (image_id) JOIN descriptors USING (image_id)"
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            return sorted(name for (name,) in opened.execute(query)) == sorted(names)
+    except (sqlite3.Error, TypeError):
+        return False
+
+
+def count_rows(database: Path, table: str, otherwise: int) -> int:
+    """How many rows the table has; `otherwise` while the database cannot be looked at."""
+    try:
+        name = f"{database.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(name, uri=True, timeout=QUICK)) as opened:
+            return opened.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    except (sqlite3.Error, ValueError):
+        return otherwise
+
+
+def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str], int]:
+    """How many verified matches each pair of photographs has; `called` renames those of the database.
+
+    Raises WorkError where the database does not tell.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as opened:
+            names = dict(opened.execute("SELECT image_id, name FROM images"))
+            rows = opened.execute("SELECT pair_id, rows FROM two_view_geometries").fetchall()
+        split = [(pair // PAIR_BASE, pair % PAIR_BASE, int(count)) for pair, count in rows]
+        return {(called[names[a]], called[names[b]]): count for a, b, count in split}
+    except (sqlite3.Error, KeyError, TypeError, ValueError) as error:
+        raise WorkError(f"{database}: is damaged; remove {database.parent.parent} and prepare again") from error

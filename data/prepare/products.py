@@ -1,0 +1,110 @@
+"""The scene folder's own files: written from the work folder, put in their place, and looked at again later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from data.config import DatasetConfig
+from data.develop import develop
+from data.errors import UserError, listed
+from data.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
+from data.inspection.overview import overview
+from data.prepare import masks
+from data.prepare.frames import Frame
+from data.prepare.progress import Bar
+from data.prepare.sheet import contact_sheet
+from data.prepare.steps import is_as_noted, remove
+from data.readers.colmap import read_colmap
+from data.scene import MASK_HALF, Scene, check_scene
+from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
+
+FRESH = "scene"  # where in the work folder it is written first
+MASK_SHEET = "masks.png"
+OVERVIEW = "overview.png"
+# What the scene folder gets. The camera file makes it a scene: it comes last and goes first.
+PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
+LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of a photograph outside which its mask deserves a look
+
+
+def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, has_grabcut: bool) -> list[str]:
+    """Develop the photographs and put the products in their place; returns what is to be said.
+
+    Raises UserError where the region or the masks by GrabCut (`has_grabcut`) do not fit, or the disk takes no more.
+    """
+    conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, roi=roi)
+    capture = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
+    with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
+        scene = check_scene(develop(capture, capture.photographs, conf))
+    called = {frame.name: frame.source for frame in frames}
+    scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
+    if has_grabcut:
+        scene = _with_grabcut(scene)
+    fresh = work / FRESH
+    remove(fresh)
+    write_neus_scene(fresh, scene)
+    if scene.masks is not None:
+        write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
+    write_image(fresh / OVERVIEW, overview(scene))
+    _put(fresh, target)
+    return [*scene.notes, *_mask_notes(scene)]
+
+
+def _with_grabcut(scene: Scene) -> Scene:
+    """The scene with masks by GrabCut, which starts from the unit sphere in each view."""
+    found = []
+    with Bar("masks", scene.n_views) as bar:
+        for picture, intrinsics, c2w in zip(scene.images, scene.intrinsics, scene.c2w, strict=True):
+            found.append(masks.grab_cut(picture, intrinsics, c2w))
+            bar.update()
+    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
+    if not LEAST_COVER <= share <= MOST_COVER:
+        full = "the region of interest fills the photographs, so that nothing tells what is background"
+        empty = "what lies in the region of interest has the colours of what lies around it"
+        raise UserError(
+            f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, or choose another --roi"
+        )
+    return check_scene(replace(scene, masks=tuple(found)))
+
+
+def _mask_notes(scene: Scene) -> list[str]:
+    """What is to be said of the masks: how much they cover, and where they cover nothing or nearly all."""
+    if scene.masks is None:
+        return []
+    shares = np.array([np.mean(mask > MASK_HALF) for mask in scene.masks])
+    odd = np.flatnonzero((shares < LEAST_COVER) | (shares > MOST_COVER))
+    named = f"; look at {listed([f'{view:03d}' for view in odd])}, which are nearly empty or full" if len(odd) else ""
+    return [f"masks cover {shares.min():.0%} to {shares.max():.0%} of the photographs, see {MASK_SHEET}{named}"]
+
+
+def _put(fresh: Path, target: Path) -> None:
+    """Move the products from `fresh` to their places in `target`; what is there is replaced."""
+    for name in reversed(PRODUCTS):
+        remove(target / name)
+    for name in PRODUCTS:
+        if (fresh / name).exists():
+            (fresh / name).replace(target / name)
+    remove(fresh)
+
+
+def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str], list[str]]:
+    """(damaged, changed): the names of products that are missing or cut, and of those that became something else.
+
+    `written` holds what the products were when they were written, by `steps.noted`.
+    """
+    other = [name for name, size_and_sum in written.items() if not is_as_noted(target / name, size_and_sum)]
+    damaged = [name for name in other if not _is_usable(target / name, written[name])]
+    return damaged, [name for name in other if name not in damaged]
+
+
+def _is_usable(path: Path, size_and_sum: object) -> bool:
+    """Whether the file is a picture that can be decoded, or any other file that is no shorter than it was."""
+    try:
+        if path.suffix.lower() in IMAGE_SUFFIXES:
+            return read_image(path).size > 0
+        return path.is_file() and path.stat().st_size >= size_and_sum[0]
+    except (ImageError, OSError, ValueError, TypeError, LookupError):
+        return False

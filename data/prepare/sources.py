@@ -1,0 +1,129 @@
+"""What `--images` leads to: photographs or a video, and what lies beside them that is not taken."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from data.errors import UserError, listed
+from data.images import IMAGE_SUFFIXES, MAX_PIXELS, ImageError, list_images, natural_key, read_image
+from data.prepare.exif import DAMAGE
+from data.prepare.video import is_video
+
+# The least that structure from motion can make a model of; a good surface needs ten times as many.
+MIN_PICTURES = 3
+
+# What phones write, and what decodes it: an optional package, as few need it.
+HEIC_SUFFIXES = (".heic", ".heif")
+HEIC_PACKAGE = "pillow_heif"
+HEIC_ADVICE = "`pip install -r requirements-heic.txt` has them read"
+
+# Formats that photographs come in and that are not read; named, so that a camera's folder is not called empty.
+OTHER_SUFFIXES = (".gif", ".webp", ".tif", ".tiff", ".bmp", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".avif")
+
+
+def find_pictures(source: Path) -> list[Path]:
+    """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
+    if os.path.isdir(source):  # Path.is_dir raises on a long name
+        pictures = sorted([*list_images(source), *(_heic_files(source) if has_heic() else [])], key=natural_key)
+        if not pictures:
+            raise UserError(f"--images {source}: {_why_empty(source)}")
+        if len(pictures) < MIN_PICTURES:
+            beside = "".join(f"; {note}" for note in left_out(source))
+            raise UserError(
+                f"--images {source}: holds {len(pictures)} photographs; at least {MIN_PICTURES} are needed, "
+                f"and 30 to 100 from all around make a good surface{beside}"
+            )
+        return pictures
+    if not os.path.isfile(source):
+        raise UserError(f"--images {source}: no such folder or video")
+    if not is_video(source):
+        raise UserError(
+            f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs"
+        )
+    return [source]
+
+
+def left_out(folder: Path) -> list[str]:
+    """A sentence for each kind of entry that looks like photographs and is not taken."""
+    heic = [] if has_heic() else [path.name for path in _heic_files(folder)]
+    others = [path.name for path in _files(folder) if path.suffix.lower() in OTHER_SUFFIXES]
+    broken = [path.name for path in _entries(folder) if _is_picture_name(path) and not os.path.isfile(path)]
+    inner = _inner_folders(folder)
+    notes = {
+        f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
+        f"{listed(others)}: left out, neither PNG nor JPEG; save them as JPEG": others,
+        f"{listed(broken)}: left out, a link that leads nowhere or no file": broken,
+        f"{listed(inner)}: left out, photographs in folders of their own; move them beside the others": inner,
+    }
+    return [note for note, names in notes.items() if names]
+
+
+def _why_empty(folder: Path) -> str:
+    """Why there is no photograph that can be read, as the end of a sentence."""
+    if inner := _inner_folders(folder):
+        return f"its photographs lie in folders of their own ({listed(inner)}); give one of them, or move them together"
+    notes = left_out(folder)
+    return f"holds no PNG or JPEG; {'; '.join(notes)}" if notes else "holds no .png, .jpg or .jpeg photographs"
+
+
+def _entries(folder: Path) -> list[Path]:
+    """All that is not hidden; [] where the folder cannot be listed, which `list_images` tells."""
+    try:
+        return sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=natural_key)
+    except OSError:
+        return []
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if os.path.isfile(path)]
+
+
+def _heic_files(folder: Path) -> list[Path]:
+    return [path for path in _files(folder) if path.suffix.lower() in HEIC_SUFFIXES]
+
+
+def _is_picture_name(path: Path) -> bool:
+    return path.suffix.lower() in (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) and not os.path.isdir(path)
+
+
+def _inner_folders(folder: Path) -> list[str]:
+    """The names of folders below it that hold photographs."""
+    suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
+    inner = [path for path in _entries(folder) if os.path.isdir(path)]
+    return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]
+
+
+def has_heic() -> bool:
+    """Whether the package that reads HEIC is installed."""
+    return importlib.util.find_spec(HEIC_PACKAGE) is not None
+
+
+def read_photograph(path: Path) -> np.ndarray:
+    """`images.read_image`, and HEIC as uint8 [H, W, 3], upright; raises ImageError for what cannot be decoded."""
+    return _read_heic(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
+
+
+def _read_heic(path: Path) -> np.ndarray:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(HEIC_PACKAGE).register_heif_opener()
+            with Image.open(path, formats=("HEIF",)) as picture:
+                if picture.width * picture.height > MAX_PIXELS:
+                    raise ImageError(f"{path}: claims {picture.width}x{picture.height} pixels, beyond {MAX_PIXELS}")
+                return np.asarray(picture.convert("RGB"))
+    except (*DAMAGE, EOFError, RuntimeError, MemoryError, ImportError, Image.DecompressionBombError) as error:
+        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it as JPEG") from error
+
+
+def notes_of(source: Path, pictures: Sequence[Path]) -> list[str]:
+    """What is to be said of the files that were found, beside that they are used."""
+    return left_out(source) if list(pictures) != [source] else []

@@ -1,0 +1,151 @@
+"""The one door to the terminal: whatever is printed goes through here, and is one line that prints, or not at all.
+
+Nothing in here may end a piece of work: a stream that is closed, full or gone takes nothing, and that is all.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import select
+import sys
+import traceback
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, TextIO
+
+from data.errors import one_line
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+PATIENCE_SECONDS = 1.0  # with a stream that does not wait for its reader; then the text is dropped
+FALLBACK_ENCODING = "ascii"  # for encodings that no line can be appended to, such as Punycode
+
+
+def secure() -> None:
+    """Make the process's three streams such that no print fails and no file is taken for one of them.
+
+    A descriptor that is closed leads to /dev/null: else the next file opened, a checkpoint say, would get its number
+    and be printed into. To be called once, at the start of a process, before anything is opened.
+    """
+    with contextlib.suppress(OSError):  # a system without /dev/null
+        for descriptor in (STDIN, STDOUT, STDERR):
+            if not _is_open(descriptor):
+                os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+    if sys.stdin is None and _is_open(STDIN):
+        sys.stdin = sys.__stdin__ = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
+    sys.stdout = sys.__stdout__ = _lasting(STDOUT, sys.stdout)
+    sys.stderr = sys.__stderr__ = _lasting(STDERR, sys.stderr)
+
+
+def say(*lines: str) -> None:
+    """Print each of `lines` as one line on stdout, above any progress bar."""
+    _print(lines, sys.stdout)
+
+
+def complain(*lines: str) -> None:
+    """Print each of `lines` as one line on stderr, above any progress bar."""
+    _print(lines, sys.stderr)
+
+
+def redraw(text: str, end: str = "") -> None:
+    """Print `text` on stderr over the line that stands there."""
+    _write(f"\r{one_line(text)}{end}", sys.stderr)
+
+
+def report_crash() -> None:
+    """Print the exception being handled, with where it came from, on stderr."""
+    complain(*traceback.format_exc().rstrip("\n").split("\n"))
+
+
+def is_watched() -> bool:
+    """Whether stderr is a terminal, where someone may be watching progress."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or missing
+        return sys.stderr.isatty()
+    return False
+
+
+def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
+    with _above_bars(stream):
+        _write("".join(f"{one_line(line)}\n" for line in lines), stream)
+
+
+@contextlib.contextmanager
+def _above_bars(stream: TextIO | None) -> Iterator[None]:
+    """While the body runs, the progress bars are off the terminal; where none was ever drawn, tqdm is not loaded."""
+    bars = sys.modules.get("tqdm")
+    with bars.tqdm.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
+        yield
+
+
+def _write(text: str, stream: TextIO | None) -> None:
+    """Write `text`, which holds no control characters but its line ends; what `stream` cannot show is spelt out."""
+    if stream is None:
+        return
+    encoding = usable_encoding(getattr(stream, "encoding", None))
+    with contextlib.suppress(OSError, ValueError):  # ValueError: closed, or an encoding that refuses
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+
+
+@lru_cache
+def usable_encoding(name: str | None) -> str:
+    """`name` where it encodes text line by line, `FALLBACK_ENCODING` where not, UTF-8 for None."""
+    name = name or "utf-8"
+    try:
+        encoder = codecs.getincrementalencoder(name)("backslashreplace")
+        lines = (encoder.encode("\xe9\ud800\n") + encoder.encode("b\n")).decode(name)
+    except (LookupError, TypeError, ValueError):
+        return FALLBACK_ENCODING
+    return name if lines.endswith("\nb\n") else FALLBACK_ENCODING
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def _lasting(descriptor: int, before: TextIO | None) -> TextIO:
+    """A stream on `descriptor` that never fails, in the encoding of the one before."""
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Lasting(descriptor)),
+        encoding=usable_encoding(getattr(before, "encoding", None)),
+        errors="backslashreplace",
+        line_buffering=True,
+    )
+
+
+class _Lasting(io.RawIOBase):
+    """Writes to a descriptor; what that does not take is dropped, so that nothing is kept to fail at a later flush."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self.name = f"<descriptor {descriptor}>"
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        with contextlib.suppress(OSError):
+            return os.isatty(self._descriptor)
+        return False
+
+    def write(self, data: Any) -> int:
+        """Write a buffer of bytes; returns its size, whatever came of it."""
+        view = memoryview(data).cast("B")
+        size = len(view)
+        with contextlib.suppress(OSError):
+            while len(view):
+                try:
+                    view = view[os.write(self._descriptor, view) :]
+                except BlockingIOError:
+                    if not select.select([], [self._descriptor], [], PATIENCE_SECONDS)[1]:
+                        break
+        return size

@@ -1,0 +1,76 @@
+"""What cannot fit into memory, foreseen from the conf and the flags before anything is loaded or written.
+
+Each figure is the least that the work takes: what is refused could not have been done. What fits by these figures may
+still not fit; the chunks are measured later, and an allocation that fails is one sentence then.
+"""
+
+from __future__ import annotations
+
+from data.errors import UserError
+from models.available import available_bytes
+from models.config import ExperimentConfig, ModelConfig
+from models.config_sizes import FLOAT_BYTES, parameter_count, ray_numbers
+
+GB = 10**9
+# A parameter with its gradient, its two moments, and the new weight and moments that a step makes.
+TRAINED_COPIES = 7
+READ_COPIES = 3  # likewise where a checkpoint is only rendered: it holds the moments too
+PIXEL_BYTES = 100  # of a drawn pixel: coordinates, ray in both precisions, colour, mask
+GRID_COPIES = 2  # of a mesh's grid: the field, and the one with its sign changed that is marched
+
+
+def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
+    """Raises UserError where the networks of the conf exceed what is free."""
+    count = parameter_count(model)
+    needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
+    if needed > free:
+        raise UserError(
+            f"the networks of the conf have {count} numbers and need {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"lower the widths and layers of {_network_keys(model)}"
+        )
+
+
+def require_batch(conf: ExperimentConfig) -> None:
+    """Raises UserError where the rays of one step exceed what is free, in however small parts they are computed."""
+    rays = conf.train.batch_size
+    each = PIXEL_BYTES + FLOAT_BYTES * ray_numbers(conf.model)
+    needed, free = rays * each, available_bytes()
+    if needed > free:
+        keys = f"model.{conf.model.type}_renderer's n_samples and n_importance"
+        raise UserError(
+            f"train.batch_size = {rays}: a step of so many rays needs {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"lower it{f' to {free // each}' if free > 2 * each else ''}, or {keys}"
+        )
+
+
+def require_grid(resolution: int, name: str) -> None:
+    """Raises UserError where the grid of a mesh exceeds what is free; `name` is the flag or key, with its value."""
+    needed, free = GRID_COPIES * FLOAT_BYTES * resolution**3, available_bytes()
+    if needed > free:
+        most = int((free / (GRID_COPIES * FLOAT_BYTES)) ** (1.0 / 3.0))
+        raise UserError(
+            f"{name}: a grid of {resolution}^3 points needs {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"{most} points per side fit at the most"
+        )
+
+
+def require_mode(conf: ExperimentConfig, mode: str, resolution: int) -> None:
+    """Raises UserError where what the mode of the command line needs at the least exceeds what is free."""
+    is_trained = mode in ("train", "plan")
+    require_networks(conf.model, is_trained)
+    if is_trained:
+        require_batch(conf)
+    if mode == "train" and conf.train.val_mesh_freq > 0:
+        require_grid(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
+    if mode in ("validate_mesh", "evaluate"):
+        require_grid(resolution, f"--resolution {resolution}")
+
+
+def _network_keys(model: ModelConfig) -> str:
+    """The blocks that a too large number may stand in."""
+    return "model.nerf" if model.type == "nerf" else "model.sdf_network, model.rendering_network and model.nerf"
+
+
+def _gb(count: int) -> str:
+    """Bytes as GB, so that small and gigantic figures read well."""
+    return f"{count / GB:.3g} GB"

@@ -1,0 +1,106 @@
+"""What cannot fit is said before the start, with the figure that does; what fails later keeps the training's steps."""
+
+import numpy as np
+import pytest
+from config_samples import changed
+from runs import SHORT, run, saved
+
+import exp_runner
+from data.errors import UserError
+from models import available, capacity
+from models.config_sizes import parameter_count
+from models.fields.state import named_parameters
+from models.runner import build_renderer
+from models.training.trainer import Trainer
+
+GB = 10**9
+
+
+@pytest.fixture
+def small_machine(monkeypatch):
+    """23 GB are free."""
+    monkeypatch.setattr(capacity, "available_bytes", lambda: 23 * GB)
+
+
+@pytest.mark.parametrize("kind", ["neus", "nerf", "background"])
+def test_parameters_are_counted_as_the_networks_have_them(kind):
+    conf = changed(nerf={"d_in": 4 if kind == "background" else 3, "use_viewdirs": True, "multires": 3}).model
+    conf = changed(neus_renderer={"n_outside": 4}).model if kind == "background" else conf
+    conf = conf if kind != "nerf" else type(conf)(**(vars(conf) | {"type": "nerf"}))
+    networks = build_renderer(conf, np.random.default_rng(0)).networks
+    built = sum(value.numel() for network in networks.values() for value in named_parameters(network).values())
+    assert parameter_count(conf) == built
+
+
+@pytest.mark.usefixtures("small_machine")
+def test_a_grid_is_refused_with_the_largest_one_that_fits():
+    for resolution in (512, 1421):
+        capacity.require_grid(resolution, "--resolution")
+    for resolution in (1423, 2048):
+        with pytest.raises(UserError, match=r"--resolution: .* 23 GB is free: 1421 points per side fit"):
+            capacity.require_grid(resolution, "--resolution")
+
+
+@pytest.mark.usefixtures("small_machine")
+@pytest.mark.parametrize("mode", ["validate_mesh", "evaluate"])
+def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mode, tmp_path, capsys):
+    assert run(tmp_path / "none", "--mode", mode, "--resolution", "2048") == 2
+    error = capsys.readouterr().err
+    assert "--resolution 2048" in error and "68.7 GB" in error and error.count("\n") == 1
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.usefixtures("small_machine")
+def test_a_batch_is_refused_in_training_and_not_where_nothing_is_trained():
+    conf = changed(train={"batch_size": 10**8})
+    capacity.require_mode(conf, "validate_mesh", 64)
+    for mode in ("train", "plan"):
+        with pytest.raises(UserError, match="train.batch_size = 100000000: .* GB is free: lower it to"):
+            capacity.require_mode(conf, mode, 64)
+
+
+def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
+    monkeypatch.setattr(available, "limits_leave", lambda: 5)
+    assert available.available_bytes() == 5
+    monkeypatch.setattr(available, "container_leaves", lambda folder: 3)
+    assert available.available_bytes() == 3
+
+
+@pytest.mark.parametrize("text", ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory"])
+def test_what_the_libraries_say_of_memory_is_understood(text):
+    assert available.is_allocation_failure(RuntimeError(text)) and not available.is_allocation_failure(OSError("no"))
+
+
+@pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 GiB"), RuntimeError("std::bad_alloc")])
+def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_path, monkeypatch, capsys):
+    original = Trainer.step
+
+    def failing(self):
+        if self.finished_steps == 2:
+            raise error
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "step", failing)
+    assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=64")) == 2
+    told = capsys.readouterr().err.splitlines()[-1]
+    assert told.startswith("error: memory ran out after step 2; its checkpoint is written") and "Traceback" not in told
+    assert saved(tmp_path, 2).step == 2
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("bad_alloc")])
+def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, capsys):
+    def failing(arguments):
+        raise error
+
+    monkeypatch.setattr(exp_runner, "read_conf", failing)
+    assert exp_runner.main([]) == 2
+    assert capsys.readouterr().err.startswith("error: memory ran out: ")
+
+
+def test_a_deleted_current_folder_is_one_sentence(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    assert exp_runner.main([]) == 2
+    assert capsys.readouterr().err.startswith("error: the current folder was deleted")

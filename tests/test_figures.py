@@ -1,0 +1,114 @@
+"""How renderings compare with photographs, in whole, inside masks and by outlines, and which figure counts first."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from skimage.metrics import structural_similarity
+
+from data.images import to_uint8
+from models.views.figures import NAMES, Figures, compare, greyed, mask_counts_first, mean, text
+from models.views.render import RenderedView
+
+RNG = np.random.default_rng(3)
+SIZE = 40
+BLACK, WHITE, ROOM = np.zeros(3, np.float32), np.ones(3, np.float32), np.float32([0.5, 0.4, 0.3])
+MASK = np.zeros((SIZE, SIZE), np.float32)
+MASK[10:30, 12:28] = 1.0
+OBJECT = RNG.random((SIZE, SIZE, 3), dtype=np.float32)
+
+
+def photograph(background):
+    """The object before a background [3]."""
+    return np.where(MASK[..., None] > 0, OBJECT, background)
+
+
+def rendering(rgb, opacity=MASK):
+    return RenderedView(rgb.astype(np.float32), np.zeros_like(rgb), np.zeros_like(MASK), opacity)
+
+
+def test_a_perfect_object_before_another_background_is_perfect_inside_its_mask_only():
+    found = compare(rendering(photograph(BLACK) + 0.01 * MASK[..., None]), photograph(ROOM), MASK)
+    assert found.psnr_mask == pytest.approx(40.0, abs=0.01) and found.psnr < 10.0
+    assert found.ssim_mask > 0.99 > 0.5 > found.ssim and found.iou == 1.0
+
+
+def test_the_mask_hides_no_floater():
+    """Off the mask a floater leaves the inside as it is; the whole picture and the overlap fall."""
+    floating = MASK.copy()
+    floating[:, :6] = 1.0
+    rgb = photograph(BLACK)
+    rgb[:, :6] = 0.8
+    clean = compare(rendering(photograph(BLACK)), photograph(BLACK) + 0.02, MASK)
+    spoilt = compare(rendering(rgb, floating), photograph(BLACK) + 0.02, MASK)
+    assert spoilt.psnr_mask == clean.psnr_mask and spoilt.ssim_mask == clean.ssim_mask
+    assert spoilt.psnr < clean.psnr - 10 and spoilt.ssim < clean.ssim
+    assert spoilt.iou == pytest.approx(320 / 560) and clean.iou == 1.0
+
+
+def test_ssim_is_that_of_the_published_comparisons():
+    options = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": 1.0}
+    ours = compare(rendering(OBJECT * 0.9), photograph(ROOM), MASK)
+    expected = structural_similarity(OBJECT * np.float32(0.9), photograph(ROOM), channel_axis=2, **options)
+    assert ours.ssim == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, np.zeros_like(MASK)], ids=["no mask", "empty mask"])
+def test_what_cannot_be_compared_has_no_figure(mask):
+    found = compare(rendering(OBJECT), photograph(ROOM), mask)
+    assert found.psnr > 0 and found.psnr_mask is None and found.ssim_mask is None
+    assert found.iou == (None if mask is None else 0.0)
+    assert compare(rendering(OBJECT), OBJECT, None).psnr is None  # JSON has no infinity
+    assert compare(rendering(OBJECT[:9]), OBJECT[:9], None).ssim is None
+
+
+def test_means_are_over_the_views_that_have_a_figure():
+    first, second = Figures(20.0, 0.5, 30.0, 0.9, 0.8), Figures(10.0, 0.7, None, None, None)
+    assert mean([first, second]) == Figures(15.0, pytest.approx(0.6), 30.0, 0.9, 0.8)
+    assert mean([]) == Figures(*[None] * len(NAMES))
+
+
+@dataclasses.dataclass
+class Photographs:
+    """What `mask_counts_first` looks at."""
+
+    images: tuple
+    masks: tuple | None
+
+
+def scene(background, noise=0.0):
+    picture = np.clip(photograph(background) + RNG.normal(0.0, noise, OBJECT.shape), 0.0, 1.0)
+    return Photographs((to_uint8(picture),) * 2, (to_uint8(MASK),) * 2)
+
+
+@pytest.mark.parametrize(
+    ("photographs", "mask_weight", "behind", "expected"),
+    [
+        (scene(ROOM), 0.1, None, True),  # DTU with masks
+        (scene(ROOM), 0.1, WHITE, True),
+        (scene(ROOM), 0.0, None, False),  # the same without
+        (scene(WHITE), 0.1, WHITE, False),  # Blender's
+        (scene(BLACK, 0.005), 0.1, None, False),
+        (scene(WHITE), 0.1, None, True),  # no rendering before black can be right
+        (Photographs(scene(ROOM).images, None), 0.1, None, False),
+    ],
+    ids=["photographs", "photographs, white", "no masks used", "white", "noisy black", "white, black", "no masks"],
+)
+def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
+    photographs, mask_weight, behind, expected
+):
+    assert mask_counts_first(photographs, mask_weight, behind) is expected
+
+
+def test_the_sentence_begins_with_what_counts():
+    told = Figures(12.4, 0.512, 21.3, 0.801, 0.95)
+    assert text(told, True).startswith("21.30 dB inside the mask (SSIM 0.801), 12.40 dB over the whole picture")
+    assert text(told, False).startswith("12.40 dB over the whole picture (SSIM 0.512), 21.30 dB inside")
+    assert "overlap (IoU) of opacity and mask 0.950" in text(told, True)
+    assert text(Figures(12.4, None, None, None, None), False) == "12.40 dB"
+
+
+def test_a_greyed_background_has_no_colour_and_the_object_keeps_its_own():
+    shown = greyed(photograph(ROOM), MASK)
+    np.testing.assert_array_equal(shown[MASK > 0], OBJECT[MASK > 0])
+    np.testing.assert_allclose(shown[MASK == 0], 0.45, atol=1e-6)

@@ -1,0 +1,265 @@
+"""A prepare folder that was damaged is mended by the next call; two calls do not meet in one."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import rendered_photographs
+
+from data.config import DatasetConfig
+from data.errors import UserError
+from data.images import read_image
+from data.prepare.database import is_sound, read_links
+from data.prepare.lock import LOCK_NAME, only_one
+from data.prepare.prepare import Request, prepare
+from data.prepare.steps import Steps
+from data.readers import load_scene
+
+ROOT = Path(__file__).resolve().parents[1]
+N_VIEWS = 3
+PICTURES = [f"{number:04d}.png" for number in range(N_VIEWS)]
+
+
+def request(folder, **changes):
+    return Request(**{"images": folder / "photos", "target": folder / "scene", "frames": 6, **changes})
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prepared")
+    rendered_photographs.write_photographs(folder / "photos", N_VIEWS)
+    assert prepare(request(folder), str)
+    return folder
+
+
+@pytest.fixture
+def copied(prepared, tmp_path):
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
+    return tmp_path
+
+
+def read(folder):
+    return load_scene(DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz"))
+
+
+def garbage_database(work):
+    (work / "database" / "matches.db").write_bytes(b"not a database" * 999)
+
+
+def empty_database(work):
+    (work / "database" / "matches.db").write_bytes(b"")
+
+
+def cut_database(work):
+    path = work / "database" / "matches.db"
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def foreign_database(work):
+    with sqlite3.connect(work / "database" / "matches.db") as opened:
+        opened.execute("UPDATE descriptors SET data = x'00'")
+    opened.close()
+
+
+def no_database(work):
+    shutil.rmtree(work / "database")
+
+
+def missing_picture(work):
+    (work / "images" / "0001.png").unlink()
+
+
+def empty_picture(work):
+    (work / "images" / "0001.png").write_bytes(b"")
+
+
+def picture_that_is_a_link_to_nowhere(work):
+    (work / "images" / "0001.png").unlink()
+    (work / "images" / "0001.png").symlink_to("/nowhere/at/all.png")
+
+
+def cut_model(work):
+    path = work / "sparse" / "0" / "images.bin"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def no_model(work):
+    shutil.rmtree(work / "sparse")
+
+
+def other_stamps(work):
+    for path in work.glob("*.json"):
+        value = json.loads(path.read_text())
+        path.write_text(json.dumps({**value, "result": 5}))
+
+
+def stamps_that_pass(work):
+    """As a version without checksums would have written them."""
+    for name, result in {"photographs": [{"name": 3}], "cameras": {"names": 3}}.items():
+        value = json.loads((work / f"{name}.json").read_text())
+        (work / f"{name}.json").write_text(json.dumps({"key": value["key"], "result": result}))
+
+
+def no_stamps(work):
+    for name in ("photographs", "features"):
+        (work / f"{name}.json").unlink()
+
+
+def stamps_that_are_no_files(work):
+    (work / "features.json").unlink()
+    (work / "features.json").mkdir()
+    (work / "cameras.json").unlink()
+    os.mkfifo(work / "cameras.json")
+
+
+def empty_files(work):
+    for path in work.rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+
+
+DATABASES = [garbage_database, empty_database, cut_database, foreign_database, no_database]
+DAMAGE = [garbage_database, missing_picture, empty_picture, picture_that_is_a_link_to_nowhere, cut_model, no_model]
+DAMAGE += [stamps_that_pass, stamps_that_are_no_files, empty_files]
+
+
+@pytest.mark.parametrize("damage", DATABASES, ids=lambda damage: damage.__name__)
+def test_a_damaged_database_is_known_without_colmap(copied, damage):
+    database = copied / "scene" / "prepare" / "database" / "matches.db"
+    assert is_sound(database) and len(read_links(database, dict.fromkeys(PICTURES, "a"))) == 1
+    damage(copied / "scene" / "prepare")
+    assert not is_sound(database)
+
+
+@pytest.mark.parametrize("damage", [other_stamps, no_stamps], ids=lambda damage: damage.__name__)
+def test_a_damaged_stamp_counts_as_none(copied, damage):
+    damage(copied / "scene" / "prepare")
+    steps = Steps(copied / "scene" / "prepare", {"photographs": 0, "features": 0}, str)
+    assert not steps.was_run("photographs") and not steps.was_run("features")
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
+def test_what_is_damaged_is_done_again(copied, damage):
+    damage(copied / "scene" / "prepare")
+    assert prepare(request(copied, overwrite=True), str)
+    assert read(copied / "scene").n_views == N_VIEWS
+    assert not prepare(request(copied), str), "and is whole from then on"
+
+
+def test_one_damaged_step_does_not_repeat_the_long_ones(copied):
+    missing_picture(copied / "scene" / "prepare")
+    said = []
+    assert prepare(request(copied, overwrite=True), said.append)
+    assert "photographs: what an earlier run left is damaged or missing; done again" in said
+    assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
+
+
+def unlink(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("overview.png", cut), ("image/002.png", unlink), ("sparse/points.ply", empty), ("cameras_sphere.npz", cut)],
+)
+def test_a_scene_that_was_damaged_is_written_again(copied, damage, name):
+    before = (copied / "scene" / name).read_bytes()
+    damage(copied / "scene" / name)
+    said = []
+    assert prepare(request(copied), said.append)
+    assert name == "cameras_sphere.npz" or f"{name}: missing or damaged; the scene is written again" in said
+    assert name == "cameras_sphere.npz" or (copied / "scene" / name).read_bytes() == before
+    assert read(copied / "scene").n_views == N_VIEWS
+
+
+def test_what_its_user_changed_is_not_undone(copied):
+    retouched = cv2.imencode(".png", np.zeros((240, 320, 3), np.uint8))[1].tobytes()
+    (copied / "scene" / "image" / "001.png").write_bytes(retouched)
+    assert not prepare(request(copied), str)
+    (copied / "scene" / "overview.png").unlink()
+    with pytest.raises(UserError, match="overview.png: missing or damaged, and image/001.png: changed since; put"):
+        prepare(request(copied), str)
+    assert (copied / "scene" / "image" / "001.png").read_bytes() == retouched
+    assert prepare(request(copied, overwrite=True), str)
+    assert read_image(copied / "scene" / "image" / "001.png").any()
+
+
+def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(copied):
+    work = copied / "scene" / "prepare"
+    (work / "cameras.json").unlink()
+    with sqlite3.connect(work / "database" / "matches.db") as opened:  # whole and sound, and wrong
+        opened.execute("UPDATE two_view_geometries SET rows = 0, data = NULL")
+    opened.close()
+    said = []
+    assert prepare(request(copied, overwrite=True), said.append)
+    assert any("features, matches and cameras are done again" in line for line in said)
+    assert read(copied / "scene").n_views == N_VIEWS
+
+
+# two at once
+
+HOLD = (
+    "import sys, time; from pathlib import Path; from data.prepare.lock import only_one\n"
+    "with only_one(Path(sys.argv[1])):\n    print('held', flush=True); time.sleep(60)"
+)
+
+
+@pytest.fixture
+def holder(tmp_path):
+    program = [sys.executable, "-c", HOLD, str(tmp_path / "scene" / "prepare")]
+    process = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_second_preparation_is_refused_and_told_who_is_at_work(holder, tmp_path):
+    rendered_photographs.write_photographs(tmp_path / "photos", 3)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(
+        UserError, match=rf"another --mode prepare \(process {holder.pid}\) is at work in .*scene: wait"
+    ):
+        prepare(request(tmp_path), str)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dead_process_holds_nothing_and_the_lock_leaves_nothing(holder, tmp_path):
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    assert (tmp_path / "scene" / "prepare" / LOCK_NAME).exists()
+    work = tmp_path / "scene" / "prepare"
+    with only_one(work), pytest.raises(UserError, match=f"process {os.getpid()}"), only_one(work):
+        pass
+    assert list((tmp_path / "scene" / "prepare").iterdir()) == []
+
+
+def test_folders_made_for_the_lock_alone_go_with_it(tmp_path):
+    with only_one(tmp_path / "a" / "b" / "prepare"):
+        assert (tmp_path / "a" / "b" / "prepare" / LOCK_NAME).read_text() == f"{os.getpid()}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
+    def unsupported(file, operation):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    with only_one(tmp_path / "prepare"):
+        pass

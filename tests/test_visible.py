@@ -1,0 +1,146 @@
+"""Pictures with the networks asked only where they can be seen, against pictures with all of them asked everywhere."""
+
+import numpy as np
+import pytest
+from tiny_networks import tiny_fields
+
+from data.cameras import camera_rays, image_pixels
+from data.rays import Rays
+from models.backend import jt
+from models.config import RendererConfig
+from models.fields.state import export_state, import_state
+from models.rendering import visible
+from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.sparing import SparingRenderer
+
+COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
+FIELDS = ("rgb", "normal", "distance", "opacity")
+HAZE = 3e-3  # 24 empty sections of 1e-5, and the sampling of a rough background
+
+
+def camera(width=16, focal=14.0):
+    """Rays of a camera at distance 3 whose picture holds the unit sphere, and as much beside it."""
+    c2w = np.eye(4)
+    c2w[:3, 3] = (0.0, 0.0, -3.0)
+    half = (width - 1) / 2
+    return camera_rays(image_pixels(width, width), np.array([[focal, 0, half], [0, focal, half], [0, 0, 1]]), c2w)
+
+
+class Counted:
+    """A network that counts the points it is asked at."""
+
+    def __init__(self, network):
+        self.network, self.points = network, 0
+
+    def __call__(self, points, *others):
+        self.points += points.shape[0]
+        return self.network(points, *others)
+
+    def sdf(self, points):
+        self.points += points.shape[0]
+        return self.network.sdf(points)
+
+
+def renderers(n_outside, farther=0.0, variance=0.3):
+    """Both renderers on the same counted networks; `farther` is added to the signed distance."""
+    fields = tiny_fields(1, with_background=n_outside > 0)
+    state = export_state(fields.sdf)
+    state["lin2.bias"][0] += farther
+    import_state(fields.sdf, state)
+    import_state(fields.sharpness, {"variance": np.float32(variance)})
+    counted = Fields(
+        sdf=Counted(fields.sdf),
+        color=Counted(fields.color),
+        sharpness=fields.sharpness,
+        nerf=Counted(fields.nerf) if fields.nerf else None,
+    )
+    conf = RendererConfig(16, 8, n_outside, 2, perturb=1.0)
+    return NeuSRenderer(counted, conf), SparingRenderer(counted, conf)
+
+
+def asked(renderer, rays, behind):
+    """The picture, and the points that each network was asked at for it."""
+    networks = [network for network in (renderer.fields.sdf, renderer.fields.color, renderer.fields.nerf) if network]
+    for network in networks:
+        network.points = 0
+    view = renderer.view(rays, 1.0, behind)
+    return view, [network.points for network in networks]
+
+
+@pytest.mark.parametrize("behind", COLOURS.values(), ids=COLOURS)
+@pytest.mark.parametrize("n_outside", [0, 4])
+@pytest.mark.parametrize("variance", [0.1, 0.6], ids=["soft", "sharp"])
+def test_rays_that_meet_the_object_show_the_same_and_the_others_the_background(n_outside, behind, variance):
+    rays = camera()
+    whole, sparing = renderers(n_outside, variance=variance)
+    full, _ = asked(whole, rays, behind)
+    seen, _ = asked(sparing, rays, behind)
+    inside, hit = visible.meets_sphere(rays), seen.opacity[:, 0] > 0
+    assert 0.2 < inside.mean() < 0.9 and hit.any() and not hit[~inside].any()
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(seen, name)[hit], getattr(full, name)[hit], atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(seen.opacity, full.opacity, atol=HAZE)
+    if n_outside:
+        np.testing.assert_allclose(seen.rgb[~inside], full.rgb[~inside], atol=1e-6)
+    else:
+        expected = np.zeros(3) if behind is None else behind
+        empty = ~inside & (np.abs(seen.rgb - expected).max(axis=1) < 1e-6)
+        assert empty.mean() > 0.8 * (~inside).mean()
+
+
+def test_a_region_without_an_object_costs_only_the_distances_that_tell():
+    """Before, every ray cost all networks at all of its sections."""
+    rays = camera()
+    whole, sparing = renderers(0, farther=30.0)
+    full, before = asked(whole, rays, COLOURS["grey"])
+    seen, after = asked(sparing, rays, COLOURS["grey"])
+    count = len(rays)
+    assert before == [count * (16 + 4 + 24), count * 24] and after == [count * 16, 0]
+    np.testing.assert_array_equal(seen.rgb, np.tile(COLOURS["grey"], (count, 1)))
+    np.testing.assert_allclose(full.rgb, seen.rgb, atol=HAZE)
+    assert not seen.opacity.any() and not seen.normal.any() and not seen.distance.any()
+
+
+def test_beside_a_background_each_network_is_asked_on_its_side_of_the_sphere():
+    rays = camera()
+    meets = visible.meets_sphere(rays)
+    whole, sparing = renderers(4)
+    _, beyond = asked(sparing, rays.at(~meets), None)
+    assert beyond == [0, 0, np.count_nonzero(~meets) * 28]
+    _, before = asked(whole, rays.at(meets), None)
+    _, after = asked(sparing, rays.at(meets), None)
+    assert after[0] < before[0] and after[1] < before[1] and after[2] < 0.6 * before[2]
+
+
+def test_a_surface_beyond_the_sphere_is_seen_where_nothing_else_hides_it():
+    """Without a background model a floater counts wherever a ray passes it."""
+    rays = camera()
+    whole, sparing = renderers(0, farther=-30.0)
+    full, _ = asked(whole, rays, None)
+    seen, _ = asked(sparing, rays, None)
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(seen, name), getattr(full, name), atol=1e-6, err_msg=name)
+
+
+def test_rays_meet_the_sphere_to_the_accuracy_of_their_numbers():
+    origins = np.float32([[0.0, offset, -1e4] for offset in (0.0, 0.999, 1.0, 2.0)])
+    directions = np.float32([[0, 0, 1]] * 4)
+    rays = Rays(origins, directions, np.float32([[9999]] * 4), np.float32([[10001]] * 4))
+    assert visible.meets_sphere(rays).tolist() == [True, True, True, False]
+
+
+def test_sections_lie_on_one_side_of_the_sphere_or_near_its_rim():
+    rays = Rays(*(np.float32(values) for values in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
+    inside, outside = visible.sections_apart(rays, np.float32([[1.0, 1.9, 2.1, 3.0, 4.5]]), 0.5)
+    assert inside.tolist() == [[False, True, True, True, False]] and outside.tolist() == [
+        [True, True, False, False, True]
+    ]
+
+
+@pytest.mark.parametrize("wanted", [[True, False, True, False], [False] * 4, [True] * 4])
+def test_what_is_gathered_is_spread_to_where_it_was(wanted):
+    rows = visible.Rows.where(np.array(wanted))
+    values = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
+    spread = rows.spread(rows.gather(jt.array(values))).numpy()
+    expected = np.where(np.array(wanted if any(wanted) else [True, False, False, False])[:, None], values, 0)
+    np.testing.assert_array_equal(spread, expected)

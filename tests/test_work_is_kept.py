@@ -1,0 +1,223 @@
+"""Whatever a training meets through the command line, it loses no work; where it is refused it leaves nothing."""
+
+import fcntl
+import shutil
+import subprocess
+
+import pytest
+from runs import GOLDEN, SHORT, command, contents, run, saved
+from test_guard import spoil_batches, spoil_image
+
+from data.errors import UserError
+from models.lock import LOCK_NAME
+from models.training.trainer import Trainer
+
+
+def files(folder):
+    """What lies in a folder, but for its log."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "logs" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    assert run(folder) == 0
+    return folder
+
+
+@pytest.fixture
+def copy(trained, tmp_path):
+    """A folder with the checkpoints of steps 3 and 6."""
+    return shutil.copytree(trained / "checkpoints", tmp_path / "run" / "checkpoints").parent
+
+
+def after_step(monkeypatch, number, action):
+    """Have something happen when that step of a session is done."""
+    original = Trainer.step
+    count = 0
+
+    def step(self):
+        nonlocal count
+        output = original(self)
+        count += 1
+        if count == number:
+            action()
+        return output
+
+    monkeypatch.setattr(Trainer, "step", step)
+
+
+# going on from a chosen checkpoint, and starting over
+
+
+def test_going_on_from_a_chosen_checkpoint_keeps_what_it_writes_and_nothing_of_later_runs(copy):
+    chosen = shutil.copy(copy / "checkpoints/ckpt_000003.safetensors", copy.parent / "chosen.safetensors")
+    before = files(copy)
+    assert run(copy, "--checkpoint", str(chosen)) == 2
+    assert files(copy) == before
+    settings = ("train.end_iter=5", *SHORT[1:], "train.keep_checkpoints=1")
+    assert run(copy, "--checkpoint", str(chosen), "--overwrite", settings=settings) == 0
+    assert [path.name for path in (copy / "checkpoints").iterdir()] == ["ckpt_000005.safetensors"]
+
+
+def test_a_missing_compiler_costs_no_checkpoint_and_leaves_no_new_folder(copy, tmp_path):
+    before = files(copy)
+    for folder in (copy, tmp_path / "above/new"):
+        program = ["env", "cc_path=no-such-compiler", *command(folder, "--overwrite")]
+        done = subprocess.run(program, capture_output=True, text=True)
+        assert done.returncode == 2 and "no-such-compiler is missing" in done.stderr
+    assert files(copy) == before and sorted(path.name for path in copy.iterdir()) == ["checkpoints"]
+    assert not (tmp_path / "above").exists()
+
+
+def test_weights_of_other_shapes_leave_no_folder_and_no_lock(tmp_path, capsys):
+    source = str(GOLDEN / "official_wmask_000040.pth")
+    (tmp_path / "old").mkdir()
+    for folder in (tmp_path / "above/new", tmp_path / "old"):
+        for mode in ("train", "validate_mesh"):
+            assert run(folder, "--mode", mode, "--checkpoint", source) == 2
+            assert "sdf_network_fine" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*")] == ["old"]
+
+
+def test_a_batch_that_does_not_fit_after_starting_over_costs_nothing(copy, monkeypatch):
+    def refuse(self):
+        raise UserError("it does not fit")
+
+    before = files(copy)
+    monkeypatch.setattr("models.runner.Runner._choose_chunk", refuse)
+    assert run(copy, "--overwrite") == 2
+    assert files(copy) == before and not (copy / "logs").exists()
+
+
+def test_a_training_that_starts_over_and_ends_before_its_first_checkpoint_costs_nothing(copy, monkeypatch, capsys):
+    before = contents(saved(copy, 6))
+    spoil_batches(monkeypatch, set(range(100)), spoil_image)
+    settings = (*SHORT, "train.max_bad_steps=2")
+    assert run(copy, "--overwrite", settings=settings) == 1
+    assert "no checkpoint to go back to" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
+    assert run(copy, "--is_continue") == 0
+    assert "already trained to step 6" in capsys.readouterr().out
+
+
+# steps that are refused
+
+
+def test_a_training_whose_every_step_was_refused_ended_diverged(copy, monkeypatch, capsys):
+    spoil_batches(monkeypatch, set(range(100)), spoil_image)
+    end = ("train.end_iter=8", *SHORT[1:], "train.ray_chunk=256")
+    for folder, flag in ((copy.parent / "new", "--overwrite"), (copy, "--is_continue")):
+        before = files(folder / "checkpoints")
+        assert run(folder, flag, settings=end) == 1
+        told = capsys.readouterr()
+        last = told.err.strip().splitlines()[-1]
+        assert "steps taken was finite" in last and "the colours of photograph" in last
+        assert "trained to" not in told.out and files(folder / "checkpoints") == before
+
+
+def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, {4, 5}, spoil_image)
+    assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
+    told = capsys.readouterr()
+    assert "going back to the checkpoint of step 3" in told.err and "trained to step 6" in told.out
+    assert saved(tmp_path, 6).adam_steps == 6
+
+
+# disks, folders and links
+
+
+def test_pictures_meshes_and_refused_steps_that_do_not_fit_the_disk_end_no_training(tmp_path, monkeypatch, capsys):
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    for place in ("data.images", "data.files"):
+        monkeypatch.setattr(f"{place}.write_atomically", refuse)
+    monkeypatch.setattr("models.runner.record", lambda experiment: None)
+    spoil_batches(monkeypatch, {1, 2}, spoil_image)
+    often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
+    assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0
+    told = capsys.readouterr().err
+    assert told.count("No space left on device") == 3 and told.count("the training goes on without") == 3
+    assert saved(tmp_path, 6).adam_steps == 4
+
+
+def test_results_behind_a_link_made_meanwhile_are_not_written(tmp_path, monkeypatch, capsys):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    kinds = ("validations_fine", "normals", "distances", "meshes", "anomalies")
+    after_step(monkeypatch, 1, lambda: [(tmp_path / "run" / kind).symlink_to(outside) for kind in kinds])
+    spoil_batches(monkeypatch, {1}, spoil_image)
+    often = ("train.val_freq=3", "train.val_mesh_freq=3", "train.validate_resolution_level=20")
+    assert run(tmp_path / "run", settings=(*SHORT[:3], *often)) == 0
+    assert "symbolic link" in capsys.readouterr().err
+    assert not list(outside.iterdir()) and saved(tmp_path / "run", 6).step == 6
+
+
+@pytest.mark.parametrize("name", ["logs", "logs/train.log", "recording", "recording/confs", "recording/config.conf"])
+def test_logs_and_recordings_are_not_written_through_links(name, tmp_path, monkeypatch):
+    from models.experiment import record
+    from models.training.logger import RunLogger
+
+    target, folder = tmp_path / "target", tmp_path / "run"
+    target.mkdir()
+    (folder / name).parent.mkdir(parents=True)
+    place = target / "file" if "." in name else target
+    (folder / name).symlink_to(place)
+    with RunLogger(folder, quiet=True) as log:
+        log.info("text")
+        log.scalars(1, {"Loss/loss": 1.0})
+    source = tmp_path / "confs"
+    source.mkdir()
+    (source / "code.py").write_text("x = 1\n")
+    try:
+        record(experiment_in(folder, source))
+    except UserError as error:
+        assert "symbolic link" in str(error)
+    assert not list(target.iterdir())
+
+
+def experiment_in(folder, source):
+    """An experiment of which only the recording is looked at."""
+    from dataclasses import replace
+
+    from runs import ROOT
+
+    from models.config import load_config
+    from models.experiment import Experiment
+
+    conf = load_config(ROOT / "confs/debug.conf")
+    conf = replace(conf, general=replace(conf.general, recording=(str(source),)))
+    return Experiment(conf, folder, None, None)
+
+
+def test_an_experiment_behind_a_link_is_fine(trained, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    assert run(tmp_path / "link", settings=("train.end_iter=3", *SHORT[1:])) == 0
+    assert saved(tmp_path / "real", 3).step == 3
+
+
+def test_a_folder_deleted_while_the_training_runs_is_made_anew_and_locked(trained, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "run"
+    after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))
+    assert run(folder) == 0
+    assert "was deleted while the training ran" in capsys.readouterr().err
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / LOCK_NAME).is_file()
+
+
+def test_a_folder_that_another_training_has_taken_meanwhile_is_left_to_it(tmp_path, monkeypatch, capsys):
+    folder, others = tmp_path / "run", []
+
+    def take():
+        shutil.rmtree(folder)
+        folder.mkdir()
+        others.append(open(folder / LOCK_NAME, "w"))  # noqa: SIM115 (held open: it is the lock)
+        fcntl.flock(others[0], fcntl.LOCK_EX)
+
+    after_step(monkeypatch, 4, take)
+    assert run(folder) == 2
+    others[0].close()
+    assert "another training is running" in capsys.readouterr().err
+    assert [path.name for path in folder.iterdir()] == [LOCK_NAME]

@@ -25,7 +25,7 @@ demo: $(STAMP) ## train on the bundled scene (a second call goes on), then mesh,
 test: $(STAMP) ## lint and every test
 	$(BIN)/ruff check .
 	@# Jittor builds itself here, where its progress shows, and not under pytest, which would swallow it.
-	$(BIN)/python -c 'from models.backend import device_info; print(device_info().line())'
+	$(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
 	$(BIN)/python -m pytest
 
 lint: $(STAMP) ## style and formatting only

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from models.arguments import Arguments
     from models.experiment import Experiment
     from models.kinds.conf import ExperimentConfig
-    from models.training.logger import RunLogger
+    from models.watch.logger import RunLogger
 
 PROGRAM_FOLDER = Path(__file__).resolve().parent
 DEFAULT_CONF = Path("confs/demo.conf")
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
     except (MemoryError, RuntimeError) as error:
-        from models.available import is_allocation_failure
+        from models.machine.available import is_allocation_failure
 
         if not is_allocation_failure(error):
             raise
@@ -117,11 +117,11 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
         return _prepare(arguments, conf)
     if arguments.mode.name == "inspect":
         return _inspect(conf)
-    from models import backend
-    from models.capacity import require_mode
-    from models.interrupts import DivergedError, Interrupted
+    from models.kinds.capacity import require_mode
+    from models.machine import backend
     from models.surface.extraction import EmptySurfaceError
-    from models.training.logger import RunLogger
+    from models.watch.interrupts import DivergedError, Interrupted
+    from models.watch.logger import RunLogger
 
     backend.select(arguments.device, arguments.gpu)
     require_mode(conf, arguments.mode.name, arguments.resolution)
@@ -150,7 +150,7 @@ def _run(arguments: "Arguments", conf: "ExperimentConfig") -> int:
 
 def _replay(arguments: "Arguments") -> int:
     """Compute a skipped step again; the exit status says whether it is still not finite."""
-    from models.replay import replay
+    from models.watch.replay import replay
 
     return EXIT_DIVERGED if replay(arguments.replay, say) else 0
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from models import backend, memory
-from models.backend import jt
 from models.experiment import Experiment, open_training
 from models.kinds.conf import ExperimentConfig, load_config
+from models.machine import backend, memory
+from models.machine.backend import jt
 from models.runner import Runner
-from models.training.logger import RunLogger, complain
+from models.watch.logger import RunLogger, complain
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS, FIRST = 20_000, 1_000

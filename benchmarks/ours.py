@@ -16,11 +16,11 @@ from benchmarks.report import PLAIN
 from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
-from models import backend
-from models.backend import jt
 from models.fields.state import export_state
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
+from models.machine import backend
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training.trainer import Trainer
 from models.views.render import render_view

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.training.gradient import losses_of
 from models.training.trainer import Trainer
 

@@ -17,20 +17,20 @@ from data.errors import UserError
 from data.files import LINK_WORDS, make_folder, write_atomically, write_result
 from data.readers import load_held_out, load_scene
 from data.scene import Scene, SceneError
-from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.lock import FolderLock
-from models.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
-from models.training.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from models.training.checkpoint_folder import (
+from models.checkpoints.folder import (
     ASIDE_SUFFIX,
     SUFFIX,
     CheckpointFolder,
     has_checkpoints,
     newest_checkpoint,
 )
-from models.training.logger import LOG_FOLDER, TEXT_LOG
-from models.training.torch_archive import read_torch_checkpoint
-from models.training.torch_checkpoint import to_checkpoint
+from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
+from models.checkpoints.published import to_checkpoint
+from models.checkpoints.torch_archive import read_torch_checkpoint
+from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.watch.lock import FolderLock
+from models.watch.logger import LOG_FOLDER, TEXT_LOG
+from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
 CHECKPOINTS = "checkpoints"
 # What a run writes to below its folder, as far as that is known before; other links are met as they are written to.

@@ -13,12 +13,13 @@ import numpy as np
 
 from data.rays import Rays
 from data.scene import Scene
-from models import backend, memory
-from models.backend import jt
-from models.chunks import ResultChunks, settled_chunk, training_chunk
 from models.kinds.conf import ExperimentConfig
 from models.kinds.registry import ModelConfig, build_model
+from models.machine import backend, memory
+from models.machine.backend import jt
+from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
+from models.views.chunks import ResultChunks
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3

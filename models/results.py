@@ -21,17 +21,17 @@ from data.images import to_uint8, write_image
 from data.quiet import native_stderr_silenced
 from data.rays import Rays
 from data.scene import Scene
-from models.chunks import ResultChunks
 from models.experiment import Experiment, held_out_scene
 from models.kinds.protocol import Model, Moment
 from models.surface.export import to_world, write_mesh
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import chamfer, read_mesh
-from models.training.logger import RunLogger
 from models.views import figures
+from models.views.chunks import ResultChunks
 from models.views.figures import Figures, ViewFigures
 from models.views.render import RenderedView, distance_picture, normal_picture, render_view
 from models.views.shading import shade_mesh
+from models.watch.logger import RunLogger
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30

@@ -9,19 +9,20 @@ import numpy as np
 from data.bars import Bar
 from data.errors import UserError
 from data.scene import summary
-from models import backend, memory
-from models.available import is_allocation_failure
-from models.caretaker import Caretaker
-from models.chunks import ResultChunks, chunk_state, settled_chunk, training_chunk
+from models.checkpoints.ours import CheckpointError, not_finite
 from models.experiment import Experiment, frame_state, record
-from models.interrupts import Interrupted, Interrupts
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
+from models.machine import backend, memory
+from models.machine.available import is_allocation_failure
 from models.results import Snapshot, validate_image, validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.training.checkpoint import CheckpointError, not_finite
-from models.training.logger import RunLogger
+from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import Trainer
+from models.views.chunks import ResultChunks
+from models.watch.interrupts import Interrupted, Interrupts
+from models.watch.logger import RunLogger
+from models.watch.recovery import Recovery
 
 
 class Runner:
@@ -43,7 +44,7 @@ class Runner:
         averaged = build_model(experiment.conf.model, self.conf, initial) if self.conf.ema_decay > 0 else None
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
-        self.caretaker = Caretaker(experiment, self.trainer, log)
+        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
@@ -87,13 +88,13 @@ class Runner:
         with Interrupts() as interrupts, progress as bar:
             self._take_steps_in_memory(interrupts, bar)
             self.trainer.settle()
-            self.caretaker.after_step()
-            if self.caretaker.has_learnt(self._taken):
+            self.recovery.after_step()
+            if self.recovery.has_learnt(self._taken):
                 self._save()
         if interrupts.received is not None and self.step < self.conf.end_iter:
             raise Interrupted(interrupts.received, self.step)
-        if not self.caretaker.has_learnt(self._taken):
-            raise self.caretaker.nothing_learnt(self._taken)
+        if not self.recovery.has_learnt(self._taken):
+            raise self.recovery.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
     def _take_steps_in_memory(self, interrupts: Interrupts, bar: Bar) -> None:
@@ -105,7 +106,7 @@ class Runner:
                 raise
             memory.release()
             saved = "no step was finished"
-            if self._taken and self.caretaker.has_learnt(self._taken):
+            if self._taken and self.recovery.has_learnt(self._taken):
                 self._save()
                 saved = "its checkpoint is written, go on with --is_continue"
             raise UserError(
@@ -122,7 +123,7 @@ class Runner:
             self._require_folder()
             if self.step >= self.conf.end_iter:
                 self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
-            self.caretaker.after_step()
+            self.recovery.after_step()
             bar.update(self.step - bar.n)
             if self._due(self.conf.report_freq):
                 scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
@@ -164,11 +165,11 @@ class Runner:
     def _report(self, scalars: dict[str, float], rays_per_second: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
         rate = self.trainer.learning_rate
-        self.caretaker.note_psnr(scalars["Statistics/psnr"])
+        self.recovery.note_psnr(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
-            f"{self.trainer.model.remark(scalars)}, {rays_per_second:.0f} rays/s"
+            f"{self.trainer.model.progress_text(scalars)}, {rays_per_second:.0f} rays/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text
@@ -180,14 +181,14 @@ class Runner:
         if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
             memory.release()  # blocks of the sizes that steps need are of no use to pictures, nor the other way round
         if self._due(self.conf.val_freq):
-            self.caretaker.examine()
+            self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             level = self.conf.validate_resolution_level
-            self.caretaker.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
+            self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
         if self._due(self.conf.val_mesh_freq):
             try:
                 resolution = self.conf.mesh_resolution
-                self.caretaker.attempt("meshes", lambda: validate_mesh(self.snapshot(), resolution, None))
+                self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), resolution, None))
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):

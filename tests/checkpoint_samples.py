@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from data.errors import UserError
-from models.training.checkpoint import MOMENTS, Checkpoint
+from models.checkpoints.ours import MOMENTS, Checkpoint
 
 
 def make_checkpoint(step=3, seed=0):

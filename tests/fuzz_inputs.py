@@ -22,8 +22,8 @@ from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
 
+from models.checkpoints.ours import _digest, _encode
 from models.kinds.conf import known_leaves
-from models.training.checkpoint import _digest, _encode
 
 ROOT = Path(__file__).resolve().parents[1]
 

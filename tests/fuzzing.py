@@ -51,12 +51,12 @@ from data.images import read_image
 from data.readers import load_scene
 from data.streams import say, usable_encoding
 from models.arguments import parse_arguments
-from models.chunks import settled_chunk
+from models.checkpoints.ours import _encode, load_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.kinds.conf import load_config, parse_config, to_hocon
 from models.surface.metrics import read_mesh
-from models.training.checkpoint import _encode, load_checkpoint
-from models.training.logger import RunLogger
-from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint
+from models.training.chunks import settled_chunk
+from models.watch.logger import RunLogger
 
 ROOT = Path(__file__).resolve().parents[1]
 EIGHT_RAYS = changed(train={"batch_size": 8}).train

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from runs import contents, run
 
-from models.training.checkpoint import CheckpointError, load_checkpoint
+from models.checkpoints.ours import CheckpointError, load_checkpoint
 
 SAVE_EVERY = 3
 LONGEST_LIFE = 0.25  # s after its first sign of life; a checkpoint of these networks is written every 30 ms or so
@@ -193,7 +193,7 @@ def main() -> int:
 
 def load_program() -> None:
     """Import what a training needs, and compute nothing: threads do not survive a fork."""
-    from models import backend
+    from models.machine import backend
 
     backend.select("cpu", 0)
     import models.runner  # noqa: F401

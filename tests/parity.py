@@ -18,7 +18,6 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from data.rays import Rays
-from models.backend import jt
 from models.config.blocks import TrainConfig
 from models.config.strict import from_tree
 from models.fields.color import RenderingNetwork
@@ -34,6 +33,7 @@ from models.kinds.neus.terms import TERMS, eikonal_term
 from models.kinds.pixels import upload
 from models.kinds.protocol import Objective
 from models.kinds.terms import binary_mask, masked_psnr
+from models.machine.backend import jt
 from models.training import schedules
 from models.training.gradient import losses_of
 from models.training.optimizer import Adam

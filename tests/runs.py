@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import exp_runner
-from models.training.checkpoint import Checkpoint, load_checkpoint
+from models.checkpoints.ours import Checkpoint, load_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = Path(__file__).resolve().parent / "golden"

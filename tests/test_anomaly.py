@@ -10,10 +10,10 @@ from test_guard import INPUTS
 
 from data.errors import UserError
 from models.config import to_hocon
-from models.replay import _require_noise, replay
 from models.structs import SampleNoise
-from models.training.anomaly import load_anomaly, save_anomaly
 from models.training.guard import BadStep
+from models.watch.anomaly import load_anomaly, save_anomaly
+from models.watch.replay import _require_noise, replay
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_data_knows_nothing_of_models():
 
 
 def test_only_the_backend_imports_jittor():
-    assert [name for name, tree in TREES.items() if rules.imports_of(tree, "jittor")] == ["models.backend"]
+    assert [name for name, tree in TREES.items() if rules.imports_of(tree, "jittor")] == ["models.machine.backend"]
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -59,7 +59,7 @@ def test_a_test_or_benchmark_keeps_the_size_budget(path):
         ("models.surface.export", "models.views.shading"),
         ("models.ops.scan", "data.scene"),
         ("models.training.trainer", "models.runner"),
-        ("models.backend", "models.ops.scan"),
+        ("models.machine.backend", "models.ops.scan"),
         ("models.config", "models.ops"),
         ("models.fields.sdf", "."),
     ],
@@ -69,19 +69,19 @@ def test_the_floor_rule_sees_a_climb_and_a_step_sideways(importer, target):
 
 
 def test_the_floor_rule_lets_a_room_use_itself_and_what_is_below():
-    assert rules.climbing({"models.fields.sdf": {"models.fields.layers", "models.backend", "data.errors"}}) == []
+    assert rules.climbing({"models.fields.sdf": {"models.fields.layers", "models.machine.backend", "data.errors"}}) == []
 
 
 def test_the_import_reader_sees_every_form_also_inside_functions():
-    known = {"models.backend", "models.config", "models.fields", "models.fields.sdf", "data.rays"}
+    known = {"models.machine.backend", "models.config", "models.fields", "models.fields.sdf", "data.rays"}
     source = """
-import models.backend
+import models.machine.backend
 from models import config
 def f():
     from models.fields.sdf import SdfNetwork
     import numpy, data.rays
 """
-    expected = {"models.backend", "models.config", "models.fields.sdf", "data.rays"}
+    expected = {"models.machine.backend", "models.config", "models.fields.sdf", "data.rays"}
     assert rules.imported(ast.parse(source), known) == expected
     assert rules.imported(ast.parse("from . import x"), known) == {"."}
 
@@ -94,7 +94,7 @@ def test_the_cycle_rule_sees_a_cycle_and_only_that():
 @pytest.mark.parametrize("source", ["import jittor", "import jittor.nn as nn", "def f():\n    from jittor import nn"])
 def test_the_jittor_import_rule_sees_every_form(source):
     assert rules.imports_of(ast.parse(source), "jittor")
-    harmless = "import jittorish\nfrom models.backend import jt\nif TYPE_CHECKING:\n    from jittor import Var"
+    harmless = "import jittorish\nfrom models.machine.backend import jt\nif TYPE_CHECKING:\n    from jittor import Var"
     assert not rules.imports_of(ast.parse(harmless), "jittor")
 
 

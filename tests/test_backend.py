@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models import backend, precompiled, toolchain
-from models.backend import jt
-from models.ops import gemm
+from models.machine import backend, gemm, precompiled, toolchain
+from models.machine.backend import jt
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -20,8 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 AFTER_IMPORT = """
 import signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
-import models.backend, models.fields.sdf, models.kinds.neus.model, models.kinds.terms
-from models.backend import jt
+import models.machine.backend, models.fields.sdf, models.kinds.neus.model, models.kinds.terms
+from models.machine.backend import jt
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"
 try:  # a child that is killed must not end this process, as Jittor's own handler makes it do
     subprocess.run(["sleep", "60"], timeout=0.05)
@@ -68,12 +67,12 @@ def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificat
 
 
 def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
-    result = run_python("import sys, models.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)")
+    result = run_python("import sys, models.machine.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)")
     assert result.returncode == 0, result.stderr
 
 
 def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
-    program = "from data.errors import UserError\ntry:\n    from models.backend import jt\n"
+    program = "from data.errors import UserError\ntry:\n    from models.machine.backend import jt\n"
     program += "except UserError as error:\n    print(error)"
     result = run_python(program, cc_path="no-such-compiler")
     assert "install g++" in result.stdout and result.returncode == 0

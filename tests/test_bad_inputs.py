@@ -17,7 +17,7 @@ from synthetic_scene import write_scene
 
 import exp_runner
 from data.quiet import native_stderr_silenced
-from models.training.checkpoint import save_checkpoint
+from models.checkpoints.ours import save_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 # A warning of Python's would be a second message: here it is an error, and so a traceback.
@@ -142,7 +142,7 @@ def test_what_c_libraries_write_is_dropped_and_what_comes_after_is_not(capfd):
     assert capfd.readouterr().err == "heard"
 
 
-# What runs, unpickles or fetches what it is given; subprocess is models.toolchain's, with programs it names itself.
+# What runs, unpickles or fetches what it is given; subprocess is models.machine.toolchain's, with programs it names itself.
 FORBIDDEN = {"eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads", "np.load", "urlopen"}
 FORBIDDEN |= {"pickle.Unpickler", "torch.load", "yaml.load", "marshal.loads", "urlretrieve", "requests.get"}
 

@@ -12,10 +12,10 @@ from benchmarks.report import FULL, MATMUL, OURS, PEER, SMALL, Bound, Row, profi
 from benchmarks.shapes import Shape, parse_shape
 from benchmarks.workers import Alone, Worker, alternate
 from data.errors import UserError
-from models.backend import resident_bytes
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.kinds.neus.conf import RendererConfig
 from models.kinds.registry import ModelConfig
+from models.machine.backend import resident_bytes
 
 # Layers: sdf 3 -> 5, with the skipped point 8 -> 8, 8 -> 4; colour 12 -> 2, 2 -> 3; background 4 -> 6, 6 -> 6, heads.
 SDF = SdfConfig(d_in=3, d_out=4, d_hidden=8, n_layers=2, skip_in=(1,))

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 from config_samples import changed
+from models.config_sizes import parameter_count
 from runs import SHORT, run, saved
 
 import exp_runner
 from data.errors import UserError
-from models import available, capacity
-from models.config_sizes import parameter_count
 from models.fields.state import named_parameters
+from models.kinds import capacity
+from models.machine import available
 from models.runner import build_renderer
 from models.training.trainer import Trainer
 

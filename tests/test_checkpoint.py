@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
-from models.training import checkpoint as module
-from models.training.checkpoint import (
+from models.checkpoints import ours as module
+from models.checkpoints.ours import (
     Checkpoint,
     CheckpointError,
     load_checkpoint,

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from checkpoint_samples import assert_one_sentence, make_checkpoint
 
-from models.training import checkpoint, checkpoint_folder
-from models.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from models.training.checkpoint_folder import (
+from models.checkpoints import folder as checkpoint_folder
+from models.checkpoints import ours as checkpoint
+from models.checkpoints.folder import (
     CheckpointFolder,
     has_checkpoints,
     latest_checkpoint,
     newest_checkpoint,
 )
+from models.checkpoints.ours import CheckpointError, load_checkpoint, save_checkpoint
 
 
 def names(folder):

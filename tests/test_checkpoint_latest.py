@@ -3,8 +3,8 @@
 import pytest
 from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 
-from models.training.checkpoint import CheckpointError, save_checkpoint
-from models.training.checkpoint_folder import CheckpointFolder, latest_checkpoint
+from models.checkpoints.folder import CheckpointFolder, latest_checkpoint
+from models.checkpoints.ours import CheckpointError, save_checkpoint
 
 
 def unexpected(text):

@@ -203,7 +203,7 @@ def test_a_photograph_the_scene_does_not_have_is_named_before_jittor_is_loaded(m
 
 def test_device_gpu_and_seed_reach_backend_and_conf(runner, monkeypatch):
     asked = []
-    monkeypatch.setattr("models.backend.select", lambda device, gpu: asked.append((device, gpu)))
+    monkeypatch.setattr("models.machine.backend.select", lambda device, gpu: asked.append((device, gpu)))
     assert exp_runner.main(["--device", "cpu", "--gpu", "2", "--set", "train.seed=5", "--seed", "7"]) == 0
     assert asked == [("cpu", 2)] and conf_used(runner).train.seed == 7
 

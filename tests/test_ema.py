@@ -9,7 +9,7 @@ import pytest
 from runs import SHORT, command, contents, run, saved
 
 from data.images import read_image
-from models.training.checkpoint import load_checkpoint
+from models.checkpoints.ours import load_checkpoint
 from models.training.ema import decay_at
 
 DECAY = "train.ema_decay=0.9"

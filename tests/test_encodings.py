@@ -5,7 +5,7 @@ import oracles
 import pytest
 from gradcheck import assert_grad_close, central_differences
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.network import positional_encoding, positional_encoding_vjp
 from models.ops.sizes import encoding_width
 

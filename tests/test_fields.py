@@ -8,12 +8,12 @@ import pytest
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import COLOR, SDF, params64, roughen
 
-from models.backend import jt
 from models.fields.color import RenderingNetwork
 from models.fields.conf import VarianceConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 70  # more than one block of the native operations, the last one not full

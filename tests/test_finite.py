@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tiny_networks import tiny_renderer
 
 from data.rays import Rays
-from models.backend import jt
 from models.fields.conf import VarianceConfig
 from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.kinds.neus.terms import eikonal_term
 from models.kinds.pixels import upload
 from models.kinds.terms import color_term, mask_term
+from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import length
 from models.ops.kernel import NATIVE, REFERENCE, use

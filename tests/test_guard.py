@@ -12,15 +12,15 @@ import exp_runner
 from data.errors import listed
 from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
-from models.backend import jt
+from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
 from models.fields.state import export_state, import_state, named_parameters
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training import guard
-from models.training.anomaly import load_anomaly, save_anomaly
-from models.training.checkpoint import checkpoint_name, load_checkpoint, save_checkpoint
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
 from models.training.trainer import Trainer
+from models.watch.anomaly import load_anomaly, save_anomaly
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
 INPUTS = StepInputs(
@@ -242,7 +242,7 @@ def test_a_run_without_a_checkpoint_to_go_back_to_stops_with_one_sentence(tmp_pa
 
 
 def test_anomalies_of_one_run_are_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr("models.caretaker.MAX_ANOMALIES", 2)
+    monkeypatch.setattr("models.watch.recovery.MAX_ANOMALIES", 2)
     spoil_batches(monkeypatch, {0, 2, 4, 5}, spoil_image)
     assert run(tmp_path) == 0
     assert len(list((tmp_path / "anomalies").iterdir())) == 2

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from test_guard import INPUTS, both_paths, path  # noqa: F401 (a fixture)
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.training import guard
 from models.training.guard import Guard
 from models.training.optimizer import Adam

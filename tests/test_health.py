@@ -7,8 +7,8 @@ import pytest
 from models.rendering.protocol import SurfaceField
 from runs import SHORT, run
 
-from models.training import health
-from models.training.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
+from models.watch import collapse as health
+from models.watch.collapse import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 
 
 def course(psnr=(), inv_s=(), **last):

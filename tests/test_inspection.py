@@ -11,7 +11,7 @@ from synthetic_scene import write_scene
 from data.images import read_image
 from data.inspection.finding import Finding
 from models.inspection import markdown, table
-from models.lock import FolderLock
+from models.watch.lock import FolderLock
 
 FOUND = (
     Finding("views", "44", "good", "there are enough"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from runs import ROOT, SHORT, run
 
-from models.training.checkpoint import Checkpoint, checkpoint_name, load_checkpoint, save_checkpoint
+from models.checkpoints.ours import Checkpoint, checkpoint_name, load_checkpoint, save_checkpoint
 
 KILLS = 10
 
@@ -123,7 +123,7 @@ def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run_with_on
     def refuse(path, content):
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("models.training.checkpoint.write_atomically", refuse)
+    monkeypatch.setattr("models.checkpoints.ours.write_atomically", refuse)
     assert run(tmp_path, "--is_continue", settings=("train.end_iter=8", *SHORT[1:])) == 2
     told = capsys.readouterr().err
     error = told.strip().splitlines()[-1]

@@ -7,13 +7,13 @@ import oracles
 import pytest
 from tiny_networks import COLOR, NERF, SDF, VARIANCE, params64, roughen
 
-from models.backend import jt
 from models.fields.color import RenderingNetwork
 from models.fields.layers import Linear, uniform_init
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state, named_parameters
+from models.machine.backend import jt
 
 RELEASED = dataclasses.replace(SDF, d_hidden=256, n_layers=8, skip_in=(4,), multires=6, d_out=257)
 SPHERE = np.random.default_rng(0).normal(size=(600, 3))

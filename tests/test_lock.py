@@ -10,10 +10,10 @@ import pytest
 from runs import ROOT, run
 
 from data.errors import UserError
-from models.lock import LOCK_NAME, FolderLock
+from models.watch.lock import LOCK_NAME, FolderLock
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from models.lock import FolderLock\n"
+    "import sys, time; from pathlib import Path; from models.watch.lock import FolderLock\n"
     "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
 )
 
@@ -103,11 +103,11 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
 
     lock = FolderLock(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("models.lock.os.lstat", failing)
+        patch.setattr("models.watch.lock.os.lstat", failing)
         assert lock.confirm()
     shutil.rmtree(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("models.lock.open_regular", failing)
+        patch.setattr("models.watch.lock.open_regular", failing)
         assert lock.confirm() and lock.confirm()
     assert not lock.confirm() and lock.confirm()
     lock.release()

@@ -9,11 +9,11 @@ from config_samples import changed
 from gradcheck import assert_grad_close, central_differences
 from tiny_networks import training_losses
 
-from models.backend import jt
 from models.kinds.neus.outputs import RenderOutput
 from models.kinds.neus.terms import eikonal_term
 from models.kinds.protocol import Term
 from models.kinds.terms import binary_mask, color_term, mask_term, masked_psnr
+from models.machine.backend import jt
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)

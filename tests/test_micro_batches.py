@@ -6,10 +6,10 @@ from runs import ROOT, SHORT, contents, run, saved
 
 from data.readers import load_scene
 from data.sampler import PixelSampler
-from models import chunks, memory
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
-from models.training import gradient
+from models.machine import memory
+from models.training import chunks, gradient
 from models.training.trainer import Trainer
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo",)
@@ -175,7 +175,7 @@ def test_a_tight_limit_splits_the_step():
 
 @pytest.mark.parametrize("chunk", [64, 20])
 def test_what_a_step_hands_on_keeps_none_of_its_graph(chunk):
-    from models.backend import jt
+    from models.machine.backend import jt
 
     trainer = trainer_of()
     trainer.ray_chunk = chunk

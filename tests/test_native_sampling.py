@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.elementwise import length
 from models.ops.upsample import invert_cdf, upsample, upsample_weights
 from models.ops.volrend import points_along

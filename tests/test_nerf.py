@@ -8,10 +8,10 @@ import pytest
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import NERF, params64, roughen
 
-from models.backend import jt
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 70  # more than one block of the native operation, the last one not full

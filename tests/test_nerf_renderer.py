@@ -11,7 +11,6 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
 from data.rays import PixelBatch, Rays
-from models.backend import jt
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
@@ -23,6 +22,7 @@ from models.kinds.nerf.terms import radiance_terms
 from models.kinds.pixels import upload
 from models.kinds.protocol import Moment, Objective
 from models.kinds.terms import binary_mask
+from models.machine.backend import jt
 from models.ops.upsample import invert_cdf
 from models.rendering import sampling
 from models.surface.extraction import marching_cubes, sample_grid
@@ -272,7 +272,7 @@ def test_scalars_tell_both_passes_apart():
     for name, rgb in (("psnr", output.rgb), ("coarse_psnr", output.coarse_rgb)):
         expected = -10.0 * np.log10(np.mean((rgb.numpy().astype(np.float64) - TARGET) ** 2))
         assert values[f"Statistics/{name}"] == pytest.approx(expected, abs=1e-3)
-    assert f"{values['Statistics/coarse_psnr']:.2f}" in model.remark(values)
+    assert f"{values['Statistics/coarse_psnr']:.2f}" in model.progress_text(values)
     assert model.sharpness() is None
 
 

@@ -6,9 +6,9 @@ import pytest
 from config_samples import changed
 from tiny_networks import params64, random_rays, tiny_renderer, training_losses
 
-from models.backend import jt
 from models.fields.state import named_parameters
 from models.kinds.pixels import upload
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training.optimizer import Adam
 

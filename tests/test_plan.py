@@ -5,8 +5,9 @@ import math
 import pytest
 from runs import run
 
-from models import available, memory, plan
+from models import plan
 from models.kinds.neus.conf import RendererConfig
+from models.machine import available, memory
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
 

@@ -10,9 +10,9 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer, training_losses
 
 from data.rays import Rays
-from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.pixels import upload
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 
 COUNT = 5

@@ -11,7 +11,7 @@ import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
 from data.images import read_image, write_image
-from models.training.torch_checkpoint import read_torch_checkpoint, to_checkpoint
+from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
 WORLD_SCALE, WORLD_CENTRE = 2.5, (4.0, -7.0, 1.5)  # scale_mat of the bundled scene (data/demo/make_demo.py)
 # The networks of the published checkpoints in tests/golden.
@@ -144,8 +144,8 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
 
 def test_a_picture_that_takes_a_while_says_how_long(trained, monkeypatch, capfd):
     monkeypatch.setattr("models.results.A_MOMENT", 0.0)
-    monkeypatch.setattr("models.training.logger.TERMINAL_SECONDS", 0.0)
-    monkeypatch.setattr("models.training.logger.is_watched", lambda: True)  # into a file no bar is drawn that vanishes
+    monkeypatch.setattr("models.watch.logger.TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr("models.watch.logger.is_watched", lambda: True)  # into a file no bar is drawn that vanishes
     settings = (*WIDE, "train.render_chunk=100")
     assert run(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
     assert re.search(r"picture: .*16/16 \[\d\d:\d\d<\d\d:\d\d", capfd.readouterr().err)
@@ -171,10 +171,10 @@ def test_a_published_checkpoint_gives_a_mesh_a_picture_and_goes_on_training(name
 
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])
 def test_a_published_checkpoint_gives_the_published_distances(name, extra):
-    from models.backend import jt
     from models.fields.conf import SdfConfig
     from models.fields.sdf import SDFNetwork
     from models.fields.state import import_state
+    from models.machine.backend import jt
 
     del extra
     checkpoint = to_checkpoint(read_torch_checkpoint(GOLDEN / f"official_{name}_000040.pth"))

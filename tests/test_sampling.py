@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_networks import oracle_params, random_rays, tiny_renderer
 
-from models.backend import jt
 from models.kinds.pixels import upload
+from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
 from models.ops.volrend import points_along

@@ -14,7 +14,7 @@ from runs import ROOT, SHORT, command, contents, run, saved
 from data import streams
 from data.bars import Bar
 from data.child import ChildError, run_apart
-from models.training.logger import RunLogger
+from models.watch.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
 # How a shell starts a program whose streams are no good; {} is the command.

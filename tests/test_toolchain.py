@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models import toolchain
+from models.machine import toolchain
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 

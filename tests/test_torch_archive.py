@@ -28,9 +28,9 @@ from torch_files import (
     zip_file,
 )
 
-from models.training import torch_archive
-from models.training.checkpoint import CheckpointError
-from models.training.torch_checkpoint import read_torch_checkpoint
+from models.checkpoints import torch_archive
+from models.checkpoints.ours import CheckpointError
+from models.checkpoints.published import read_torch_checkpoint
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from models.training.torch_checkpoint import NETWORKS, read_torch_checkpoint, to_checkpoint
+from models.checkpoints.ours import CheckpointError, load_checkpoint, save_checkpoint
+from models.checkpoints.published import NETWORKS, read_torch_checkpoint, to_checkpoint
 
 GOLDEN = Path(__file__).parent / "golden"
 OFFICIAL = ["official_wmask_000040", "official_womask_000040"]

@@ -21,8 +21,8 @@ from torch_files import (
     zip_file,
 )
 
-from models.training import torch_pickle
-from models.training.checkpoint import CheckpointError
+from models.checkpoints import torch_pickle
+from models.checkpoints.ours import CheckpointError
 
 
 class Reduced:

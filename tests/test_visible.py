@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from models.rendering.renderer import Fields, NeuSRenderer
+from models.rendering.sparing import SparingRenderer
 from tiny_networks import tiny_fields
 
 from data.cameras import camera_rays, image_pixels
 from data.rays import Rays
-from models.backend import jt
 from models.config import RendererConfig
 from models.fields.state import export_state, import_state
+from models.machine.backend import jt
 from models.rendering import visible
-from models.rendering.renderer import Fields, NeuSRenderer
-from models.rendering.sparing import SparingRenderer
 
 COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
 FIELDS = ("rgb", "normal", "distance", "opacity")

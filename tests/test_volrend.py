@@ -5,7 +5,7 @@ import oracles
 import pytest
 from gradcheck import assert_grad_close, central_differences
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import hard_clip, length, magnitude, softplus
 from models.ops.scan import exclusive_cumprod

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.training.checkpoint import CheckpointError
-from models.training.torch_checkpoint import read_torch_checkpoint
+from models.checkpoints.ours import CheckpointError
+from models.checkpoints.published import read_torch_checkpoint
 
 STORAGE_NAMES = {
     "float32": "FloatStorage",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.conf import ColorConfig
 from models.fields.layers import Linear, uniform_init
+from models.machine.backend import jt
 from models.ops.color_mlp import color
 from models.ops.network import Weights, positional_encoding
 from models.ops.sizes import ColorSizes

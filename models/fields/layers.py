@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.conf import SdfConfig
+from models.machine.backend import jt
 from models.structs import Var
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.conf import NerfConfig
 from models.fields.layers import Linear, uniform_init
+from models.machine.backend import jt
 from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
 from models.ops.sizes import NerfSizes

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.conf import SdfConfig
 from models.fields.layers import Linear, geometric_init, uniform_init
+from models.machine.backend import jt
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_distance, sdf_field
 from models.ops.sizes import SdfSizes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.conf import VarianceConfig
+from models.machine.backend import jt
 from models.ops.elementwise import hard_clip
 from models.structs import Var
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import Var
 
 # The published code keeps this one as a scalar; Jittor has no 0-d arrays.

@@ -10,10 +10,10 @@ import numpy as np
 from data.rays import PixelBatch, Rays
 from data.sampler import PixelSampler
 from data.scene import Scene
-from models.backend import jt
 from models.config.blocks import TrainConfig
 from models.kinds.protocol import PlainModel
 from models.kinds.terms import binary_mask
+from models.machine.backend import jt
 from models.structs import Var
 
 

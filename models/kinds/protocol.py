@@ -14,7 +14,7 @@ import numpy as np
 
 from data.rays import Rays
 from data.scene import Scene
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import RayView, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
@@ -132,7 +132,7 @@ class Model(Protocol):
         losses: the terms' means by name, and their weighted sum as `total`.
         """
 
-    def remark(self, scalars: Mapping[str, float]) -> str:
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
         """What a progress bar says of the values of `scalars`, besides loss and PSNR."""
 
     def view(self, rays: Rays, moment: Moment) -> RayView:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from models.backend import jt
 from models.config.blocks import TrainConfig
 from models.kinds.protocol import Term
+from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, magnitude
 from models.structs import Var
 

@@ -5,7 +5,7 @@ Differentiable once, in normals, features and weights.
 
 from __future__ import annotations
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, network_source, shapes32
 from models.ops.sizes import ColorSizes

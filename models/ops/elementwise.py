@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import Var
 
 _LARGE = 1e15  # components beyond it are squared in another unit, lest the square be infinite

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from models.backend import device_info
+from models.machine.backend import device_info
 
 NATIVE, REFERENCE = "native", "reference"
 _form: ContextVar[str] = ContextVar("form", default=NATIVE)

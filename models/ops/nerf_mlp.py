@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, filled, network_source, positional_encoding, shapes32
 from models.ops.sizes import NerfSizes

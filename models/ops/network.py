@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.sizes import BLOCK
 from models.ops.source import Source
 from models.structs import Var

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import Var
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.kernel import Kernel
 from models.ops.network import (

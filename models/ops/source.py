@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"

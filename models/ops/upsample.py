@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.elementwise import length
 from models.ops.kernel import Kernel
 from models.ops.source import Source

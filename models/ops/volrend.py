@@ -6,7 +6,7 @@ of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
 
 from __future__ import annotations
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length, softplus
 from models.ops.scan import exclusive_cumprod
 from models.structs import Var

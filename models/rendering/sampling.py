@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.structs import Var
 
 FIRST_INV_S = 64.0  # sharpness assumed by the first up-sampling round; each further round doubles it

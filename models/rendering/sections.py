@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.volrend import points_along
 from models.structs import Var
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Model
+from models.machine.backend import jt
 from models.structs import Var
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from models.backend import jt
 from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled, Term
+from models.machine.backend import jt
 from models.structs import Var
 
 Counts = Mapping[str, float]  # of a whole batch, by term

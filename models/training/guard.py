@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.errors import listed
-from models.backend import jt
+from models.checkpoints.ours import MOMENTS
 from models.kinds.protocol import Batch, Noise
+from models.machine.backend import jt
 from models.structs import Var
-from models.training.checkpoint import MOMENTS
 
 UPDATE_WORDS = "the update"
 MAX_NAMED = 3  # things a sentence names before it only counts

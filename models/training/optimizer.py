@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from models.backend import jt
+from models.machine.backend import jt
 from models.ops.update import BETA_1, BETA_2, AdamStep, Update, adam
 from models.structs import Var
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from models import memory
-from models.available import is_allocation_failure
+from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
+from models.machine import memory
+from models.machine.available import is_allocation_failure
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
-from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate
-from models.training.logger import complain
 from models.training.optimizer import Adam
+from models.watch.logger import complain
 
 
 @dataclass(frozen=True)

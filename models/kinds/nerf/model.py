@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from data.rays import PixelBatch, Rays
-from models.backend import jt
 from models.config.blocks import TrainConfig
 from models.kinds.nerf.outputs import Comparison
 from models.kinds.nerf.renderer import NeRFRenderer
@@ -15,6 +14,7 @@ from models.kinds.nerf.terms import radiance_terms
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import masked_mean, masked_psnr
+from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.rendering.sections import expected_distance
 from models.structs import RayView, Var
@@ -78,7 +78,7 @@ class NeRFModel(PixelModel):
             "Statistics/coarse_psnr": masked_psnr(render.coarse_rgb, target, mask),
         }
 
-    def remark(self, scalars: Mapping[str, float]) -> str:
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The PSNR of the coarse pass."""
         return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
 

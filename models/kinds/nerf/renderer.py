@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.nerf import NeRF
 from models.kinds.nerf.conf import NerfRendererConfig
 from models.kinds.nerf.outputs import RadianceOutput
 from models.kinds.pixels import RayVars
 from models.kinds.protocol import Noise
+from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.upsample import invert_cdf, merge_depths
 from models.rendering import sampling

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from data.rays import PixelBatch, Rays
-from models.backend import jt
 from models.config.blocks import TrainConfig
 from models.kinds.neus.outputs import Comparison, ray_view
 from models.kinds.neus.renderer import NeuSRenderer
@@ -16,6 +15,7 @@ from models.kinds.neus.terms import TERMS, TermOf
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import masked_mean, masked_psnr
+from models.machine.backend import jt
 from models.structs import RayView, Var
 
 ADVICE = "the background needs masks or model.neus_renderer.n_outside"
@@ -88,7 +88,7 @@ class NeuSModel(PixelModel):
             "Statistics/psnr": masked_psnr(render.rgb, output.target, mask),
         }
 
-    def remark(self, scalars: Mapping[str, float]) -> str:
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The sharpness."""
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.backend import jt
 from models.fields.nerf import NeRF
 from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
 from models.fields.sharpness import SingleVarianceNetwork
@@ -17,6 +16,7 @@ from models.kinds.neus.conf import RendererConfig
 from models.kinds.neus.outputs import RenderOutput
 from models.kinds.pixels import RayVars
 from models.kinds.protocol import Noise
+from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import hard_clip, length
 from models.ops.upsample import merge_depths, upsample

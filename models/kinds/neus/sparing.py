@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from data.rays import Rays
-from models.backend import jt
 from models.kinds.neus import visible
 from models.kinds.neus.outputs import ray_view
 from models.kinds.neus.renderer import Fields, NeuSRenderer
 from models.kinds.pixels import RayVars, upload
+from models.machine.backend import jt
 from models.ops import volrend
 from models.rendering import sampling
 from models.rendering.sections import over_background

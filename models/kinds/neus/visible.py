@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from models.backend import jt
 from models.fields.nerf import NeRF
 from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
+from models.machine.backend import jt
 from models.ops.volrend import ALPHA_EPS
 from models.structs import FieldOutput, RayView, Var
 

@@ -7,8 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-from models.lock import LOCK_NAME
-from models.training.logger import LOG_FOLDER
+from models.watch.lock import LOCK_NAME
+from models.watch.logger import LOG_FOLDER
 
 RECORDING = "recording"
 OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # worth nothing without a step

@@ -8,12 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
-from models.capacity import require_networks
 from models.fields.state import import_state
+from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
 from models.ops.update import readings
-from models.training.anomaly import Anomaly, load_anomaly
 from models.training.guard import (
     MAX_NAMED,
     UPDATE_WORDS,
@@ -24,6 +23,7 @@ from models.training.guard import (
     find_in_weights,
 )
 from models.training.trainer import Trainer
+from models.watch.anomaly import Anomaly, load_anomaly
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:

@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from models.training.checkpoint import CheckpointError
-from models.training.torch_pickle import RefusedError, StateDict, read_pickle
+from models.checkpoints.ours import CheckpointError
+from models.checkpoints.torch_pickle import RefusedError, StateDict, read_pickle
 
 # The published networks with their moments take 17 MB; the bound holds for the file and for the tensors read from it,
 # which may be larger than the file where strides are 0.

@@ -13,7 +13,7 @@ import numpy as np
 from data.errors import UserError, reason
 from data.files import write_result
 from data.readers.npz import NpzError, read_members
-from models.training.checkpoint import MOST_STEPS
+from models.checkpoints.ours import MOST_STEPS
 from models.training.guard import BadStep
 
 FORMAT = "neus-jittor anomaly 1"

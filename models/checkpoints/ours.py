@@ -20,7 +20,7 @@ from safetensors.numpy import save
 
 from data.errors import UserError, reason
 from data.files import make_folder, write_atomically
-from models.training.checkpoint_state import check_moments, check_state, require_modest
+from models.checkpoints.state import check_moments, check_state, require_modest
 
 FORMAT = "neus-jittor"
 SCHEMA = 3  # raise it when a reader of the older files would misread the newer ones

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models import backend, toolchain
-from models.available import available_bytes
-from models.backend import jt
+from models.machine import backend, toolchain
+from models.machine.available import available_bytes
+from models.machine.backend import jt
 
 GB = 10**9
 MARGIN_SHARE = 0.1  # of what is free: other programs, and what the pool loses between blocks in a long run

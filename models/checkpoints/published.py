@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
-from models.training.checkpoint_state import StateError, check_moments
-from models.training.torch_archive import read_torch_checkpoint
+from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
+from models.checkpoints.state import StateError, check_moments
+from models.checkpoints.torch_archive import read_torch_checkpoint
 
 __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
 

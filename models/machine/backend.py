@@ -4,10 +4,10 @@ Importing Jittor unprepared downloads oneDNN from its authors' server, crashes w
 machine without a GPU, prints, replaces signal handlers and stops verifying TLS certificates. So:
 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
-* `from models.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
+* `from models.machine.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
-What Jittor needs from the machine is checked first by `models.toolchain`; the fast CPU matrix product is attached by
-`models.ops.gemm`.
+What Jittor needs from the machine is checked first by `models.machine.toolchain`; the fast CPU matrix product is attached by
+`models.machine.gemm`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from typing import Any
 
 from data.errors import UserError
 from data.streams import complain, is_watched, redraw
-from models import precompiled, toolchain
-from models.available import available_bytes
+from models.machine import precompiled, toolchain
+from models.machine.available import available_bytes
 
 DEVICES = ("auto", "cpu", "cuda")
 # A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
@@ -98,7 +98,7 @@ def resident_bytes() -> int:
     return pages * resource.getpagesize()
 
 
-def __getattr__(name: str) -> Any:  # PEP 562: lets `from models.backend import jt` import Jittor lazily
+def __getattr__(name: str) -> Any:  # PEP 562: lets `from models.machine.backend import jt` import Jittor lazily
     """`jt`, the prepared Jittor module."""
     if name == "jt":
         return _load()
@@ -149,7 +149,7 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
         os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
-    os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.ops.gemm replaces it
+    os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
     if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):
         os.environ["CUDA_VISIBLE_DEVICES"] = str(_choice.gpu)
@@ -194,7 +194,7 @@ def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:
 
 def _attach_matmul(module: Any) -> tuple[str, ...]:
     """Route CPU matrix products to oneDNN; returns the warnings of a fallback."""
-    from models.ops import gemm
+    from models.machine import gemm
 
     with _compile_progress():
         problem = gemm.attach(module)

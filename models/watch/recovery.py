@@ -9,26 +9,36 @@ from typing import TypeVar
 import numpy as np
 
 from data.errors import UserError, listed
-from models.available import is_allocation_failure
-from models.experiment import Experiment
-from models.interrupts import DivergedError
-from models.kinds.conf import to_hocon
-from models.training import health
-from models.training.anomaly import save_anomaly
+from models.checkpoints.folder import CheckpointFolder
+from models.kinds.conf import ExperimentConfig, to_hocon
+from models.machine.available import is_allocation_failure
 from models.training.guard import MAX_NAMED, BadStep
-from models.training.logger import RunLogger, complain
 from models.training.trainer import Trainer
+from models.watch import collapse as health
+from models.watch.anomaly import save_anomaly
+from models.watch.interrupts import DivergedError
+from models.watch.logger import RunLogger, complain
 
 MAX_ANOMALIES = 20  # files per run: one holds all weights, and the first ones tell the most
 
 Result = TypeVar("Result")
 
 
-class Caretaker:
+class Recovery:
     """Looks after one training; remembers how often it had to."""
 
-    def __init__(self, experiment: Experiment, trainer: Trainer, log: RunLogger) -> None:
-        self.experiment = experiment
+    def __init__(
+        self,
+        conf: ExperimentConfig,
+        store: CheckpointFolder,
+        subfolder: Callable[[str], Path],
+        trainer: Trainer,
+        log: RunLogger,
+    ) -> None:
+        """`subfolder` makes a folder of the experiment; raises UserError where it cannot."""
+        self.conf = conf
+        self.store = store
+        self._subfolder = subfolder
         self.trainer = trainer
         self.log = log
         self._written = 0
@@ -47,7 +57,7 @@ class Caretaker:
         refused = self.trainer.guard.take()
         for bad in refused:
             self._save(bad)
-        if self.trainer.guard.bad_in_a_row >= self.experiment.conf.train.max_bad_steps:
+        if self.trainer.guard.bad_in_a_row >= self.conf.train.max_bad_steps:
             self._go_back(refused[-1])
 
     def _save(self, bad: BadStep) -> None:
@@ -62,7 +72,7 @@ class Caretaker:
 
     def _write(self, bad: BadStep) -> Path:
         """A refused step as a file."""
-        conf, folder = to_hocon(self.experiment.conf), self.experiment.subfolder("anomalies")
+        conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
         return save_anomaly(folder, bad, conf, self.trainer.random_states())
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
@@ -92,7 +102,7 @@ class Caretaker:
     def _go_back(self, last: BadStep) -> None:
         """To the newest checkpoint with finite numbers, with other random numbers from there on."""
         count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
-        checkpoint = self.experiment.store.last_finite(complain)
+        checkpoint = self.store.last_finite(complain)
         if checkpoint is None:
             raise DivergedError(
                 f"{count} steps in a row were not finite ({seen}) and there is no checkpoint to go back to: lower "
@@ -105,7 +115,7 @@ class Caretaker:
             )
         self._went_back_to = checkpoint.step
         self.trainer.restore(checkpoint)
-        self.trainer.reseed(self.experiment.conf.train.seed, checkpoint.step, self.trainer.guard.bad_steps)
+        self.trainer.reseed(self.conf.train.seed, checkpoint.step, self.trainer.guard.bad_steps)
         self.log.warn(
             f"{count} steps in a row were not finite ({seen}): going back to the checkpoint of step "
             f"{checkpoint.step}, with other random numbers"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from data.errors import UserError
-from models.available import available_bytes
 from models.kinds.conf import parse_config
+from models.machine.available import available_bytes
 
 GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # beyond it squares leave float32 and soon float64

@@ -7,10 +7,11 @@ still not fit; the chunks are measured later, and an allocation that fails is on
 from __future__ import annotations
 
 from data.errors import UserError
-from models.available import available_bytes
-from models.config import ExperimentConfig, ModelConfig
-from models.config_sizes import FLOAT_BYTES, parameter_count, ray_numbers
+from models.kinds.conf import ExperimentConfig
+from models.kinds.registry import ModelConfig
+from models.machine.available import available_bytes
 
+FLOAT_BYTES = 4
 GB = 10**9
 # A parameter with its gradient, its two moments, and the new weight and moments that a step makes.
 TRAINED_COPIES = 7
@@ -21,7 +22,7 @@ GRID_COPIES = 2  # of a mesh's grid: the field, and the one with its sign change
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
     """Raises UserError where the networks of the conf exceed what is free."""
-    count = parameter_count(model)
+    count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
     if needed > free:
         raise UserError(
@@ -33,7 +34,7 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
 def require_batch(conf: ExperimentConfig) -> None:
     """Raises UserError where the rays of one step exceed what is free, in however small parts they are computed."""
     rays = conf.train.batch_size
-    each = PIXEL_BYTES + FLOAT_BYTES * ray_numbers(conf.model)
+    each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
     needed, free = rays * each, available_bytes()
     if needed > free:
         keys = f"model.{conf.model.type}_renderer's n_samples and n_importance"
@@ -68,7 +69,8 @@ def require_mode(conf: ExperimentConfig, mode: str, resolution: int) -> None:
 
 def _network_keys(model: ModelConfig) -> str:
     """The blocks that a too large number may stand in."""
-    return "model.nerf" if model.type == "nerf" else "model.sdf_network, model.rendering_network and model.nerf"
+    *others, last = [f"model.{name}" for name in model.network_blocks] or ["model"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _gb(count: int) -> str:

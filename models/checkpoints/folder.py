@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from models.training.checkpoint import (
+from models.checkpoints.ours import (
     Checkpoint,
     CheckpointError,
     checkpoint_name,

@@ -1,0 +1,1 @@
+"""Checkpoints: our own files, and those of the published code."""

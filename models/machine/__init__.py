@@ -1,0 +1,1 @@
+"""The machine: its memory, its compilers, and the one door to Jittor."""

@@ -1,0 +1,60 @@
+"""How many entries of a batch are differentiated at a time: what the conf says or, under `auto`, what fits.
+
+The largest chunk that fits `train.memory_limit` by measurements on the run's own model (models.machine.memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO
+from models.machine import memory
+from models.training.trainer import Trainer
+
+FLOAT_BYTES = 4
+# Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
+UPDATE_COPIES = 4
+STATE_KEY = "ray_chunk"  # in the state of a checkpoint
+
+
+def training_chunk(trainer: Trainer) -> memory.Choice:
+    """The rays of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
+    state = trainer.sampler.state()
+    batch = trainer.sampler.next()
+    trainer.sampler.restore(state)
+    update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
+
+    def peak(chunk: int) -> int:
+        part = batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
+        # Any jitter does, and none may be drawn from the run's generator.
+        noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
+        return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
+
+    memory.release()
+    return memory.largest_chunk(len(batch), peak, lambda: memory.budget(trainer.conf.memory_limit))
+
+
+def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:
+    """The chunk that needs no measurement: the conf's, or the one a checkpoint of the same sizes went on with.
+
+    A resumed run keeps its chunk, so that it repeats the unbroken run bit for bit.
+    """
+    if conf.ray_chunk != AUTO:
+        return min(int(conf.ray_chunk), conf.batch_size)
+    kept = state.get(STATE_KEY)
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf)
+    return int(kept["rays"]) if is_same else None
+
+
+def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
+    """What `settled_chunk` reads back from a checkpoint's state."""
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}}
+
+
+def _sizes(conf: TrainConfig) -> list[Any]:
+    """What a chunk was chosen for, as JSON."""
+    return [conf.batch_size, conf.memory_limit]

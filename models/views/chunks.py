@@ -1,0 +1,65 @@
+"""How many rays of a picture, and points of a grid, are computed at a time: what the conf says, or what fits.
+
+Under `auto` it is the largest chunk that fits `train.memory_limit` by measurements on the run's own model
+(models.machine.memory), made once and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from data.rays import Rays
+from models.config.blocks import TrainConfig
+from models.config.strict import AUTO
+from models.kinds.protocol import Model, Moment
+from models.machine import memory
+
+MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
+MOST_GRID_POINTS = 2**16  # likewise a grid
+
+
+def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
+    """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
+
+    def peak(count: int) -> int:
+        some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
+        return memory.growth(lambda: model.view_fully(some, Moment(0, None)))
+
+    memory.release()
+    return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))
+
+
+def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
+    """Points of a mesh's grid at a time; `distance` takes float32 [P, 3]."""
+
+    def peak(count: int) -> int:
+        return memory.growth(lambda: distance(np.zeros((count, 3), np.float32)))
+
+    memory.release()
+    return memory.largest_chunk(MOST_GRID_POINTS, peak, lambda: memory.budget(conf.memory_limit))
+
+
+class ResultChunks:
+    """The chunks of pictures and meshes, chosen at their first use."""
+
+    def __init__(self, conf: TrainConfig) -> None:
+        self._conf = conf
+        self._rays = 0 if conf.render_chunk == AUTO else int(conf.render_chunk)
+        self._points = 0
+
+    def rays(self, model: Model, rays: Rays) -> int:
+        """For pictures."""
+        self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
+        return self._rays
+
+    def points(self, distance: Callable[[np.ndarray], object]) -> int:
+        """For meshes."""
+        self._points = self._points or grid_chunk(distance, self._conf).chunk
+        return self._points
+
+
+def _repeated(values: np.ndarray, count: int) -> np.ndarray:
+    """`count` rows, the given ones over and over."""
+    return np.resize(values, (count, values.shape[1]))

@@ -1,0 +1,1 @@
+"""What looks after a run: refused steps, collapse, signals, locks, the log."""

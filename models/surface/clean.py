@@ -1,0 +1,112 @@
+"""What of a mesh is kept: its large pieces, the part that cameras see, and as many triangles as are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import cv2
+import fast_simplification
+import numpy as np
+import trimesh
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from models.surface.sight import Camera, Sight, project
+
+SMALL = 0.01  # of the largest piece's area: what is below is dust
+# Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without
+# masks); in photographs of other sizes by the same part of the width.
+DILATION = 50 / 1600
+MASK_HALF = 127  # a mask means "object" above it, as in training
+
+
+@dataclass(frozen=True)
+class Cleaned:
+    """A mesh without some of its pieces."""
+
+    mesh: trimesh.Trimesh
+    removed: int  # pieces that went
+    kept: int  # pieces that stay
+
+
+def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
+    """Without the pieces whose area is below `small` of the largest one's."""
+    count, label = pieces(mesh)
+    area = np.bincount(label, weights=face_areas(mesh), minlength=count)
+    stays = area >= small * area.max()
+    if stays.all():
+        return Cleaned(mesh, 0, count)
+    return Cleaned(with_faces(mesh, stays[label]), int((~stays).sum()), int(stays.sum()))
+
+
+def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
+    """How many pieces a mesh has, and the piece of each face [F]; triangles that share a corner hang together."""
+    faces, vertices = mesh.faces, len(mesh.vertices)
+    rows, columns = faces[:, :2].T.reshape(-1), faces[:, 1:].T.reshape(-1)
+    graph = coo_matrix((np.ones(len(rows), bool), (rows, columns)), shape=(vertices, vertices))
+    labels = connected_components(graph, directed=False)[1][faces[:, 0]]
+    names, label = np.unique(labels, return_inverse=True)
+    return len(names), label.reshape(-1)
+
+
+def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
+    """The area of each face, [F]."""
+    corners = np.asarray(mesh.vertices)[mesh.faces]
+    return 0.5 * np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+
+
+def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
+    """The mesh of those faces (bool [F]) and of the vertices that they have."""
+    faces = mesh.faces[stays]
+    used = np.zeros(len(mesh.vertices), bool)
+    used[faces] = True
+    return trimesh.Trimesh(mesh.vertices[used], (np.cumsum(used) - 1)[faces], process=False)
+
+
+def as_seen(
+    mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None, sight: Sight
+) -> trimesh.Trimesh:
+    """Without the faces that no camera sees a corner of, or of which a corner lies outside of a dilated mask.
+
+    masks: uint8 [H, W] of each camera; None for a scene without. What a photograph does not show is not outside of its
+    mask. The mesh may come back without faces.
+    """
+    vertices, normals = np.asarray(mesh.vertices), mesh.vertex_normals
+    seen, excluded = np.zeros(len(vertices), bool), np.zeros(len(vertices), bool)
+    for index, camera in enumerate(cameras):
+        pixels, depth = project(vertices, camera)
+        shown = camera.shows(pixels, depth)
+        if masks is not None:
+            places = np.rint(pixels[shown]).astype(int)
+            excluded[shown] |= ~_dilated(masks[index])[places[:, 1], places[:, 0]]
+        asked = np.flatnonzero(shown & ~seen)
+        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
+    return with_faces(mesh, seen[mesh.faces].any(axis=1) & ~excluded[mesh.faces].any(axis=1))
+
+
+def _dilated(mask: np.ndarray) -> np.ndarray:
+    """A mask grown by DILATION, bool [H, W]."""
+    radius = max(1, round(DILATION * mask.shape[1]))
+    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
+    return cv2.dilate((mask > MASK_HALF).astype(np.uint8), kernel).astype(bool)
+
+
+def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
+    """With about that many triangles, where there are more, by quadric errors (fast-simplification)."""
+    if len(mesh.faces) <= faces:
+        return mesh
+    vertices, triangles = fast_simplification.simplify(
+        np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.int32), target_count=faces
+    )
+    return trimesh.Trimesh(vertices.astype(np.float64), triangles.astype(np.int64), process=False)
+
+
+def is_watertight(mesh: trimesh.Trimesh) -> bool:
+    """Whether every edge belongs to two triangles that run along it in opposite directions."""
+    faces, count = mesh.faces.astype(np.int64), len(mesh.vertices)
+    edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
+    if len(edges) == 0:
+        return False
+    forth, back = (np.sort(edges[:, a] * count + edges[:, b]) for a, b in ((0, 1), (1, 0)))
+    return bool((np.diff(forth) > 0).all() and np.array_equal(forth, back))

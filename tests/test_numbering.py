@@ -6,9 +6,9 @@ import pytest
 from synthetic_scene import change_cameras, dataset_config, write_scene
 
 from data.errors import UserError
-from data.inspection.health_cameras import cameras
-from data.readers import load_scene
+from data.inspection.camera_checks import cameras
 from data.readers.numbering import numbers
+from data.scenes.load import load_scene
 
 
 def load(folder):

@@ -50,7 +50,7 @@ from data.errors import UserError, one_line
 from data.images import read_image
 from data.readers import load_scene
 from data.streams import say, usable_encoding
-from models.arguments import parse_arguments
+from models.commands.arguments import parse_arguments
 from models.checkpoints.ours import _encode, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.kinds.conf import load_config, parse_config, to_hocon

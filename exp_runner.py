@@ -9,17 +9,17 @@ import sys
 if __name__ == "__main__":  # before anything else is imported: a json.py beside the photographs is not to be run
     _search_path = sys.path[:]
     sys.path[:] = [os.path.dirname(os.path.realpath(__file__))]
-    import data.search_path
+    import data.io.search_path
     import models  # noqa: F401 (found now, it is found later)
 
-    data.search_path.guard_process(_search_path)
+    data.io.search_path.guard_process(_search_path)
 
 from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError
-from data.quiet import silence_libraries
-from data.streams import report_crash, secure
+from data.io.quiet import silence_libraries
+from data.io.streams import report_crash, secure
 from models.commands.command import failed
 
 EXIT_CRASH = 1  # as Python ends after a traceback

@@ -11,15 +11,15 @@ from tiny_networks import random_rays, tiny_renderer
 import exp_runner
 from data.errors import listed
 from data.rays import PixelBatch, Rays
-from data.sampler import PixelSampler
+from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training import guard
+from models.training import trainer as trainer_module
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
-from models.training import trainer as trainer_module
 from models.training.trainer import Trainer
 from models.watch.anomaly import load_anomaly, save_anomaly
 

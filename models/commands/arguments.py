@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
-from data.streams import say
+from data.io.streams import say
 from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Mode, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data.streams import complain
+from data.io.streams import complain
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig

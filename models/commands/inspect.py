@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.streams import say
+from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data.streams import say
+from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command
 from models.commands.shared import choose_device
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Measure, and print the table; returns the exit status."""
-    from data.readers import load_scene
+    from data.scenes.load import load_scene
     from models.experiment import background
     from models.kinds.capacity import require_batch
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.streams import say
+from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, flag
 from models.commands.conf import DEFAULT_CONF
 from models.commands.flag_types import MAX_INT, whole
@@ -41,7 +41,7 @@ def _is_name(text: str) -> bool:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Find the cameras of photographs and say what to do next; returns the exit status."""
-    from data.prepare.prepare import Request, prepare
+    from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
 
     target = SCENES / arguments.case if arguments.conf is None else Path(conf.dataset.data_dir)

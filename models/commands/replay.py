@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.streams import say
+from data.io.streams import say
 from models.commands.command import EXIT_DONE, EXIT_NOT_FINITE, EXPERIMENT, Arguments, Command, flag
 from models.commands.shared import choose_device
 

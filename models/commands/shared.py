@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.streams import complain
+from data.io.streams import complain
 from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
@@ -84,7 +84,7 @@ def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool
 
 def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:
     """The experiment of a finished training; raises UserError without a checkpoint, or without one of the views."""
-    from data.scene import require_view
+    from data.scenes.scene import require_view
     from models.experiment import open_results
 
     experiment = open_results(conf, arguments.checkpoint, complain)

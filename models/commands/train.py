@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.streams import complain
+from data.io.streams import complain
 from models.commands.command import EXPERIMENT, Arguments, Command, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
 

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import trimesh
 
-from data.files import write_result
-from data.images import to_uint8, write_image
-from data.scene import Scene
+from data.io.files import write_result
+from data.io.images import to_uint8, write_image
+from data.scenes.scene import Scene
 from models.experiment import held_out_scene
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.snapshot import Snapshot

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.files import write_result
-from data.images import to_uint8, write_image
+from data.io.files import write_result
+from data.io.images import to_uint8, write_image
 from models.results.snapshot import Snapshot
 from models.views import figures
 from models.views.render import distance_picture, normal_picture

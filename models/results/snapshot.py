@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from data.scene import Scene
+from data.scenes.scene import Scene
 from models.experiment import Experiment
 from models.kinds.protocol import Model, Moment
 from models.views.chunks import ResultChunks

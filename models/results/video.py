@@ -11,8 +11,8 @@ import numpy as np
 
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
-from data.images import to_uint8
-from data.quiet import native_stderr_silenced
+from data.io.images import to_uint8
+from data.io.quiet import native_stderr_silenced
 from models.results.snapshot import Snapshot
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them

@@ -119,13 +119,14 @@ class NeuSRenderer:
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
         added: list[Var] = []
         unknown = depths if sdf is None else None  # where the distances are still to be asked for
+        order: Var | None = None  # that of the depths, new ones last, in which they ascend
         for index, count in enumerate(counts):
             if count == 0:
                 continue
             if unknown is not None:
                 points = volrend.points_along(rays.origins, rays.directions, unknown).reshape((-1, 3))
                 found = surface.distance(points).reshape(unknown.shape)
-                sdf = jt.concat([sdf, found], dim=1).gather(1, order) if added else found
+                sdf = jt.concat([sdf, found], dim=1).gather(1, order) if order is not None else found
             inv_s = sampling.FIRST_INV_S * 2**index
             unknown, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
             added.append(unknown)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
-import fast_simplification
 import numpy as np
 import trimesh
 from scipy.sparse import coo_matrix
@@ -96,6 +95,8 @@ def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
     """With about that many triangles, where there are more, by quadric errors (fast-simplification)."""
     if len(mesh.faces) <= faces:
         return mesh
+    import fast_simplification  # which only this needs
+
     vertices, triangles = fast_simplification.simplify(
         np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.int32), target_count=faces
     )

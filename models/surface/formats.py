@@ -12,8 +12,8 @@ from data.errors import UserError
 from data.io.files import write_result
 from models.surface.described import About, Surface
 from models.surface.gltf import to_glb, unit
+from models.surface.request import NONE, TEXTURE, VERTEX
 
-VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 # OBJ has y up and looks along -z, which is what Blender's importer takes it for: there, coordinates are again those of
 # the scene. (x, y, z) -> (x, z, -y).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import shutil
@@ -76,6 +77,8 @@ class Kept:
         """The mesh is written; nothing is needed any more."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # others may lie there
+                self._folder.parent.rmdir()
 
     def _count(self) -> int:
         """Blocks that are kept already."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 import trimesh
-import xatlas
 from scipy.ndimage import distance_transform_edt
 
 from data.errors import UserError
@@ -26,6 +25,7 @@ class Textured:
     """A mesh with a picture on it."""
 
     mesh: trimesh.Trimesh  # corners on the borders of charts are there once for each chart
+    normals: np.ndarray  # float32 [V, 3], unit
     uv: np.ndarray  # float32 [V, 2] in [0, 1], from the lower left corner
     picture: np.ndarray  # uint8 [size, size, 3], its first row at the top
 
@@ -43,6 +43,8 @@ def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
     """Charts for a picture of `size` texels each way; raises UserError where it is too small for them."""
     if len(mesh.faces) * FEWEST_TEXELS > size * size:
         raise _too_small(size, f"{len(mesh.faces)} triangles")
+    import xatlas  # which only this needs
+
     atlas = xatlas.Atlas()
     atlas.add_mesh(np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.uint32))
     packing = xatlas.PackOptions()
@@ -81,7 +83,8 @@ def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Textured:
     picture[rows, columns] = np.rint(np.clip(paint(points, normals), 0.0, 1.0) * 255.0)
     nearest = distance_transform_edt(face < 0, return_distances=False, return_indices=True)
     flat = trimesh.Trimesh(np.asarray(mesh.vertices)[layout.source], layout.faces, process=False)
-    return Textured(flat, layout.uv.astype(np.float32), picture[tuple(nearest)])
+    normals = np.asarray(mesh.vertex_normals, np.float32)[layout.source]
+    return Textured(flat, normals, layout.uv.astype(np.float32), picture[tuple(nearest)])
 
 
 def _face_of_texels(layout: Layout, size: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from data.errors import UserError
 from models.surface import clean, color, texture
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.refine import onto_level
-from models.surface.sight import Camera, Sight, project
+from models.surface.sight import Camera, Sight, clustered, project
 from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -114,6 +114,23 @@ def test_watertight_is_what_it_says():
     turned = np.concatenate([mesh.faces[:1, ::-1], mesh.faces[1:]])
     assert not clean.is_watertight(trimesh.Trimesh(mesh.vertices, turned, process=False))
     assert not clean.is_watertight(trimesh.Trimesh(np.zeros((0, 3)), np.zeros((0, 3), int), process=False))
+
+
+def test_normals_are_those_of_the_sphere_and_unit():
+    mesh = marched(40)
+    found = clean.vertex_normals(mesh)
+    assert np.abs(found - (np.asarray(mesh.vertices) - [0.1, 0.05, -0.02]) / 0.7).max() < 0.05
+    assert np.allclose(np.linalg.norm(found, axis=1), 1.0)
+
+
+def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
+    monkeypatch.setattr("models.surface.sight.MOST_FACES", 1000)
+    mesh = marched(80)
+    camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
+    assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)
+    found = Sight(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
+    facing = np.sum((camera.center - mesh.vertices) * normals, axis=1) > 0.3
+    assert found[facing].all() and not found[mesh.vertices[:, 2] < -0.3].any()
 
 
 def test_decimation_leaves_the_shape_and_the_number_asked_for():

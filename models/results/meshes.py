@@ -188,7 +188,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
         textured = texture(mesh, request.texture_size, colors)
         surface = Surface(textured.mesh, textured.normals, None, textured.uv, textured.picture)
     else:
-        found = colors(np.asarray(mesh.vertices), np.asarray(mesh.vertex_normals))
+        found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
         surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))
     rest = "the colour network" if level_set.color is not None else "their mean colour"
     snapshot.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")

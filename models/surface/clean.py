@@ -17,6 +17,7 @@ SMALL = 0.01  # of the largest piece's area: what is below is dust
 # Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without
 # masks); in photographs of other sizes by the same part of the width.
 DILATION = 50 / 1600
+FACES = 2**20  # whose corners are gathered at a time
 MASK_HALF = 127  # a mask means "object" above it, as in training
 
 
@@ -42,7 +43,7 @@ def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
 def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
     """How many pieces a mesh has, and the piece of each face [F]; triangles that share a corner hang together."""
     faces, vertices = mesh.faces, len(mesh.vertices)
-    rows, columns = faces[:, :2].T.reshape(-1), faces[:, 1:].T.reshape(-1)
+    rows, columns = (part.T.reshape(-1).astype(np.int32) for part in (faces[:, :2], faces[:, 1:]))
     graph = coo_matrix((np.ones(len(rows), bool), (rows, columns)), shape=(vertices, vertices))
     labels = connected_components(graph, directed=False)[1][faces[:, 0]]
     names, label = np.unique(labels, return_inverse=True)
@@ -51,8 +52,12 @@ def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
     """The area of each face, [F]."""
-    corners = np.asarray(mesh.vertices)[mesh.faces]
-    return 0.5 * np.linalg.norm(np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]), axis=1)
+    area, vertices = np.empty(len(mesh.faces)), np.asarray(mesh.vertices)
+    for start in range(0, len(area), FACES):
+        corners = vertices[mesh.faces[start : start + FACES]]
+        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        area[start : start + FACES] = 0.5 * np.linalg.norm(normal, axis=1)
+    return area
 
 
 def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
@@ -71,7 +76,7 @@ def as_seen(
     masks: uint8 [H, W] of each camera; None for a scene without. What a photograph does not show is not outside of its
     mask. The mesh may come back without faces.
     """
-    vertices, normals = np.asarray(mesh.vertices), mesh.vertex_normals
+    vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen, excluded = np.zeros(len(vertices), bool), np.zeros(len(vertices), bool)
     for index, camera in enumerate(cameras):
         pixels, depth = project(vertices, camera)
@@ -104,10 +109,28 @@ def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
 
 
 def is_watertight(mesh: trimesh.Trimesh) -> bool:
-    """Whether every edge belongs to two triangles that run along it in opposite directions."""
-    faces, count = mesh.faces.astype(np.int64), len(mesh.vertices)
-    edges = np.concatenate([faces[:, [0, 1]], faces[:, [1, 2]], faces[:, [2, 0]]])
-    if len(edges) == 0:
+    """Whether every edge belongs to two triangles that run along it in opposite directions, and to no others."""
+    count, faces = len(mesh.vertices), mesh.faces
+    if len(faces) == 0 or len(faces) % 2:
         return False
-    forth, back = (np.sort(edges[:, a] * count + edges[:, b]) for a, b in ((0, 1), (1, 0)))
-    return bool((np.diff(forth) > 0).all() and np.array_equal(forth, back))
+    edges = np.empty(3 * len(faces), np.int64)  # one number each: its ends without their order, then that
+    for index, (a, b) in enumerate(((0, 1), (1, 2), (2, 0))):
+        begin, end = faces[:, a], faces[:, b]
+        part = edges[index * len(faces) : (index + 1) * len(faces)]
+        part[:] = 2 * (np.minimum(begin, end) * count + np.maximum(begin, end)) + (begin > end)
+    edges.sort()
+    forth, back = edges[::2], edges[1::2]
+    return bool((forth % 2 == 0).all() and (back == forth + 1).all() and (np.diff(forth) > 0).all())
+
+
+def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
+    """Unit normals [V, 3] of the vertices, by the areas of the triangles about them, for tens of millions of them."""
+    vertices, total = np.asarray(mesh.vertices), np.zeros((len(mesh.vertices), 3))
+    for start in range(0, len(mesh.faces), FACES):
+        faces = mesh.faces[start : start + FACES]
+        corners = vertices[faces]
+        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+        for axis in range(3):
+            weight = np.repeat(normal[:, axis], 3)
+            total[:, axis] += np.bincount(faces.reshape(-1), weight, len(vertices))
+    return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), np.finfo(float).tiny)

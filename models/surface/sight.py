@@ -12,6 +12,8 @@ import trimesh
 # triangles about a vertex make necessary. Where another surface is nearer than that, its shadow is not seen.
 OFFSET = 2e-3
 RAYS = 2**18  # cast at a time
+MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes for each
+CLUSTER = 1 / 384  # of the radius: a grid of some 770 cells each way
 
 
 @dataclass(frozen=True)
@@ -46,11 +48,27 @@ def project(points: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]
     return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
 
 
+def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
+    """The mesh with all vertices of a cell of that size as one, in their middle; triangles without area go."""
+    vertices = np.asarray(mesh.vertices)
+    cells = np.floor((vertices - vertices.min(axis=0)) / size).astype(np.int64)
+    extent = cells.max(axis=0) + 1
+    _, which = np.unique(np.ravel_multi_index(tuple(cells.T), tuple(extent)), return_inverse=True)
+    count = np.bincount(which)
+    middles = np.stack([np.bincount(which, vertices[:, axis]) / count for axis in range(3)], axis=1)
+    faces = which.astype(np.int32)[mesh.faces]
+    first, second, third = faces.T
+    faces = faces[(first != second) & (second != third) & (third != first)]
+    return trimesh.Trimesh(middles, faces, process=False)
+
+
 class Sight:
-    """A mesh that hides what lies behind it."""
+    """A mesh that hides what lies behind it; a very fine one is made coarser, so that rays can be cast at it."""
 
     def __init__(self, mesh: trimesh.Trimesh) -> None:
-        self._mesh = mesh
+        is_fine = len(mesh.faces) > MOST_FACES
+        self._mesh = clustered(mesh, CLUSTER) if is_fine else mesh
+        self._offset = 2.0 * CLUSTER if is_fine else OFFSET
 
     def sees(self, points: np.ndarray, normals: np.ndarray, center: np.ndarray) -> np.ndarray:
         """Whether nothing lies between points [P, 3] on the mesh, with outward normals, and `center` [3]: bool [P].
@@ -63,6 +81,6 @@ class Sight:
         facing = np.flatnonzero(np.sum(towards * normals, axis=1) > 0)
         for start in range(0, len(facing), RAYS):
             part = facing[start : start + RAYS]
-            origins = points[part] + OFFSET * normals[part]
+            origins = points[part] + self._offset * normals[part]
             found[part] = ~self._mesh.ray.intersects_any(origins, towards[part])
         return found

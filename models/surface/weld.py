@@ -16,14 +16,18 @@ def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
     """
     starts = np.cumsum([0, *(len(vertices) for vertices, _ in patches)])
     vertices = np.concatenate([vertices for vertices, _ in patches])
-    faces = np.concatenate([faces + start for (_, faces), start in zip(patches, starts, strict=False)])
     border = np.flatnonzero((vertices % BLOCK == 0).any(axis=1))
     _, first, which = np.unique(vertices[border], axis=0, return_index=True, return_inverse=True)
     target = np.arange(len(vertices))
     target[border] = border[first[which.reshape(-1)]]
     kept = target == np.arange(len(vertices))
-    renumbered = np.cumsum(kept) - 1
-    faces = renumbered[target[faces]]
-    corners = faces.T
-    whole = (corners[0] != corners[1]) & (corners[1] != corners[2]) & (corners[2] != corners[0])
-    return vertices[kept], faces[whole]
+    number = (np.cumsum(kept) - 1)[target]
+    # Patch by patch into the one array: there may be tens of millions of triangles.
+    faces, count = np.empty((sum(len(part) for _, part in patches), 3), np.int64), 0
+    for (_, part), start in zip(patches, starts, strict=False):
+        renumbered = number[part + start]
+        first, second, third = renumbered.T
+        renumbered = renumbered[(first != second) & (second != third) & (third != first)]
+        faces[count : count + len(renumbered)] = renumbered
+        count += len(renumbered)
+    return vertices[kept], faces[:count]

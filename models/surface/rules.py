@@ -22,8 +22,9 @@ from models.surface.lattice import among_neighbours, corners, mixed_corners
 # On the steepest slope that was measured: 1.13 for its direction (lattice.DIRECTIONS), the rest for what was not seen.
 MARGIN = 1.25
 # Of the range of values in a cell, or on the coarse lattice in a cell and its neighbours: what is nearer to zero than
-# this may cross it within half of them.
-NEAR = 0.5
+# that many times may cross it. Of a NeRF that was trained for 1000 steps, whose density is rough, all 723 pieces are
+# found with these numbers, in 4.7 % of the queries; with 1/2 and 1/2, in 2.4 %, 46 of the smallest are not.
+NEAR, NEAR_COARSE = 3.0, 1.0
 # Cells of the coarsest lattice per axis, at the least. Without a bound what is smaller than such a cell may be missed.
 COARSEST_BOUNDED = 32
 COARSEST_UNBOUNDED = 100
@@ -112,10 +113,12 @@ class Unbounded:
         del spacing
         even = self.evened(values + self.level) - self.evened(np.array(self.level))
         highest, lowest, crossing = corners(even, np.maximum), corners(even, np.minimum), mixed_corners(values)
+        near = NEAR
         if coarse:
+            near = NEAR_COARSE
             highest, lowest = among_neighbours(highest, np.maximum), among_neighbours(lowest, np.minimum)
             crossing = among_neighbours(crossing, np.logical_or)
-        return crossing | (corners(np.abs(even), np.minimum) <= NEAR * (highest - lowest))
+        return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 
     def widened(self, slope: float) -> Unbounded:
         """No slope is too steep."""

@@ -68,12 +68,6 @@ class PairDistance:
     pixels: float
 
 
-def median_epipolar_distance(scene: Scene) -> float:
-    """The median over pairs of views of a scene, in pixels of pictures reduced to LARGEST_SIDE; NaN without matches."""
-    pairs = pair_distances(scene)[0]
-    return float(np.median([pair.pixels for pair in pairs])) if pairs else float("nan")
-
-
 def pair_distances(scene: Scene) -> tuple[list[PairDistance], int]:
     """The pairs of neighbouring views that show enough in common, and how many pairs were tried.
 

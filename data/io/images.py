@@ -14,7 +14,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import UserError, reason
+from data.errors import UserError, listed, reason
 from data.io.files import read_regular, write_atomically
 from data.io.quiet import native_stderr_silenced
 
@@ -23,7 +23,6 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 # Pictures that are not read: cameras, scanners and browsers write them.
 OTHER_PICTURES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 OTHER_PICTURES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
-MOST_NAMED = 5  # files in a note
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
@@ -82,8 +81,7 @@ def left_out(folder: Path) -> tuple[str, ...]:
         raise ImageError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
     if not odd:
         return ()
-    named = ", ".join(odd[:MOST_NAMED]) + (f" and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else "")
-    return (f"{folder}: left out, as only PNG and JPEG are read: {named}",)
+    return (f"{folder}: left out, as only PNG and JPEG are read: {listed(odd)}",)
 
 
 def read_image(path: Path | str) -> np.ndarray:

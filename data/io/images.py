@@ -65,6 +65,15 @@ def list_images(folder: Path) -> list[Path]:
     return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
 
 
+def list_photographs(folder: Path) -> list[Path]:
+    """`list_images`, of which there is at least one; raises ImageError, which names what is there instead."""
+    images = list_images(folder)
+    if not images:
+        odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
+        raise ImageError(f"{folder}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
+    return images
+
+
 def left_out(folder: Path) -> tuple[str, ...]:
     """A note on what `list_images` passes over and someone may have meant as a photograph; () where there is nothing.
 
@@ -254,6 +263,12 @@ def to_float(image: np.ndarray) -> np.ndarray:
 def to_uint8(image: np.ndarray) -> np.ndarray:
     """Floats as uint8, clipped to [0, 1] and rounded to the nearest step; undoes `to_float` of uint8 exactly."""
     return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def size_within(size: tuple[int, int], longest: int) -> tuple[tuple[int, int], float]:
+    """(width, height) reduced, where need be, so that no side exceeds `longest` pixels, and the factor, at most 1."""
+    scale = min(1.0, longest / max(size))
+    return (max(1, round(size[0] * scale)), max(1, round(size[1] * scale))), scale
 
 
 def sample_bilinear(image: np.ndarray, pixels: np.ndarray) -> np.ndarray:

@@ -187,7 +187,7 @@ class Trainer:
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
-    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf's model."""
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the model."""
     shapes = {
         network: {name: array.shape for name, array in named.items()} for network, named in checkpoint.tensors.items()
     }

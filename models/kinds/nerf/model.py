@@ -24,7 +24,6 @@ SURFACE_DENSITY = 25.0
 NORMAL_STEP = 0.01  # working-frame units to either side of a surface, for the slope of the density there
 SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
 SMALLEST_SLOPE = 1e-12  # to divide by where the density is constant
-ADVICE = "the background needs masks, or dataset.roi a larger sphere"
 
 
 class NeRFModel(PixelModel):
@@ -42,9 +41,7 @@ class NeRFModel(PixelModel):
     @property
     def level_set(self) -> LevelSet:
         """A level set of the fine network's density."""
-        return LevelSet(
-            self._emptiness, SURFACE_DENSITY, "minus the density", ADVICE, evened=_raw, color=self._colors
-        )
+        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density", evened=_raw, color=self._colors)
 
     def sharpness(self) -> None:
         """A density has none."""

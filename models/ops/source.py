@@ -37,7 +37,7 @@ class Source:
     lists: bool = False
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
-        """Run `function(layout, rows, inputs ..., outputs ...)` at the next synchronisation; rows are the first input's.
+        """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 
         It is compiled at its first use, once for each function, whatever the numbers in `layout`.
         """
@@ -111,5 +111,7 @@ def _expanded(path: Path, seen: set[Path]) -> str:
     seen.add(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     matches = [(_LOCAL_LINE.fullmatch(line), line) for line in lines]
-    parts = ((_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches)
+    parts = (
+        (_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches
+    )
     return "\n".join(parts) + "\n"

@@ -48,7 +48,7 @@ FINISH = (
         const=PIECES,
         default=PIECES,
         choices=(PIECES, VIEWS),
-        help="validate_mesh: pieces: those below 1 %% of the largest one's area go (default). views: so does what no "
+        help="validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
         "camera sees or the masks, dilated, exclude",
     ),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all pieces"),

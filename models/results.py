@@ -24,7 +24,7 @@ from data.scene import Scene
 from models.experiment import Experiment, held_out_scene
 from models.kinds.protocol import Model, Moment
 from models.surface.export import to_world, write_mesh
-from models.surface.extraction import marching_cubes, sample_grid
+from models.surface.extraction import EmptySurfaceError, marching_cubes, no_surface, sample_grid
 from models.surface.metrics import chamfer, read_mesh
 from models.views import figures
 from models.views.chunks import ResultChunks
@@ -114,6 +114,8 @@ def extract_mesh(snapshot: Snapshot, resolution: int, threshold: float | None) -
     """
     low, high = snapshot.experiment.scene.bbox_min, snapshot.experiment.scene.bbox_max
     surface = snapshot.model.level_set
+    if surface is None:
+        raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
     grid = sample_grid(
         surface.outward,
         low,

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
-from models.fields.state import import_state
 from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
@@ -22,7 +21,7 @@ from models.training.guard import (
     find_in_readings,
     find_in_weights,
 )
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, load_into
 from models.watch.anomaly import Anomaly, load_anomaly
 
 
@@ -70,13 +69,18 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     random = np.random.default_rng(0)  # every weight is replaced
     trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
     trainer.finished_steps = anomaly.step
-    for name, network in trainer.networks.items():
-        prefix = name + "."
-        weights = {key.removeprefix(prefix): value for key, value in anomaly.weights.items() if key.startswith(prefix)}
-        try:
-            import_state(network, weights)
-        except ValueError as error:
-            raise UserError(f"{path}: its weights do not fit its conf ({name}: {error})") from error
+    weights = {
+        name: {
+            key.removeprefix(name + "."): value
+            for key, value in anomaly.weights.items()
+            if key.startswith(name + ".")
+        }
+        for name in trainer.networks
+    }
+    try:
+        load_into(trainer.model, weights, anomaly.buffers)
+    except ValueError as error:
+        raise UserError(f"{path}: its weights do not fit its conf ({error})") from error
     return trainer
 
 

@@ -1,4 +1,4 @@
-"""A kind of model that models/ knows nothing of: a coloured ball of five parameters, registered here, whole runs of it."""
+"""A kind of model that models/ knows nothing of, a coloured ball of five parameters, registered here; whole runs."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ def write_conf(folder: Path, model: str) -> Path:
     write_scene(folder / "scene")
     lines = [f'include required("{ROOT}/confs/base/{name}.conf")' for name in BLOCKS]
     lines += [
+        f'general.base_exp_dir = "{folder / "exp"}"',
         f'dataset.data_dir = "{folder / "scene"}"',
         "train { learning_rate = 1e-2, batch_size = 32, report_freq = 1, mask_weight = 0.1 }",
         "train { validate_resolution_level = 2, mesh_resolution = 16 }",

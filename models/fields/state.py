@@ -62,7 +62,9 @@ def take_rows(field: jt.nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
     parameters = named_parameters(field)
     for name, parameter in parameters.items():
         if tuple(shapes.get(name, ()))[1:] != tuple(parameter.shape)[1:] or not shapes.get(name):
-            raise ValueError(f"{name} has shape {list(shapes.get(name, ()))}, expected rows of {list(parameter.shape)[1:]}")
+            raise ValueError(
+                f"{name} has shape {list(shapes.get(name, ()))}, expected rows of {list(parameter.shape)[1:]}"
+            )
     for name, parameter in parameters.items():
         parameter.update(jt.zeros(tuple(shapes[name])).detach())
         parameter.start_grad()

@@ -21,7 +21,6 @@ from models.training.gradient import BatchGradient, differentiate
 from models.training.optimizer import Adam
 from models.watch.logger import complain
 
-
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
 
@@ -226,8 +225,7 @@ def restore_model(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
-    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming the entry, where they do not fit.
-    """
+    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming what does not fit."""
     for name in model.networks:
         if name not in tensors:
             raise ValueError(f"{name}: the network is missing")

@@ -57,7 +57,9 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
 def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
     """Raises UserError where the jitter is not what the conf's model draws for so many entries."""
     drawn = trainer.model.draw_noise(entries, np.random.default_rng(0)) or {}
-    kinds = [{name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)]
+    kinds = [
+        {name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)
+    ]
     if anomaly.noise is not None and kinds[0] != kinds[1]:
         raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
 
@@ -71,9 +73,7 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     trainer.finished_steps = anomaly.step
     weights = {
         name: {
-            key.removeprefix(name + "."): value
-            for key, value in anomaly.weights.items()
-            if key.startswith(name + ".")
+            key.removeprefix(name + "."): value for key, value in anomaly.weights.items() if key.startswith(name + ".")
         }
         for name in trainer.networks
     }

@@ -24,9 +24,7 @@ ADVICE = "the background needs masks or model.neus_renderer.n_outside"
 class NeuSModel(PixelModel):
     """A `models.kinds.protocol.Model`."""
 
-    def __init__(
-        self, renderer: NeuSRenderer, train: TrainConfig, terms: Mapping[str, TermOf] = TERMS
-    ) -> None:
+    def __init__(self, renderer: NeuSRenderer, train: TrainConfig, terms: Mapping[str, TermOf] = TERMS) -> None:
         self.renderer = renderer
         self.train = train
         self.terms = terms

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 
-from data.bars import Bar
 from data.errors import UserError
-from data.scene import summary
+from data.io.bars import Bar
+from data.scenes.scene import summary
 from models.checkpoints.ours import CheckpointError, not_finite
 from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon

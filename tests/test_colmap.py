@@ -11,9 +11,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
-from data.images import write_image
+from data.errors import SceneError
+from data.io.images import write_image
 from data.readers.colmap import read_colmap
-from data.scene import SceneError
 
 CONF = DatasetConfig("", "cameras_sphere.npz", "cameras_sphere.npz")
 

@@ -8,9 +8,9 @@ import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
 from data.inspection import epipolar
+from data.inspection.camera_checks import cameras
 from data.inspection.epipolar import median_epipolar_distance, neighbour_pairs, pair_distances, worst_views
-from data.inspection.health_cameras import cameras
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 COUNT = 12
 

@@ -11,7 +11,7 @@ from tiny_networks import random_rays, tiny_renderer
 import exp_runner
 from data.errors import listed
 from data.rays import PixelBatch, Rays
-from data.sampler import PixelSampler
+from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt

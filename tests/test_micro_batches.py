@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, run, saved
 
-from data.readers import load_scene
-from data.sampler import PixelSampler
+from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine import memory

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, save, similarity, write_scene
 
-from data.errors import UserError
-from data.images import ImageError
-from data.readers import load_scene
-from data.scene import SceneError
+from data.errors import SceneError, UserError
+from data.io.images import ImageError
+from data.scenes.load import load_scene
 
 
 def load(folder, **changes):

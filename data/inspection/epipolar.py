@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data.capture import Lens
-from data.images import to_float, to_uint8
-from data.scene import MASK_HALF, Scene
-from data.undistort import resized
+from data.capture import MASK_HALF, Lens
+from data.io.images import to_float, to_uint8
+from data.scenes.scene import Scene
+from data.scenes.undistort import resized
 
 LARGEST_SIDE = 640  # pixels: photographs are reduced to this; features of larger ones say the same more slowly
 MOST_VIEWS = 100  # taking part, evenly chosen

@@ -8,10 +8,10 @@ import cv2
 import numpy as np
 
 from data.cameras import pixels_to_rays
-from data.images import to_float, to_uint8
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
+from data.io.images import to_float, to_uint8
 from data.roi.frustum import enclosing_ball
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 WIDTH = 1600  # pixels of the whole picture
 PAD = 24

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.files import write_result
-from data.images import to_float, to_uint8, write_image
+from data.io.files import write_result
+from data.io.images import to_float, to_uint8, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
 from data.prepare.sources import HEIC_SUFFIXES, MIN_PICTURES, read_photograph

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.images import list_images, mask_of, read_image, rgb_of
 from data.inspection.overview import outline_pixels
+from data.io.images import list_images, mask_of, read_image, rgb_of
 from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 

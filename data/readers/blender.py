@@ -19,8 +19,8 @@ from pathlib import Path
 
 from data.capture import Capture, Photograph
 from data.config import DatasetConfig
+from data.errors import SceneError
 from data.readers.transforms import held_out_file, photograph, read_frames, require_distinct, required_file
-from data.scene import SceneError
 
 TRAINING_FILE = "transforms_train.json"
 

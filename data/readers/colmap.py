@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from data.capture import Capture, Lens, Photograph, SparsePoints
-from data.child import ChildError, run_apart
 from data.config import DatasetConfig
-from data.files import is_file
-from data.images import left_out, list_images, natural_key
+from data.errors import SceneError
+from data.io.child import ChildError, run_apart
+from data.io.files import is_file
+from data.io.images import left_out, list_images, natural_key
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -26,7 +27,6 @@ from data.readers.colmap_files import (
     model_suffix,
     require_whole,
 )
-from data.scene import SceneError
 
 PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
 MODEL_FILES = ("cameras", "images", "points3D")

@@ -23,12 +23,12 @@ import numpy as np
 
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import image_size, left_out, list_images
-from data.readers.json_file import positive, side
-from data.readers.npz import NpzError, read_npy
+from data.errors import SceneError
+from data.io.images import image_size, left_out, list_images
+from data.io.json_file import positive, side
+from data.io.npz import NpzError, read_npy
 from data.readers.poses import rigid_pose
 from data.readers.transforms import require_same_shape
-from data.scene import SceneError
 
 CAMERA_FILE = "poses_bounds.npy"
 COLUMNS = 17

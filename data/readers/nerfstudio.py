@@ -24,12 +24,11 @@ from pathlib import Path
 
 from data.capture import Capture, Photograph, SparsePoints
 from data.config import DatasetConfig
-from data.errors import one_line
-from data.readers.json_file import matrix, positive, text
+from data.errors import SceneError, one_line
+from data.io.json_file import matrix, positive, text
 from data.readers.points import read_points
 from data.readers.poses import rigid_pose
 from data.readers.transforms import Frame, find_file, photograph, read_frames, require_distinct, required_file
-from data.scene import SceneError
 
 CAMERA_FILE = "transforms.json"
 PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")

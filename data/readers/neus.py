@@ -16,11 +16,11 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import left_out, list_images
-from data.readers.npz import NpzError, member_names, read_members
+from data.errors import SceneError
+from data.io.images import left_out, list_images
+from data.io.npz import NpzError, member_names, read_members
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
-from data.scene import SceneError
 
 POINTS_FILE = "sparse/points.ply"  # ours: what structure from motion saw, world frame; drawn by `inspect`
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from data.capture import Capture, Photograph
 from data.config import DatasetConfig
-from data.readers.json_file import kind
+from data.errors import SceneError
+from data.io.json_file import kind
 from data.readers.transforms import Frame, find_file, held_out_file, photograph, read_frames, require_distinct
-from data.scene import SceneError
 
 CAMERA_FILE = "transforms.json"
 LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the file was written for

@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 
 from data.cameras import pixels_to_rays
+from data.capture import MASK_HALF
 from data.roi.frustum import Cameras, meeting_point
-from data.scene import MASK_HALF
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
 MASK_SIDE = 192  # pixels; masks are reduced to this before they vote

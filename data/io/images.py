@@ -15,8 +15,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError, reason
-from data.files import read_regular, write_atomically
-from data.quiet import native_stderr_silenced
+from data.io.files import read_regular, write_atomically
+from data.io.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 

@@ -15,7 +15,7 @@ from toys import registered, run_conf, write_conf
 
 import exp_runner
 from data.rays import PixelBatch, Rays
-from data.sampler import pixel_batch
+from data.scenes.sampler import pixel_batch
 from models.checkpoints.ours import load_checkpoint, save_checkpoint
 from models.config.blocks import TrainConfig
 from models.config.strict import limits

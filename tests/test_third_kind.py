@@ -15,7 +15,7 @@ from test_guard import spoil_batches, spoil_image
 from toys import registered, run_conf, write_conf
 
 import exp_runner
-from data.images import read_image
+from data.io.images import read_image
 from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError, limits
 from models.kinds.block import PlainBlock

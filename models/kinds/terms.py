@@ -1,4 +1,4 @@
-"""Terms of losses that several kinds share: pure functions on Vars. R rays. Each is 0 where rendering and photograph agree.
+"""Terms of losses that several kinds share, as pure functions on Vars; 0 where rendering and photograph agree. R rays.
 
 NeuS: arXiv 2106.10689, section 3.4; NeRF: 2003.08934, eq. 6.
 """

@@ -217,7 +217,7 @@ class Trainer:
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
-    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf's model."""
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf."""
     try:
         load_into(model, checkpoint.tensors, checkpoint.buffers)
     except ValueError as error:

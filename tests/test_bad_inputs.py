@@ -50,10 +50,8 @@ def good(tmp_path_factory):
 @pytest.fixture
 def work(good, tmp_path, monkeypatch):
     """A copy of the good folder, as the working folder."""
-    for name in ("models.runner", "models.results"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "models.runner", ModuleType("models.runner"))
     sys.modules["models.runner"].Runner = NoRunner
-    monkeypatch.setattr("models.results", sys.modules["models.results"], raising=False)
     folder = shutil.copytree(good, tmp_path / "work")
     monkeypatch.chdir(folder)
     return folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import exp_runner
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import pixel_batch
 from models.checkpoints.ours import load_checkpoint, save_checkpoint
+from models.commands.command import EXIT_EMPTY_SURFACE
 from models.config.blocks import TrainConfig
 from models.config.strict import limits
 from models.fields.state import take_rows
@@ -342,7 +344,7 @@ def test_pictures_come_from_the_averaged_blobs(trained):
 def test_a_mesh_is_refused_in_one_sentence_that_names_the_kind(conf, trained, capsys):
     assert not (trained / "meshes").exists()
     assert "a model of type cloud has none" in (trained / "logs/train.log").read_text()
-    assert run_conf(conf, trained, "--mode", "validate_mesh") == exp_runner.EXIT_EMPTY_SURFACE
+    assert run_conf(conf, trained, "--mode", "validate_mesh") == EXIT_EMPTY_SURFACE
     error = capsys.readouterr().err
     assert "a model of type cloud has none" in error and error.count("\n") == 1
 
@@ -365,3 +367,10 @@ def test_large_buffers_can_be_read_back_where_the_block_says_how_large_they_get(
     path = save_checkpoint(tmp_path, dataclasses.replace(whole, buffers=large))
     monkeypatch.setattr(CloudConfig, "buffer_bytes", 1 << 26)
     assert load_checkpoint(path).buffers["grid"].dtype == np.uint8
+
+
+def test_an_evaluation_has_the_figures_of_its_pictures_and_no_mesh(conf, trained):
+    held_out = ("dataset.test_every=3", "dataset.roi=0.3 -0.2 4 2.5")
+    assert run_conf(conf, trained, "--mode", "evaluate", settings=(*SHORT, *held_out)) == 0
+    figures = json.loads((trained / "report/report.json").read_text())
+    assert figures["chamfer"] is None and np.isfinite(figures["psnr"])

@@ -5,7 +5,7 @@ import math
 import pytest
 from runs import run
 
-from models import plan
+from models.commands import plan_table as plan
 from models.kinds.neus.conf import RendererConfig
 from models.machine import available, memory
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from runs import SHORT, contents, saved
+from runs import SHORT, everything, saved
 from test_guard import with_nan
 from toys import registered, run_conf, write_conf
 
@@ -272,7 +272,7 @@ def test_it_resumes_bit_for_bit_buffers_and_averages_included(conf, trained, tmp
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000004.safetensors", tmp_path / "checkpoints")
     assert run_conf(conf, tmp_path, "--is_continue", settings=(*LONG, "train.ema_decay=0.9")) == 0
-    ours, theirs = contents(saved(tmp_path, 8)), contents(saved(trained, 8))
+    ours, theirs = everything(saved(tmp_path, 8)), everything(saved(trained, 8))
     assert {key for key in theirs if key.startswith(("ema/", "buffer/"))} and ours == theirs
 
 
@@ -281,7 +281,7 @@ def test_a_resume_needs_the_buffers(conf, trained, tmp_path):
     other = whole.buffers | {"pull": whole.buffers["pull"][::-1].copy() * 100}
     save_checkpoint(tmp_path / "checkpoints", dataclasses.replace(whole, buffers=other))
     assert run_conf(conf, tmp_path, "--is_continue", settings=(*LONG, "train.ema_decay=0.9")) == 0
-    assert contents(saved(tmp_path, 8)) != contents(saved(trained, 8))
+    assert everything(saved(tmp_path, 8)) != everything(saved(trained, 8))
 
 
 def test_buffers_that_do_not_fit_are_one_sentence(conf, trained, tmp_path, capsys):

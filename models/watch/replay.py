@@ -21,6 +21,7 @@ from models.training.guard import (
     find_in_readings,
     find_in_weights,
 )
+from models.training.gradient import TOTAL
 from models.training.trainer import Trainer, load_into
 from models.watch.anomaly import Anomaly, load_anomaly
 
@@ -39,11 +40,12 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
-    seen = fetched(readings(found.losses["total"], found.gradients, trainer.optimizer.parameters))
+    seen = fetched(readings(found.losses[TOTAL], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
-    terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
+    losses = {TOTAL: found.losses[TOTAL]} | found.losses  # what is listed first is what a short list still names
+    terms = [f"the {name} loss" for name, term in losses.items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, trainer.optimizer.names)
     for words, findings in (("going in", causes), ("coming out", effects)):
         say(f"computed again, not finite {words}: {listed(findings, MAX_NAMED) or 'nothing'}")

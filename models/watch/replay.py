@@ -12,6 +12,7 @@ from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
 from models.ops.update import readings
+from models.training.gradient import TOTAL
 from models.training.guard import (
     MAX_NAMED,
     UPDATE_WORDS,
@@ -21,7 +22,6 @@ from models.training.guard import (
     find_in_readings,
     find_in_weights,
 )
-from models.training.gradient import TOTAL
 from models.training.trainer import Trainer, load_into
 from models.watch.anomaly import Anomaly, load_anomaly
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ class Runner:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
         model = build_model(experiment.conf.model, self.conf, initial)
-        averaged = build_model(experiment.conf.model, self.conf, initial) if self.conf.ema_decay > 0 else None
+        averaged = copy.deepcopy(model) if self.conf.ema_decay > 0 else None
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)

@@ -39,13 +39,13 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
+    _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
     seen = fetched(readings(found.losses[TOTAL], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
-    losses = {TOTAL: found.losses[TOTAL]} | found.losses  # what is listed first is what a short list still names
-    terms = [f"the {name} loss" for name, term in losses.items() if not np.isfinite(term.numpy()).all()]
+    terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
     effects = terms + find_in_readings(seen, trainer.optimizer.names)
     for words, findings in (("going in", causes), ("coming out", effects)):
         say(f"computed again, not finite {words}: {listed(findings, MAX_NAMED) or 'nothing'}")
@@ -73,6 +73,11 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     random = np.random.default_rng(0)  # every weight is replaced
     trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
     trainer.finished_steps = anomaly.step
+    return trainer
+
+
+def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
+    """The weights and buffers before the step; raises UserError where they are not the conf's."""
     weights = {
         name: {
             key.removeprefix(name + "."): value for key, value in anomaly.weights.items() if key.startswith(name + ".")
@@ -83,7 +88,6 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
         load_into(trainer.model, weights, anomaly.buffers)
     except ValueError as error:
         raise UserError(f"{path}: its weights do not fit its conf ({error})") from error
-    return trainer
 
 
 def _photograph(batch: dict[str, np.ndarray]) -> str:

@@ -183,7 +183,7 @@ def test_a_further_term_adds_its_share(with_term):
     assert after["brightness"] > 0
     assert after["total"] == pytest.approx(before["total"] + 0.3 * after["brightness"], rel=1e-6)
     scalars = trainer.step().scalars()
-    assert np.isfinite(scalars["Loss/brightness_loss"])
+    assert np.isfinite(scalars["Loss/brightness"])
 
 
 @pytest.mark.parametrize("chunk", [63, 17, 5])

@@ -88,7 +88,7 @@ def test_pictures_that_are_not_read_are_named(kind, write, folders, tmp_path):
     notes = [note for note in load_scene(dataset_config(tmp_path, type=kind)).notes if "left out, as only" in note]
     assert len(notes) == len(folders)
     for note in notes:
-        assert note.endswith("are read: b.gif, c.png (a link that leads nowhere), IMG_1.HEIC")
+        assert note.endswith("are read: b.gif, c.png (a link that leads nowhere) and IMG_1.HEIC")
 
 
 @pytest.mark.parametrize(("kind", "folder"), [("neus", "image"), ("llff", "images")])

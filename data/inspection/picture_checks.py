@@ -11,6 +11,7 @@ import numpy as np
 from data.capture import MASK_HALF
 from data.errors import listed_views
 from data.inspection.finding import Finding, graded
+from data.io.images import size_within
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
 from data.scenes.scene import Scene
@@ -99,9 +100,7 @@ def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
     That is the mask's inside, or the sphere's disc where there are no masks.
     """
     image = scene.images[view]
-    height, width = image.shape[:2]
-    scale = min(1.0, LARGEST_SIDE / max(width, height))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    size, scale = size_within(scene.size(view), LARGEST_SIDE)
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if scale < 1 else image
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32) / np.iinfo(image.dtype).max
     if scene.masks is not None:

@@ -39,8 +39,6 @@ SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 def read_nerfstudio(folder: Path, conf: DatasetConfig) -> Capture:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
-    if not source.is_file():
-        raise SceneError(f"{folder}: has no {CAMERA_FILE}, which holds the cameras")
     content, frames = read_frames(source)
     _check_world(source, content)
     _require_masks_for_all(source, frames)

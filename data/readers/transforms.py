@@ -55,6 +55,8 @@ class Frame:
 
 def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
     """The JSON object at `path` and its frames, of which there is at least one; raises SceneError."""
+    if not path.is_file():
+        raise SceneError(f"{path.parent}: has no {path.name}, which holds the cameras")
     content = read_object(path)
     frames = []
     for index, entry in enumerate(objects(str(path), "frames", content)):

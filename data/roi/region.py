@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.cameras import spread
 from data.capture import SparsePoints
 from data.errors import SceneError, UserError, listed_views
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
@@ -214,7 +215,7 @@ def _require_something_common(cameras: Cameras) -> None:
     extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
         raise SceneError(f"all cameras are at one place, so that nothing tells how far the object is; {HINT}")
-    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(SEARCHED_VIEWS, len(cameras))).round().astype(int))
+    chosen = spread(len(cameras), SEARCHED_VIEWS)
     some = cameras.pick(chosen)
     along = extent * SEARCHED_DEPTHS[:, None]
     searched = (some.origins[:, None] + some.axes[:, None] * along).reshape(-1, 3)

@@ -140,7 +140,7 @@ def test_what_c_libraries_write_is_dropped_and_what_comes_after_is_not(capfd):
     assert capfd.readouterr().err == "heard"
 
 
-# What runs, unpickles or fetches what it is given; subprocess is models.machine.toolchain's, with programs it names itself.
+# What runs, unpickles or fetches what it is given; subprocess is the toolchain's, with programs it names itself.
 FORBIDDEN = {"eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads", "np.load", "urlopen"}
 FORBIDDEN |= {"pickle.Unpickler", "torch.load", "yaml.load", "marshal.loads", "urlretrieve", "requests.get"}
 

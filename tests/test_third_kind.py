@@ -89,7 +89,7 @@ class BallModel(PixelModel):
 
     @property
     def level_set(self):
-        return LevelSet(self._outward, 0.0, "the distance to the ball", "the ball needs masks")
+        return LevelSet(self._outward, 0.0, "the distance to the ball")
 
     def sharpness(self):
         return None

@@ -6,8 +6,7 @@ machine without a GPU, prints, replaces signal handlers and stops verifying TLS 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
 * `from models.machine.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
-What Jittor needs from the machine is checked first by `models.machine.toolchain`; the fast CPU matrix product is attached by
-`models.machine.gemm`.
+What Jittor needs from the machine is checked first by `toolchain`; the fast CPU matrix product is attached by `gemm`.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Source:
     folder: Path = CSRC  # holds a folder for each device
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
-        """Run `function(layout, rows, inputs ..., outputs ...)` at the next synchronisation; `rows` of the first input.
+        """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 
         It is compiled at its first use, once for each function, whatever the numbers in `layout`.
         """

@@ -31,7 +31,6 @@ class Vitals:
     psnr: float | None = None  # dB, mean over the training batches reported since the validation before
     level: float = 0.0  # of the field at the surface
     quantity: str = "the signed distance"  # what the field is
-    advice: str = "the background needs masks"  # see LevelSet
 
 
 def probe_points() -> np.ndarray:
@@ -47,7 +46,7 @@ def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet
     level = -surface.threshold
     share = float((values < level).mean())
     psnr = float(np.mean(finite)) if finite else None
-    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity, surface.advice)
+    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity)
 
 
 def findings(history: Sequence[Vitals]) -> dict[str, str]:
@@ -75,7 +74,8 @@ def _full(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
-        f"usually that region is too small for the object (--roi chooses another), or {last.advice}"
+        "usually that region is too small for the object (--roi chooses another), or a background without "
+        f"{_background(last)} is painted onto it"
     )
 
 
@@ -86,8 +86,8 @@ def _flat(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
-        "usually cameras and photographs do not belong together (--mode inspect measures it), or "
-        f"{history[-1].advice}"
+        "usually cameras and photographs do not belong together (--mode inspect measures it), or the background needs "
+        f"{_background(history[-1])}"
     )
 
 
@@ -102,5 +102,10 @@ def _fog(history: Sequence[Vitals]) -> str:
     return (
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
         f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the region "
-        f"of interest is far too large (--roi chooses another), or {history[-1].advice}"
+        f"of interest is far too large (--roi chooses another), or the background needs {_background(history[-1])}"
     )
+
+
+def _background(last: Vitals) -> str:
+    """What explains a background: only what has a sharpness, a NeuS, has a model of its own for it."""
+    return "masks" if last.inv_s is None else "masks or model.neus_renderer.n_outside"

@@ -22,7 +22,6 @@ from models.training import guard
 from models.training import trainer as trainer_module
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
-from models.training.trainer import Trainer
 from models.watch.anomaly import load_anomaly, save_anomaly
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with

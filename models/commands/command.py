@@ -75,7 +75,7 @@ class Command:
         return self.shown or self.name
 
     def mode(self, text: str) -> Mode | None:
-        """The mode that a value of --mode names, if it is this one; raises UserError for one that is written wrongly."""
+        """The mode that a value of --mode names, if it is this one; raises UserError where it is written wrongly."""
         if self.read is not None:
             return self.read(text)
         return Mode(text) if text == self.name else None

@@ -21,8 +21,8 @@ DEFAULT_CONF = Path("confs/demo.conf")
 def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf that --conf, --case, --set and --seed describe; raises UserError where it cannot be used.
 
-    Without --conf it is ./confs/demo.conf, or for a scene named by --case the mode's `conf_of_case`; where that does not
-    exist it is the program's own. With the program's demo.conf, the paths of the scene that do not exist
+    Without --conf it is ./confs/demo.conf, or for a scene named by --case the mode's `conf_of_case`; where that is not
+    there it is the program's own. With the program's demo.conf, the paths of the scene that do not exist
     from here are taken from the program's folder too.
     """
     from models.kinds.conf import load_config

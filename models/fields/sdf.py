@@ -55,7 +55,7 @@ class SDFNetwork(jt.nn.Module):
             scale=conf.scale,
         )
         weights = Weights([(layer.matrix(), layer.bias) for layer in self.layers()])
-        return _AtWeights(*(partial(operation, weights=weights, sizes=sizes) for operation in (sdf_distance, sdf_field)))
+        return _AtWeights(*(partial(form, weights=weights, sizes=sizes) for form in (sdf_distance, sdf_field)))
 
     def sdf(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""

@@ -161,7 +161,7 @@ class Trainer:
 
     @contextmanager
     def _halved_where_memory_ends(self) -> Iterator[None]:
-        """Where an allocation fails within, half the rays at a time from now on; said once, however often that is."""
+        """Where an allocation fails within: half the rays at a time from now on, said once however often."""
         try:
             yield
             return

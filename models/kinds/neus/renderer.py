@@ -118,16 +118,18 @@ class NeuSRenderer:
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
         added: list[Var] = []
-        if counts and sdf is None:
-            sdf = _sdf_along(surface, rays, depths)
+        unknown = depths if sdf is None else None  # where the distances are still to be asked for
+        order: Var | None = None  # that of the depths, new ones last, in which they ascend
         for index, count in enumerate(counts):
             if count == 0:
                 continue
+            if unknown is not None:
+                points = volrend.points_along(rays.origins, rays.directions, unknown).reshape((-1, 3))
+                found = surface.distance(points).reshape(unknown.shape)
+                sdf = jt.concat([sdf, found], dim=1).gather(1, order) if order is not None else found
             inv_s = sampling.FIRST_INV_S * 2**index
-            new, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
-            added.append(new)
-            if index + 1 < len(counts):
-                sdf = jt.concat([sdf, _sdf_along(surface, rays, new)], dim=1).gather(1, order)
+            unknown, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
+            added.append(unknown)
         return [*added, depths]
 
     @property
@@ -151,12 +153,6 @@ class NeuSRenderer:
         density, rgb = self.fields.nerf(points, sections.views())
         alpha = volrend.alpha_from_density(density.reshape((rows, count)), sections.lengths)
         return Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
-
-
-def _sdf_along(surface: DistanceAtWeights, rays: RayVars, depths: Var) -> Var:
-    """Signed distances at depths, [R, K]."""
-    points = volrend.points_along(rays.origins, rays.directions, depths).reshape((-1, 3))
-    return surface.distance(points).reshape(depths.shape)
 
 
 def _join_background(alpha: Var, rgb: Var, inside: Var, background: Background) -> tuple[Var, Var]:

@@ -1,8 +1,8 @@
 """The layout of a multiresolution grid and of the small network behind it, as conf, reference and native text read it.
 
 Knows no Jittor. The grid is that of Instant-NGP (arXiv 2201.05989, section 3): levels of cells over the cube [-1, 1]^3,
-two numbers at each corner of a cell; a level whose corners fit into 2^T rows of the table has a row for each, the others
-share theirs by a hash.
+two numbers at each corner of a cell; a level whose corners fit into 2^T rows of the table has a row for each; elsewhere
+corners share rows by a hash.
 """
 
 from __future__ import annotations

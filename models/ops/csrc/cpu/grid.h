@@ -91,6 +91,12 @@ inline void locate(const Level &level, const float *points, Cells &cells) {
     find_rows(level, cell, cells.corner);
 }
 
+// Ask for the rows of a block's corners; the two along x mostly share a cache line.
+inline void prefetch(const float *table, const Cells &cells) {
+    for (int c = 0; c < CORNERS; c += 2)
+        for (int r = 0; r < BLOCK; r++) __builtin_prefetch(table + (size_t)cells.corner[c][r] * FEATURES);
+}
+
 // The features at one corner of GROUP points.
 inline Vec fetch(const float *table, const int *rows) {
     const Corner *from = (const Corner *)table;

@@ -52,7 +52,7 @@ struct GridLeft {
 struct GridBlock {
     const GridShape &shape;
     const std::vector<Layer> &layers;
-    Cells cells;
+    Cells cells[2];  // of this level and of the next, whose rows are on their way meanwhile
     float *scratch_record, *points, *input;
     // Of layer l: h_l (in the record), s_l, c_l, what reaches a_l through s_l, and its padded bias.
     std::vector<float *> hidden, slopes, carried, bent, bias;
@@ -97,10 +97,14 @@ struct GridBlock {
     // The point and features of a block, from the table; with the slopes of the features where they are asked for.
     void encode(const float *table, const float *from, int count, const GridRecord &record, bool with_slopes) {
         transpose_points(from, count, points);
-        for (int l = 0; l < shape.active; l++) {
-            locate(shape.grid[l], points, cells);
-            interpolate(table + shape.grid[l].start, cells, record.features + l * PAIRS,
-                        with_slopes ? record.slopes + 3 * l * PAIRS : nullptr);
+        for (int l = 0; l <= shape.active; l++) {
+            if (l < shape.active) {
+                locate(shape.grid[l], points, cells[l % 2]);
+                prefetch(table + shape.grid[l].start, cells[l % 2]);
+            }
+            if (l > 0)
+                interpolate(table + shape.grid[l - 1].start, cells[(l - 1) % 2], record.features + (l - 1) * PAIRS,
+                            with_slopes ? record.slopes + 3 * (l - 1) * PAIRS : nullptr);
         }
         fill_input(record);
     }

@@ -111,5 +111,7 @@ def _expanded(path: Path, seen: set[Path]) -> str:
     seen.add(path)
     lines = path.read_text(encoding="utf-8").splitlines()
     matches = [(_LOCAL_LINE.fullmatch(line), line) for line in lines]
-    parts = ((_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches)
+    parts = (
+        (_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches
+    )
     return "\n".join(parts) + "\n"

@@ -9,10 +9,10 @@ import sys
 if __name__ == "__main__":  # before anything else is imported: a json.py beside the photographs is not to be run
     _search_path = sys.path[:]
     sys.path[:] = [os.path.dirname(os.path.realpath(__file__))]
-    import data.search_path
+    import data.io.search_path
     import models  # noqa: F401 (found now, it is found later)
 
-    data.search_path.guard_process(_search_path)
+    data.io.search_path.guard_process(_search_path)
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from data.errors import UserError
-from data.quiet import silence_libraries
-from data.streams import complain, report_crash, say, secure
+from data.io.quiet import silence_libraries
+from data.io.streams import complain, report_crash, say, secure
 
 if TYPE_CHECKING:
     from data.config import DatasetConfig
@@ -174,7 +174,7 @@ def _inspect(conf: "ExperimentConfig") -> int:
 
 def _plan(conf: "ExperimentConfig") -> int:
     """Print the table of `--mode plan`; returns the exit status."""
-    from data.readers import load_scene
+    from data.scenes.load import load_scene
     from models.experiment import background
 
     scene = load_scene(conf.dataset, background(conf))  # before Jittor, which the next import loads
@@ -187,7 +187,7 @@ def _plan(conf: "ExperimentConfig") -> int:
 
 def _open(arguments: "Arguments", conf: "ExperimentConfig") -> "Experiment":
     """The experiment with its scene and checkpoint; raises UserError for whatever does not fit the mode."""
-    from data.scene import require_view
+    from data.scenes.scene import require_view
     from models.experiment import open_results, open_training, require_references
 
     if arguments.mode.name == "train":

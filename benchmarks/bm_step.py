@@ -24,7 +24,7 @@ from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEE
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, parse_shape, shape_conf, write_job
 from benchmarks.workers import Alone, Answer, Asked, Worker, alternate
 from data.errors import UserError
-from models.kinds.registry import ModelConfig
+from models.kinds.neus.conf import NeuSConfig
 
 WARM_START_REPEATS = 3
 EXIT_USER_ERROR = 2
@@ -132,7 +132,7 @@ def measure(options: Options) -> dict[str, object]:
 
 def _measure_shape(
     shape: Shape, options: Options, folder: Path
-) -> tuple[ModelConfig, dict[str, list[Answer]], dict[str, object]]:
+) -> tuple[NeuSConfig, dict[str, list[Answer]], dict[str, object]]:
     """The network sizes, the answers of all sides in turn, and what the sides say about themselves."""
     _say(f"{shape}: {options.warm_up} + {options.steps} steps")
     with contextlib.ExitStack() as stack:
@@ -152,7 +152,7 @@ def _measure_shape(
 
 def _start(
     stack: contextlib.ExitStack, shape: Shape, options: Options, folder: Path
-) -> tuple[ModelConfig, dict[str, Worker]]:
+) -> tuple[NeuSConfig, dict[str, Worker]]:
     """Ours, and the peer with our weights where there is one, each in a fresh process on the same job."""
     conf = shape_conf(shape, options.overrides)
     job, weights = _job_path(folder, shape), folder / f"{shape}_weights.npz"

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
-from models.kinds.registry import ModelConfig
+from models.kinds.neus.conf import NeuSConfig
 
 OPERATIONS_PER_MULTIPLY_ADD = 2
 POINT_WIDTH = 3
@@ -39,7 +39,7 @@ class StepFlops:
         return self.queries + self.sdf + self.color + self.background
 
 
-def step_flops(model: ModelConfig, rays: int) -> StepFlops:
+def step_flops(model: NeuSConfig, rays: int) -> StepFlops:
     """The count for a step on `rays` rays."""
     renderer = model.neus_renderer
     inside = renderer.n_samples + renderer.n_importance

@@ -12,9 +12,9 @@ import numpy as np
 from data.cameras import camera_rays, image_pixels
 from data.errors import UserError
 from data.rays import PixelBatch, Rays
-from data.readers import load_scene
-from data.sampler import PixelSampler
-from data.scene import Scene
+from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler
+from data.scenes.scene import Scene
 from models.kinds.conf import ExperimentConfig, load_config, to_hocon
 
 ROOT = Path(__file__).resolve().parents[1]

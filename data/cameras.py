@@ -1,4 +1,4 @@
-"""Pure camera geometry in float64: projections, pixels, rays and the poses between two poses.
+"""Pure camera geometry in float64: projections, pixels, rays, poses between poses.
 
 Frames: a camera looks along its +z axis, x points right and y down (OpenCV); pixel (0, 0) is the centre of the first
 pixel. `c2w` [4, 4] takes camera coordinates to the frame the scene is worked in, `intrinsics` [3, 3] takes camera
@@ -124,3 +124,8 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
     origins, directions = pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w)
     near, far = unit_sphere_span(origins, directions)
     return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
+
+
+def spread(count: int, most: int) -> np.ndarray:
+    """The numbers of at most `most` of `count` views, evenly from the first to the last."""
+    return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))

@@ -1,7 +1,7 @@
 """What a reader finds in a folder: photographs that are not decoded yet, each with its lens and its pose.
 
-The one value that every on-disk format becomes; `data.develop` makes a `Scene` of it. The world frame is the format's
-own. Cameras look along +z, x right, y down (OpenCV); pixel (0, 0) is the centre of the first pixel.
+The one value that every on-disk format becomes; `data.scenes.develop` makes a `Scene` of it. The world frame is the
+format's own. Cameras look along +z, x right, y down (OpenCV); pixel (0, 0) is the centre of the first pixel.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+# A mask means "object" where it exceeds one half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
+MASK_HALF = 127
+
 
 @dataclass(frozen=True, eq=False)
 class Lens:
@@ -19,9 +22,7 @@ class Lens:
     intrinsics: np.ndarray  # [3, 3] float64, camera coordinates to homogeneous pixels
     distortion: tuple[float, ...] = ()  # OpenCV's order: k1 k2 p1 p2 [k3 [k4 k5 k6]], or fisheye's k1 k2 k3 k4; () none
     is_fisheye: bool = False
-    size: tuple[int, int] | None = (
-        None  # (width, height) that the intrinsics are for; None where the format does not say
-    )
+    size: tuple[int, int] | None = None  # (width, height) the intrinsics are for; None where the format does not say
 
 
 @dataclass(frozen=True, eq=False)

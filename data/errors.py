@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 LONGEST_SENTENCE = 2000  # characters; two paths of the greatest length some systems allow need less
 LONGEST_REASON = 200  # characters of a library's own words, which may quote a whole file
@@ -14,6 +14,10 @@ class UserError(Exception):
 
     The command line prints the sentence and exits with status 2; no traceback.
     """
+
+
+class SceneError(UserError):
+    """A scene that cannot be trained on: says which file, key or view is wrong and how to mend it."""
 
 
 def one_line(text: str) -> str:
@@ -36,3 +40,9 @@ def listed(words: Sequence[str], most: int = MOST_LISTED) -> str:
     """`a`, `a and b`, `a, b and c`, and beyond `most` words `a, b and 7 more`; nothing for none."""
     shown = [*words[:most], f"{len(words) - most} more"] if len(words) > most else words
     return " and ".join([part for part in (", ".join(shown[:-1]), *shown[-1:]) if part])
+
+
+def listed_views(views: Iterable[int], names: Sequence[str] = ()) -> str:
+    """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`; with `names` of all views, those beside."""
+    shown = [f"{view} ({names[view]})" if names else str(view) for view in views]
+    return f"view{'s' if len(shown) > 1 else ''} {listed(shown)}"

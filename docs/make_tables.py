@@ -8,18 +8,17 @@ what stands between the lines `<!-- NAME -->` and `<!-- /NAME -->`. tests/test_r
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from docs.meanings_zh import MEANINGS_ZH
 from models import arguments
 from models.config.strict import AUTO, Auto
-from models.kinds.conf import ExperimentConfig
+from models.kinds.conf import known_leaves
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}
@@ -48,7 +47,9 @@ class Row:
 def conf_rows() -> list[Row]:
     """Every leaf of the conf in the order of the dataclasses; raises LookupError for one confs/base leaves out."""
     explained = dict(_explained_keys())
-    kinds = dict(_kinds(ExperimentConfig, ""))
+    kinds = {
+        key: f"{_kind_name(kind)} {_range_text(limits)}".strip() for key, (kind, limits) in known_leaves().items()
+    }
     if missing := sorted(set(kinds) - set(explained)):
         raise LookupError(f"confs/base/*.conf: {missing[0]} is missing or has no comment")
     return [Row(key, kind, *explained[key]) for key, kind in kinds.items()]
@@ -71,17 +72,6 @@ def _without_range(comment: str) -> str:
     """The comment without the parts that repeat the column of ranges."""
     parts = comment.split("; ")
     return "; ".join(part for part in parts if not RANGE_NOTE.fullmatch(part)) or comment
-
-
-def _kinds(block: type, prefix: str) -> Iterator[tuple[str, str]]:
-    """Dotted key and type with range of every leaf below a block class."""
-    hints = get_type_hints(block)
-    for field in dataclasses.fields(block):
-        kind, key = hints[field.name], prefix + field.name
-        if dataclasses.is_dataclass(kind):
-            yield from _kinds(kind, key + ".")
-        else:
-            yield key, f"{_kind_name(kind)} {_range_text(field.metadata)}".strip()
 
 
 def _kind_name(kind: Any) -> str:

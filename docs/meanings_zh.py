@@ -6,6 +6,8 @@ Keyed by the text and not by the flag or key, so that a changed English text ask
 from __future__ import annotations
 
 FLAG_MEANINGS = {
+    "the block of the signed-distance field (not a published key)": "有符号距离场所用的配置块（非原版键）",
+    "the block of the colour field (not a published key)": "颜色场所用的配置块（非原版键）",
     "show this help message and exit": "显示帮助并退出",
     "what to do, see above (default: train)": "做什么，见上面的模式列表（默认：train）",
     "the conf (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
-from data.streams import say
+from data.io.streams import say
 from models.argument_types import MAX_INT, finite, is_index, whole
 from models.config.strict import nearest
 from models.prepare_flags import add_prepare_flags, check_prepare

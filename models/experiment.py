@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
-from data.files import LINK_WORDS, make_folder, write_atomically, write_result
-from data.readers import load_held_out, load_scene
-from data.scene import Scene, SceneError
+from data.errors import SceneError, UserError
+from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
+from data.scenes.load import load_held_out, load_scene
+from data.scenes.scene import Scene
 from models.checkpoints.folder import (
     ASIDE_SUFFIX,
     SUFFIX,

@@ -9,13 +9,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from data.errors import one_line
-from data.files import write_result
-from data.images import write_image
+from data.inspection.checks import findings
 from data.inspection.finding import Finding
-from data.inspection.health import findings
 from data.inspection.overview import overview
-from data.readers import load_scene
-from data.scene import Scene, summary
+from data.io.files import write_result
+from data.io.images import write_image
+from data.scenes.load import load_scene
+from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
 from models.kinds.conf import ExperimentConfig
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import Rays
-from data.scene import Scene
+from data.scenes.scene import Scene
 from models.kinds.conf import ExperimentConfig
 from models.kinds.registry import ModelConfig, build_model
 from models.machine import backend, memory

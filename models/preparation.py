@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data.config import DatasetConfig
-from data.prepare.prepare import Request, prepare
+from data.prepare.pipeline import Request, prepare
 from data.prepare.products import OVERVIEW
 from models.arguments import Arguments
 

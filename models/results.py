@@ -16,11 +16,11 @@ import trimesh
 
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
-from data.files import write_result
-from data.images import to_uint8, write_image
-from data.quiet import native_stderr_silenced
+from data.io.files import write_result
+from data.io.images import to_uint8, write_image
+from data.io.quiet import native_stderr_silenced
 from data.rays import Rays
-from data.scene import Scene
+from data.scenes.scene import Scene
 from models.experiment import Experiment, held_out_scene
 from models.kinds.protocol import Model, Moment
 from models.surface.export import to_world, write_mesh

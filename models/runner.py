@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import time
 
 import numpy as np
 
-from data.bars import Bar
 from data.errors import UserError
-from data.scene import summary
+from data.io.bars import Bar
+from data.scenes.scene import summary
 from models.checkpoints.ours import CheckpointError, not_finite
 from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
@@ -41,7 +42,7 @@ class Runner:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
         model = build_model(experiment.conf.model, self.conf, initial)
-        averaged = build_model(experiment.conf.model, self.conf, initial) if self.conf.ema_decay > 0 else None
+        averaged = copy.deepcopy(model) if self.conf.ema_decay > 0 else None
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)

@@ -1,84 +1,54 @@
 """What the house rules of docs/ARCHITECTURE.md mean for a parsed module; tests/test_architecture.py applies them."""
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType, FrameType
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_FUNCTION_LINES = 60
 MAX_FILE_LINES = 300
 
-# Room -> floor. The longest prefix of a module's name decides. Floor 0 is the vocabulary that every room shares;
-# models.machine.gemm stands beside the backend because it replaces Jittor's own matrix product as Jittor is loaded.
+# Package -> floor; the loose modules at the root of data are one package, the vocabulary. An import goes down, or stays
+# in its package. Floors of data lie between those of models: what computes knows rays and files, and no scene.
 FLOORS = {
-    "data.errors": 0,
-    "data.config": 0,
-    "data.capture": 0,
-    "data.rays": 0,
-    "data.streams": 0,
+    "data": 0,
+    "data.demo": 0,
     "models.structs": 0,
-    "models.machine.backend": 1,
-    "data.files": 1,
-    "models.machine.available": 1,
-    "models.machine.precompiled": 1,
-    "models.machine.toolchain": 1,
-    "models.machine.gemm": 1,
-    "data": 2,
-    "models.config": 2,
-    "models.config_blocks": 2,
-    "models.config_sizes": 2,
-    "models.config.hocon": 2,
-    "models.config.strict": 2,
-    "models.ops": 2,
-    "models.machine.memory": 2,
-    "models.fields": 3,
-    "models.rendering": 4,
-    "models.training": 5,
-    "models.surface": 5,
-    "models.views": 5,
-    "models.argument_types": 6,
-    "models.arguments": 6,
-    "models.experiment": 6,
-    "models.results": 6,
-    "models.kinds.capacity": 6,
-    "models.watch.recovery": 6,
-    "models.watch.interrupts": 6,
-    "models.watch.lock": 6,
-    "models.watch.traces": 6,
-    "models.watch.replay": 6,
-    "models.runner": 6,
-    "models.chunks": 6,
-    "models.plan": 6,
-    "models.preparation": 6,
-    "models.prepare_flags": 6,
-    "models.inspection": 6,
-    "exp_runner": 7,
+    "data.io": 1,
+    "models.machine": 2,
+    "data.readers": 3,
+    "data.roi": 3,
+    "models.config": 3,
+    "data.scenes": 4,
+    "models.ops": 4,
+    "data.inspection": 5,
+    "data.writers": 5,
+    "models.fields": 5,
+    "data.prepare": 6,
+    "models.rendering": 6,
+    "models.kinds": 7,
+    "models.checkpoints": 8,
+    "models.surface": 8,
+    "models.views": 8,
+    "models.training": 9,
+    "models.watch": 10,
+    "models.experiment": 11,
+    "models.results": 12,
+    "models.runner": 13,
+    "models.commands": 14,
+    "exp_runner": 15,
 }
-# Files that belong to one room without being a package.
-HOUSEMATES = {
-    "data.streams": "data.errors",
-    "models.machine.available": "models.machine.backend",
-    "models.machine.precompiled": "models.machine.backend",
-    "models.machine.toolchain": "models.machine.backend",
-    "models.machine.gemm": "models.machine.backend",
-    "models.config_blocks": "models.config",
-    "models.config_sizes": "models.config",
-    "models.watch.recovery": "models.runner",
-    "models.experiment": "models.runner",
-    "models.watch.interrupts": "models.runner",
-    "models.watch.lock": "models.runner",
-    "models.watch.traces": "models.runner",
-    "models.watch.replay": "models.runner",
-    "models.results": "models.runner",
-    "models.chunks": "models.runner",
-    "models.plan": "models.runner",
-    "models.argument_types": "models.arguments",
-    "models.preparation": "models.arguments",
-    "models.prepare_flags": "models.arguments",
-    "models.inspection": "models.runner",
+# Modules at the root of a folder of packages. data's are the words that all its packages share.
+LOOSE = {
+    "data": {"cameras", "capture", "config", "errors", "rays"},
+    "models": {"experiment", "runner", "structs"},
 }
+MAX_FRAMES = 8  # of our own, between the training loop and a kernel
 MAY_PRINT = ("data.demo",)
-THE_TERMINAL = ("data.streams", "data.bars")
+THE_TERMINAL = ("data.io.streams", "data.io.bars")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -96,10 +66,24 @@ def modules() -> dict[str, tuple[Path, ast.Module]]:
 
 
 def room(module: str) -> str | None:
-    """The entry of FLOORS a module belongs to; None where there is none."""
+    """The row of FLOORS that a module belongs to; None where there is none, as for `models`, which holds nothing."""
     parts = module.split(".")
-    prefixes = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    return next((prefix for prefix in prefixes if prefix in FLOORS), None)
+    package = ".".join(parts[:2])
+    if package in FLOORS:
+        return package
+    return "data" if parts[0] == "data" and package in ("data", *(f"data.{name}" for name in LOOSE["data"])) else None
+
+
+def loose(names: Iterable[str], folder: str, packages: Iterable[str]) -> set[str]:
+    """The modules at the root of `folder` that are not packages."""
+    found = {name.split(".")[1] for name in names if name.startswith(f"{folder}.")}
+    return found - {name.split(".")[1] for name in packages if name.startswith(f"{folder}.")}
+
+
+def packages() -> set[str]:
+    """The packages right below data/ and models/."""
+    files = [path for folder in LOOSE for path in (ROOT / folder).glob("*/*.py")]
+    return {".".join(path.parent.relative_to(ROOT).parts) for path in files}
 
 
 def imported(tree: ast.AST, known: set[str]) -> set[str]:
@@ -127,11 +111,42 @@ def climbing(edges: dict[str, set[str]]) -> list[str]:
 
 
 def _may_import(importer: str | None, target: str | None) -> bool:
-    """Whether the floor plan lets one room import another; `models` itself holds nothing and may be imported."""
+    """Whether the floors let one room import another; `models` itself holds nothing and may be imported.
+
+    Nothing of data imports anything of models, however low it lies.
+    """
     if importer is None or target is None:
         return target is None
-    same_room = HOUSEMATES.get(importer, importer) == HOUSEMATES.get(target, target)
-    return same_room or FLOORS[target] < FLOORS[importer]
+    if importer.startswith("data") and not target.startswith("data"):
+        return False
+    return importer == target or FLOORS[target] < FLOORS[importer]
+
+
+def between_siblings(edges: dict[str, set[str]]) -> list[str]:
+    """The imports from one folder of a package into another of the same package, as from one kind into another."""
+    return [
+        f"{importer} imports {target}"
+        for importer, targets in edges.items()
+        for target in sorted(targets)
+        if _folder(importer) != _folder(target)
+        and _folder(importer)[:2] == _folder(target)[:2]
+        and min(len(_folder(importer)), len(_folder(target))) > 2
+    ]
+
+
+def _folder(module: str) -> tuple[str, ...]:
+    """The parts of a module's name up to its last, of which there are at least two."""
+    parts = module.split(".")
+    return tuple(parts[: max(2, len(parts) - 1)])
+
+
+def between_packages(edges: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same imports between packages; a loose module is one of its own, but at the root of data."""
+    found: dict[str, set[str]] = {}
+    for importer, targets in edges.items():
+        own = room(importer) or importer
+        found.setdefault(own, set()).update(room(target) or target for target in targets)
+    return {name: {target for target in targets if target != name} for name, targets in found.items()}
 
 
 def cycle(edges: dict[str, set[str]]) -> list[str]:
@@ -243,3 +258,34 @@ def _root(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+@contextmanager
+def watched(target: CodeType, on_call: Callable[[FrameType], None]) -> Iterator[None]:
+    """Calls `on_call` with the frame of each call of `target` in this thread; nothing is replaced."""
+
+    def look(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code is target:
+            on_call(frame)
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def frames_between(frame: FrameType, start: CodeType, own: Callable[[str], bool]) -> list[str] | None:
+    """The functions of `own` files on the stack above `frame`, from `start`, itself left out; None without `start`."""
+    found: list[str] = []
+    above = frame.f_back
+    while above is not None and above.f_code is not start:
+        if own(above.f_code.co_filename):
+            found.append(above.f_code.co_qualname)
+        above = above.f_back
+    return None if above is None else found[::-1]
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file is of models/ or data/, or the command line."""
+    return filename.startswith((f"{ROOT}/models/", f"{ROOT}/data/")) or filename == f"{ROOT}/exp_runner.py"

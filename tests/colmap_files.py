@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.images import write_image
+from data.io.images import write_image
 
 # Name -> number, size, parameters: every model that is read, with strong distortion.
 CAMERAS = {

@@ -32,7 +32,13 @@ def flat(conf: object, prefix: str = "") -> dict:
     for field in dataclasses.fields(conf):
         value = getattr(conf, field.name)
         key = prefix + field.name
-        values.update(flat(value, key + ".") if dataclasses.is_dataclass(value) else {key: value})
+        if dataclasses.is_dataclass(value):
+            values |= flat(value, key + ".")
+        elif isinstance(value, dict):  # further blocks, which stand beside the fields
+            for name, block in value.items():
+                values |= flat(block, f"{prefix}{name}.")
+        else:
+            values[key] = value
     return values
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from data.errors import UserError
 from data.prepare.database import count_rows, has_features, is_sound, read_links
 from data.prepare.frames import Frame, read_frame_list
-from data.prepare.prepare import FINISHED
+from data.prepare.pipeline import FINISHED
 from data.prepare.reconstruct import DATABASE, IMAGES, MODELS, read_model
 from data.prepare.steps import Step, Steps
 

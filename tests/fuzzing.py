@@ -47,9 +47,9 @@ from nasty_texts import broken_streams
 from synthetic_scene import dataset_config
 
 from data.errors import UserError, one_line
-from data.images import read_image
-from data.readers import load_scene
-from data.streams import say, usable_encoding
+from data.io.images import read_image
+from data.io.streams import say, usable_encoding
+from data.scenes.load import load_scene
 from models.arguments import parse_arguments
 from models.checkpoints.ours import _encode, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint

@@ -30,10 +30,10 @@ import rendered_photographs
 
 from data.config import DatasetConfig
 from data.errors import UserError
-from data.prepare.prepare import FINISHED, PRODUCTS, WORK, Request, prepare
+from data.prepare.pipeline import FINISHED, PRODUCTS, WORK, Request, prepare
 from data.prepare.products import CAMERA_FILE
 from data.prepare.steps import remove
-from data.readers import load_scene
+from data.scenes.load import load_scene
 
 N_VIEWS = 4
 FRESH = 0.4  # of the lives start from nothing, wherever the one before was killed

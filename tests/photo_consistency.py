@@ -21,7 +21,6 @@ from scipy.optimize import least_squares
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from data.capture import Capture
-from data.images import read_image, to_float, to_uint8
 from data.inspection.epipolar import (
     Camera,
     Features,
@@ -31,6 +30,7 @@ from data.inspection.epipolar import (
     match_features,
     neighbour_pairs,
 )
+from data.io.images import read_image, to_float, to_uint8
 from data.readers.blender import read_blender
 from data.readers.detect import recognise
 from data.readers.llff import read_llff

@@ -3,7 +3,7 @@
 import cv2
 import numpy as np
 
-from data.images import write_image
+from data.io.images import write_image
 
 WIDTH, HEIGHT, FOCAL = 320, 240, 330.0
 

@@ -9,7 +9,7 @@ import numpy as np
 from synthetic_scene import look_at
 
 from data.capture import SparsePoints
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 SIZE = (96, 72)  # width, height
 FOCAL = 90.0

@@ -9,8 +9,7 @@ from config_samples import changed
 from test_guard import INPUTS
 
 from data.errors import UserError
-from models.config import to_hocon
-from models.structs import SampleNoise
+from models.kinds.conf import to_hocon
 from models.training.guard import BadStep
 from models.watch.anomaly import load_anomaly, save_anomaly
 from models.watch.replay import _require_noise, replay
@@ -59,9 +58,14 @@ def test_a_file_of_another_shape_or_kind_is_refused(case, members, tmp_path):
         meta = json.loads(str(members["meta_json"])) | METAS[case]
         members["meta_json"] = np.array(json.dumps(meta))
     np.savez(tmp_path / "bad.npz", **(members | SPOILT.get(case, {})))
-    with pytest.raises(UserError, match=r"bad\.npz: is damaged, or no step this program refused") as caught:
-        load_anomaly(tmp_path / "bad.npz")
+    words = "is damaged, or no step this program refused|its batch does not fit|its jitter does not fit"
+    with pytest.raises(UserError, match=rf"bad\.npz: ({words})") as caught:
+        replay(tmp_path / "bad.npz", print)
     assert "\n" not in str(caught.value)
+
+
+def jitter(outside):
+    return {"inside": np.zeros((2, 1), np.float32), "outside": np.zeros((2, outside), np.float32)}
 
 
 def test_jitter_of_another_model_is_refused(members, tmp_path):
@@ -71,19 +75,15 @@ def test_jitter_of_another_model_is_refused(members, tmp_path):
     class Drawing:
         """A trainer whose model jitters two rays so."""
 
-        renderer = property(lambda self: self)
+        model = property(lambda self: self)
 
         def draw_noise(self, count, generator):
-            return SampleNoise(np.zeros((count, 1)), np.zeros((count, 4)))
+            return jitter(4)
 
-    fitting = SampleNoise(np.zeros((2, 1), np.float32), np.zeros((2, 4), np.float32))
-    other = SampleNoise(np.zeros((2, 1), np.float32), np.zeros((2, 9), np.float32))
-    for noise in (None, fitting):
-        inputs = dataclasses.replace(anomaly.inputs, noise=noise)
-        _require_noise(Drawing(), dataclasses.replace(anomaly, inputs=inputs), tmp_path)
-    inputs = dataclasses.replace(anomaly.inputs, noise=other)
+    for noise in (None, jitter(4)):
+        _require_noise(Drawing(), dataclasses.replace(anomaly, noise=noise), 2, tmp_path)
     with pytest.raises(UserError, match="jitter does not fit its conf"):
-        _require_noise(Drawing(), dataclasses.replace(anomaly, inputs=inputs), tmp_path)
+        _require_noise(Drawing(), dataclasses.replace(anomaly, noise=jitter(9)), 2, tmp_path)
 
 
 def test_weights_of_another_network_are_refused(members, tmp_path):

@@ -20,7 +20,21 @@ def test_no_import_climbs_or_goes_sideways():
 
 
 def test_no_imports_go_round():
-    assert rules.cycle(EDGES) == []
+    assert rules.cycle(EDGES) == [] and rules.cycle(rules.between_packages(EDGES)) == []
+
+
+def test_each_package_has_one_row_and_each_row_a_package():
+    loose_rows = {f"models.{name}" for name in rules.LOOSE["models"]}
+    assert rules.packages() | loose_rows | {"data", "exp_runner"} == set(rules.FLOORS)
+
+
+@pytest.mark.parametrize("folder", rules.LOOSE)
+def test_only_the_shared_words_lie_loose(folder):
+    assert rules.loose(TREES, folder, rules.packages()) <= rules.LOOSE[folder]
+
+
+def test_the_folders_of_a_package_know_nothing_of_each_other():
+    assert rules.between_siblings(EDGES) == []
 
 
 def test_data_knows_nothing_of_models():
@@ -54,10 +68,15 @@ def test_a_test_or_benchmark_keeps_the_size_budget(path):
 @pytest.mark.parametrize(
     ("importer", "target"),
     [
-        ("data.scene", "models.config"),
-        ("models.fields.sdf", "models.rendering.renderer"),
+        ("data.scenes.scene", "models.config"),
+        ("data.roi.region", "data.inspection.finding"),
+        ("data.readers.neus", "data.roi.region"),
+        ("data.io.images", "data.scenes.scene"),
+        ("data.errors", "data.io.files"),
+        ("models.fields.sdf", "models.rendering.sections"),
         ("models.surface.export", "models.views.shading"),
-        ("models.ops.scan", "data.scene"),
+        ("models.ops.scan", "data.scenes.scene"),
+        ("models.runner", "models.commands.train"),
         ("models.training.trainer", "models.runner"),
         ("models.machine.backend", "models.ops.scan"),
         ("models.config", "models.ops"),
@@ -69,7 +88,30 @@ def test_the_floor_rule_sees_a_climb_and_a_step_sideways(importer, target):
 
 
 def test_the_floor_rule_lets_a_room_use_itself_and_what_is_below():
-    assert rules.climbing({"models.fields.sdf": {"models.fields.layers", "models.machine.backend", "data.errors"}}) == []
+    below = {"models.fields.layers", "models.machine.backend", "data.errors", "data.io.files", "models"}
+    assert rules.climbing({"models.fields.sdf": below, "data.capture": {"data.errors"}}) == []
+
+
+@pytest.mark.parametrize("name", ["data.attic", "data.attic.box", "models.attic", "models.attic.box", "attic"])
+def test_the_floor_rule_knows_no_package_without_a_row(name):
+    assert rules.room(name) is None and rules.climbing({"exp_runner": {name}, name: {"data.errors"}}) != []
+
+
+def test_the_rule_of_loose_modules_sees_one_and_no_package():
+    names = ["data.errors", "data.attic", "data.io", "data.io.files", "models.structs"]
+    assert rules.loose(names, "data", {"data.io", "models.ops"}) == {"errors", "attic"}
+
+
+def test_the_rule_of_siblings_sees_one_kind_in_another():
+    edges = {"models.kinds.nerf.model": {"models.kinds.neus.conf", "models.kinds.protocol", "models.kinds.nerf.conf"}}
+    edges |= {"models.kinds.registry": {"models.kinds.neus.conf"}, "data.roi.region": {"data.inspection.finding"}}
+    assert rules.between_siblings(edges) == ["models.kinds.nerf.model imports models.kinds.neus.conf"]
+
+
+def test_a_cycle_of_packages_is_seen_where_no_file_imports_itself():
+    edges = {"data.roi.region": {"data.inspection.finding"}, "data.inspection.checks": {"data.roi.frustum"}}
+    assert rules.cycle(edges | {"data.inspection.finding": set(), "data.roi.frustum": set()}) == []
+    assert rules.cycle(rules.between_packages(edges)) == ["data.inspection", "data.roi"]
 
 
 def test_the_import_reader_sees_every_form_also_inside_functions():

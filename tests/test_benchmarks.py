@@ -13,8 +13,7 @@ from benchmarks.shapes import Shape, parse_shape
 from benchmarks.workers import Alone, Worker, alternate
 from data.errors import UserError
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
-from models.kinds.neus.conf import RendererConfig
-from models.kinds.registry import ModelConfig
+from models.kinds.neus.conf import NeuSConfig, RendererConfig
 from models.machine.backend import resident_bytes
 
 # Layers: sdf 3 -> 5, with the skipped point 8 -> 8, 8 -> 4; colour 12 -> 2, 2 -> 3; background 4 -> 6, 6 -> 6, heads.
@@ -22,7 +21,7 @@ SDF = SdfConfig(d_in=3, d_out=4, d_hidden=8, n_layers=2, skip_in=(1,))
 COLOR = ColorConfig(d_feature=3, mode="idr", d_in=9, d_out=3, d_hidden=2, n_layers=1)
 NERF = NerfConfig(D=2, W=6, d_in=4, skips=(), use_viewdirs=True)
 RENDERER = RendererConfig(n_samples=4, n_importance=3, n_outside=0, up_sample_steps=2, perturb=1.0)
-MODEL = ModelConfig(NERF, SDF, VarianceConfig(init_val=0.3), COLOR, RENDERER)
+MODEL = NeuSConfig(NERF, SDF, VarianceConfig(init_val=0.3), COLOR, RENDERER)
 
 
 def test_the_sdf_networks_products_are_those_of_its_six_passes():

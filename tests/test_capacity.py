@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 from config_samples import changed
-from models.config_sizes import parameter_count
 from runs import SHORT, run, saved
 
 import exp_runner
 from data.errors import UserError
 from models.fields.state import named_parameters
 from models.kinds import capacity
+from models.kinds.nerf.conf import NeRFConfig
+from models.kinds.registry import build_model
 from models.machine import available
-from models.runner import build_renderer
 from models.training.trainer import Trainer
 
 GB = 10**9
@@ -27,10 +27,10 @@ def small_machine(monkeypatch):
 def test_parameters_are_counted_as_the_networks_have_them(kind):
     conf = changed(nerf={"d_in": 4 if kind == "background" else 3, "use_viewdirs": True, "multires": 3}).model
     conf = changed(neus_renderer={"n_outside": 4}).model if kind == "background" else conf
-    conf = conf if kind != "nerf" else type(conf)(**(vars(conf) | {"type": "nerf"}))
-    networks = build_renderer(conf, np.random.default_rng(0)).networks
+    conf = conf if kind != "nerf" else NeRFConfig(conf.nerf)
+    networks = build_model(conf, changed().train, np.random.default_rng(0)).networks
     built = sum(value.numel() for network in networks.values() for value in named_parameters(network).values())
-    assert parameter_count(conf) == built
+    assert conf.parameters == built
 
 
 @pytest.mark.usefixtures("small_machine")

@@ -144,7 +144,7 @@ BAD_FILES = {
     "huge header": (struct.pack("<Q", 2**63) + b"{}", "damaged"),
     "safetensors of another program": (save({"w": np.zeros(2)}), "is not a checkpoint of this program"),
     "another format": (with_metadata(format="other"), "is not a checkpoint of this program"),
-    "newer schema": (with_metadata(format="neus-jittor", schema="3"), "newer version"),
+    "newer schema": (with_metadata(format="neus-jittor", schema="4"), "newer version"),
     "schema zero": (with_metadata(format="neus-jittor", schema="0"), "damaged"),
     "schema in words": (with_metadata(format="neus-jittor", schema="two"), "damaged"),
     "no schema": (with_metadata(format="neus-jittor"), "damaged"),

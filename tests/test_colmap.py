@@ -11,9 +11,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
-from data.images import write_image
+from data.errors import SceneError
+from data.io.images import write_image
 from data.readers.colmap import read_colmap
-from data.scene import SceneError
 
 CONF = DatasetConfig("", "cameras_sphere.npz", "cameras_sphere.npz")
 
@@ -80,7 +80,7 @@ def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     assert [photograph.image.name for photograph in capture.photographs] == ["c.png", "d.png", "e.png"]
     several, left_out = capture.notes
     assert re.search(r"sparse.0 \(2\).*sparse.1 \(3\).*1, the largest, is used", several)
-    assert re.search("2 photographs .* left out: a.png, b.png", left_out)
+    assert re.search("2 photographs .* left out: a.png and b.png", left_out)
 
 
 @pytest.mark.parametrize("style", ["{name}.png", "{stem}.png"])

@@ -99,11 +99,8 @@ OURS = {
     "train.mesh_resolution": 64,
     "train.learning_rate_decay": "cosine",
     "model.type": "neus",
-    "model.nerf_renderer.n_samples": 64,
-    "model.nerf_renderer.n_importance": 128,
-    "model.nerf_renderer.perturb": 1.0,
-    "model.nerf_renderer.near": 0.0,
-    "model.nerf_renderer.far": 0.0,
+    "model.surface": "sdf_network",
+    "model.color": "rendering_network",
 }
 
 

@@ -5,9 +5,9 @@ from format_samples import blank_png, write_blender_sample, write_llff_sample, w
 from scene_writers import make_views, write_json, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config, write_scene
 
-from data.readers import load_scene
+from data.errors import SceneError
 from data.readers.detect import FORMATS, recognise
-from data.scene import SceneError
+from data.scenes.load import load_scene
 
 
 def touch(folder, *names):

@@ -11,11 +11,12 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 
 from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph, SparsePoints
-from data.develop import develop
-from data.images import ImageError
-from data.readers import load_held_out, load_scene
-from data.scene import SceneError, summary
-from data.split import split
+from data.errors import SceneError
+from data.io.images import ImageError
+from data.scenes.develop import develop
+from data.scenes.load import load_held_out, load_scene
+from data.scenes.scene import summary
+from data.scenes.split import split
 
 SIZES = ((64, 48), (80, 60), (48, 64))
 CONF = dataset_config(".")

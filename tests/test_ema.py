@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from runs import SHORT, command, contents, run, saved
 
-from data.images import read_image
+from data.io.images import read_image
 from models.checkpoints.ours import load_checkpoint
 from models.training.ema import decay_at
 

@@ -8,9 +8,9 @@ import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
 from data.inspection import epipolar
-from data.inspection.epipolar import median_epipolar_distance, neighbour_pairs, pair_distances, worst_views
-from data.inspection.health_cameras import cameras
-from data.scene import Scene
+from data.inspection.camera_checks import cameras
+from data.inspection.epipolar import neighbour_pairs, pair_distances, worst_views
+from data.scenes.scene import Scene
 
 COUNT = 12
 
@@ -37,6 +37,12 @@ def corner():
         bbox_min=-np.ones(3),
         bbox_max=np.ones(3),
     )
+
+
+def median_distance(scene):
+    """The median over pairs of views, in pixels of the reduced pictures; NaN without matches."""
+    pairs = pair_distances(scene)[0]
+    return np.median([pair.pixels for pair in pairs]) if pairs else np.nan
 
 
 def without(scene, view):
@@ -80,10 +86,10 @@ WRONG = {
 def test_right_cameras_are_good_in_any_world(corner):
     finding = cameras(corner)
     assert finding.verdict == "good", finding
-    assert median_epipolar_distance(corner) < 0.4
+    assert median_distance(corner) < 0.4
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = Rotation.from_rotvec([0.3, -1, 2]).as_matrix(), [3, -4, 5]
-    assert median_epipolar_distance(moved(corner, matrix)) == pytest.approx(median_epipolar_distance(corner), rel=1e-6)
+    assert median_distance(moved(corner, matrix)) == pytest.approx(median_distance(corner), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -119,7 +125,7 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     )
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
-    assert np.isnan(median_epipolar_distance(flat))
+    assert np.isnan(median_distance(flat))
 
 
 def test_the_work_is_bounded(corner, monkeypatch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from skimage.metrics import structural_similarity
 
-from data.images import to_uint8
+from data.io.images import to_uint8
 from models.views.figures import NAMES, Figures, compare, greyed, mask_counts_first, mean, text
 from models.views.render import RenderedView
 

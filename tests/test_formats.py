@@ -7,10 +7,11 @@ import pytest
 from scene_writers import make_views, shared_lens, write_blender, write_llff, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config
 
-import data.develop
-from data.images import image_size
-from data.readers import detect, llff, load_held_out, load_scene, transforms
-from data.readers.json_file import read_object
+import data.scenes.develop
+from data.io.images import image_size
+from data.io.json_file import read_object
+from data.readers import detect, llff, transforms
+from data.scenes.load import load_held_out, load_scene
 
 ALIKE = make_views(distorted=False, alike=True)
 LENSES = make_views()
@@ -67,7 +68,7 @@ def test_a_header_is_looked_at_once_and_a_camera_file_parsed_once(tmp_path, monk
         parsed.append(path)
         return read_object(path)
 
-    for module in (data.develop, transforms, llff):
+    for module in (data.scenes.develop, transforms, llff):
         monkeypatch.setattr(module, "image_size", size)
     monkeypatch.setattr(transforms, "read_object", parse)
     monkeypatch.setattr(detect, "read_object", parse, raising=False)

@@ -11,11 +11,13 @@ from tiny_networks import random_rays, tiny_renderer
 import exp_runner
 from data.errors import listed
 from data.rays import PixelBatch, Rays
-from data.sampler import PixelSampler
+from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
 from models.fields.state import export_state, import_state, named_parameters
+from models.kinds.pixels import upload
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
@@ -90,9 +92,9 @@ both_paths = pytest.mark.usefixtures("path")
 @both_paths
 def test_readings_are_the_loss_the_squares_of_each_gradient_and_the_sum_of_the_weights():
     first, second = np.float32([[1, 2], [3, 4]]), np.float32([-5])
-    values = guard.readings(jt.array(np.float32([7])), [jt.array(first), jt.array(second)], [jt.array(first)] * 2)
+    values = readings(jt.array(np.float32([7])), [jt.array(first), jt.array(second)], [jt.array(first)] * 2)
     np.testing.assert_allclose(guard.fetched(values), [7, 30, 25, 20])
-    assert guard.accepted(values).numpy()[0]
+    assert all_finite(values).numpy()[0]
 
 
 @both_paths
@@ -102,8 +104,8 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     numbers = [1.0, 2.0, 3.0]
     numbers[place] = bad if place or abs(bad) > 1e38 or np.isnan(bad) else np.inf
     loss, first, second = (jt.array(np.float32([value])) for value in numbers)
-    values = guard.readings(loss, [first, second], [jt.ones((2, 3))])
-    assert not guard.accepted(values).numpy()[0]
+    values = readings(loss, [first, second], [jt.ones((2, 3))])
+    assert not all_finite(values).numpy()[0]
     names = ["a", "b"]
     expected = ["the loss", "the gradient of a", "the gradient of b"][place]
     assert guard.find_in_readings(guard.fetched(values), names) == [expected]
@@ -113,7 +115,7 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
 def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_without_a_verdict():
     rng = np.random.default_rng(0)
     starts, gradients = rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)
-    plain, gated = (Adam([jt.array(start) for start in starts]) for _ in range(2))
+    plain, gated = (Adam({"net": {str(i): jt.array(start) for i, start in enumerate(starts)}}) for _ in range(2))
     for optimizer, verdict in ((plain, None), (gated, jt.array([True]))):
         optimizer.step([jt.array(gradient) for gradient in gradients], 0.1, verdict)
     before = [value.numpy() for value in (*gated.parameters, *gated.exp_avg, *gated.exp_avg_sq)]
@@ -129,7 +131,7 @@ def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
     watcher, counts = Guard(), []
     for value in (1.0, np.nan, np.nan, 1.0, np.inf):
         values = [jt.array(np.float32([value]))]
-        watcher.watch(INPUTS, values, guard.accepted(values))
+        watcher.watch(INPUTS, values, all_finite(values))
         watcher.settle({})
         counts.append((watcher.bad_steps, watcher.bad_in_a_row))
     assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1)]
@@ -144,9 +146,9 @@ def test_a_sentence_names_the_first_findings_and_counts_the_rest():
 def test_an_anomaly_survives_its_file_and_overwrites_nothing_else(tmp_path):
     bad = BadStep(INPUTS, {"net.w": with_nan(np.ones(3, np.float32))}, np.float32([np.nan]), ("the loss",))
     loaded = load_anomaly(save_anomaly(tmp_path / "anomalies", bad, "a {}", {"jitter": {"big": 2**127}}))
-    assert loaded.inputs.step == 6 and loaded.findings == ("the loss",) and loaded.states["jitter"]["big"] == 2**127
+    assert loaded.step == 6 and loaded.findings == ("the loss",) and loaded.states["jitter"]["big"] == 2**127
     np.testing.assert_array_equal(loaded.weights["net.w"], bad.weights["net.w"])
-    np.testing.assert_array_equal(loaded.inputs.batch.rays.directions, INPUTS.batch.rays.directions)
+    np.testing.assert_array_equal(loaded.batch["rays/directions"], INPUTS.batch.rays.directions)
     assert [path.name for path in tmp_path.rglob("*.npz")] == ["step_00000007.npz"]
 
 
@@ -158,8 +160,8 @@ def test_a_nan_in_any_weight_is_seen_even_where_a_relu_or_a_clip_swallows_it():
         state = export_state(field)
         for name in state:
             import_state(field, state | {name: with_nan(state[name])})
-            loss = renderer.render(random_rays(3)).rgb.sum()
-            assert not guard.accepted(guard.readings(loss, jt.grad(loss, parameters), parameters)).item(), name
+            loss = renderer.render(upload(random_rays(3))).rgb.sum()
+            assert not all_finite(readings(loss, jt.grad(loss, parameters), parameters)).item(), name
         import_state(field, state)
 
 

@@ -23,7 +23,7 @@ BAD_MOMENTS = {
 def test_an_update_that_would_not_be_finite_is_refused_whatever_the_gradients_are(case):
     first, second = BAD_MOMENTS[case]
     start = np.linspace(-1.0, 1.0, 23, dtype=np.float32)
-    optimizer = Adam([jt.array(start), jt.array(start[:5])])
+    optimizer = Adam({"net": {"a": jt.array(start), "b": jt.array(start[:5])}})
     moments = [[np.zeros(23, np.float32), np.zeros(5, np.float32)] for _ in range(2)]
     moments[0][1][3], moments[1][1][3] = first, second
     optimizer.restore(4, *moments)

@@ -5,7 +5,7 @@ import struct
 import numpy as np
 import pytest
 
-from data.images import ImageError, image_size, write_image
+from data.io.images import ImageError, image_size, write_image
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])

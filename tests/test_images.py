@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from data.images import (
+from data.io.images import (
     ImageError,
     alpha_of,
     image_size,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_scene import write_scene
 
-from data.images import read_image
 from data.inspection.finding import Finding
+from data.io.images import read_image
 from models.inspection import markdown, table
 from models.watch.lock import FolderLock
 
@@ -77,7 +77,7 @@ def test_the_table_keeps_to_the_terminal(columns):
 
 def test_a_bar_in_a_name_does_not_break_the_page(tmp_path):
     from data.config import DatasetConfig
-    from data.readers import load_scene
+    from data.scenes.load import load_scene
 
     write_scene(tmp_path / "a|b", n_views=3)
     scene = load_scene(DatasetConfig(str(tmp_path / "a|b"), "cameras_sphere.npz", "cameras_sphere.npz"))

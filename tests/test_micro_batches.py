@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, run, saved
 
-from data.readers import load_scene
-from data.sampler import PixelSampler
+from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine import memory
@@ -67,7 +67,7 @@ def test_the_joined_rendering_is_the_rendering(whole):
         ours, theirs = getattr(split.output.render, name).numpy(), getattr(one.output.render, name).numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
     assert np.array_equal(split.output.mask.numpy(), one.output.mask.numpy())
-    assert np.array_equal(split.target.numpy(), one.target.numpy())
+    assert np.array_equal(split.output.target.numpy(), one.output.target.numpy())
 
 
 def test_smaller_chunks_take_less_memory():

@@ -14,9 +14,9 @@ from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 import exp_runner
-from data.images import read_image
-from data.readers import load_scene
-from data.sampler import PixelSampler
+from data.io.images import read_image
+from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler
 from models import plan
 from models.config.strict import ConfigError
 from models.kinds.conf import load_config, network_differences, validate

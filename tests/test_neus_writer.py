@@ -6,8 +6,8 @@ from scipy.spatial.transform import Rotation
 
 from data.capture import SparsePoints
 from data.config import DatasetConfig
-from data.readers import load_scene
-from data.scene import Scene
+from data.scenes.load import load_scene
+from data.scenes.scene import Scene
 from data.writers.neus import camera_matrices, write_neus_scene
 
 

@@ -6,9 +6,9 @@ import pytest
 from synthetic_scene import change_cameras, dataset_config, write_scene
 
 from data.errors import UserError
-from data.inspection.health_cameras import cameras
-from data.readers import load_scene
+from data.inspection.camera_checks import cameras
 from data.readers.numbering import numbers
+from data.scenes.load import load_scene
 
 
 def load(folder):
@@ -49,7 +49,7 @@ def test_names_are_numbered_where_one_number_tells_them_apart(names, expected):
     [
         ([None, "001.png", "002.png", "003.png", "004.png"], ["skip 0,", "from 001.png on"]),
         (["000.png", None, "002.png", "003.png", "004.png"], ["skip 1,", "from 002.png on"]),
-        (["000.png", "001.png", None, None, "004.png"], ["skip 2, 3,", "from 004.png on"]),
+        (["000.png", "001.png", None, None, "004.png"], ["skip 2 and 3,", "from 004.png on"]),
         (["a_1.png", "a_2.png", None, "a_4.png", "a_5.png"], ["skip 3,", "from a_4.png on"]),
         (["0100.png", "0101.png", None, "0103.png", "0104.png"], ["skip 102,", "from 0103.png on"]),
     ],

@@ -12,7 +12,7 @@ from broken_scenes import WRITERS
 from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
-from data.readers import load_held_out, load_scene
+from data.scenes.load import load_held_out, load_scene
 
 PR_CAPBSET_DROP = 24  # linux/prctl.h
 READS_ANYTHING = (1, 2)  # CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, linux/capability.h

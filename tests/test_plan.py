@@ -3,10 +3,10 @@
 import math
 
 import pytest
+from config_samples import changed
 from runs import run
 
 from models import plan
-from models.kinds.neus.conf import RendererConfig
 from models.machine import available, memory
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8
@@ -82,7 +82,8 @@ def test_a_containers_limit_is_what_it_leaves(tmp_path):
     ],
 )
 def test_the_rows_are_the_fixed_ones_and_the_confs_own(n_samples, up_sample_steps, own, expected):
-    assert plan.importances(RendererConfig(n_samples, own, 0, up_sample_steps, 1.0)) == expected
+    sizes = {"n_samples": n_samples, "n_importance": own, "up_sample_steps": up_sample_steps}
+    assert plan.importances(changed(neus_renderer=sizes).model) == expected
 
 
 def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsys):

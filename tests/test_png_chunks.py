@@ -4,7 +4,7 @@ import cv2
 import pytest
 from test_images import GOOD_PNG, png
 
-from data.images import ImageError, read_image
+from data.io.images import ImageError, read_image
 
 PNG_HEAD = GOOD_PNG[:33]
 

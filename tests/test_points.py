@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import trimesh
 
+from data.errors import SceneError
 from data.readers.points import read_points
-from data.scene import SceneError
 
 XYZ = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
 HEADER = "ply\nformat ascii 1.0\nelement vertex {}\nproperty float x\nproperty float y\nproperty float z\nend_header\n"

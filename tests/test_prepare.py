@@ -10,14 +10,13 @@ import pytest
 import rendered_photographs
 from PIL import Image
 
-from data.child import ChildError, run_apart
 from data.config import DatasetConfig
 from data.errors import UserError
-from data.images import list_images, read_image, write_image
-from data.prepare import masks
-from data.prepare import prepare as pipeline
-from data.prepare.prepare import Request, prepare
-from data.readers import load_scene
+from data.io.child import ChildError, run_apart
+from data.io.images import list_images, read_image, write_image
+from data.prepare import masks, pipeline
+from data.prepare.pipeline import Request, prepare
+from data.scenes.load import load_scene
 
 N_VIEWS = 6
 

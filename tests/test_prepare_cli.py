@@ -7,7 +7,7 @@ import pytest
 import rendered_photographs
 
 import exp_runner
-from data.images import write_image
+from data.io.images import write_image
 
 
 def run(capsys, *arguments):

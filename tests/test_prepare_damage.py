@@ -16,12 +16,12 @@ import rendered_photographs
 
 from data.config import DatasetConfig
 from data.errors import UserError
-from data.images import read_image
+from data.io.images import read_image
 from data.prepare.database import is_sound, read_links
 from data.prepare.lock import LOCK_NAME, only_one
-from data.prepare.prepare import Request, prepare
+from data.prepare.pipeline import Request, prepare
 from data.prepare.steps import Steps
-from data.readers import load_scene
+from data.scenes.load import load_scene
 
 ROOT = Path(__file__).resolve().parents[1]
 N_VIEWS = 3

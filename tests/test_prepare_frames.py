@@ -9,7 +9,7 @@ from noise_pictures import picture, save_with_exif
 from PIL import Image, ImageOps
 
 from data.errors import UserError
-from data.images import read_image, write_image
+from data.io.images import read_image, write_image
 from data.prepare import video
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, groups

@@ -9,7 +9,7 @@ from noise_pictures import picture, save_with_exif
 from PIL import Image
 
 from data.errors import UserError
-from data.images import write_image
+from data.io.images import write_image
 from data.prepare import masks
 from data.prepare.sheet import contact_sheet
 

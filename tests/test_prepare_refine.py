@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.child import run_apart
+from data.io.child import run_apart
 from data.prepare import colmap_tasks
 
 TRUE_LENS = [800.0, 806.0, 530.0, 375.0, 0.05, -0.06, 0.001, -0.002]  # of 1024 x 768 pixels

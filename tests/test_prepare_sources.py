@@ -8,12 +8,12 @@ import pytest
 from noise_pictures import picture
 from PIL import Image
 
-from data import files
 from data.errors import UserError
-from data.images import ImageError, write_image
+from data.io import files
+from data.io.images import ImageError, write_image
 from data.prepare import sources
 from data.prepare.frames import copy_pictures
-from data.prepare.prepare import Request, prepare
+from data.prepare.pipeline import Request, prepare
 from data.prepare.progress import Bar
 
 

@@ -20,7 +20,7 @@ from scene_writers import (
     write_ngp,
 )
 
-from data.images import read_image, sample_bilinear
+from data.io.images import read_image, sample_bilinear
 from data.readers.blender import read_blender
 from data.readers.llff import read_llff
 from data.readers.nerfstudio import read_nerfstudio

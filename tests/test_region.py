@@ -5,11 +5,10 @@ import pytest
 import rigs
 from synthetic_scene import similarity
 
-from data.errors import UserError
+from data.errors import SceneError, UserError
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
 from data.roi.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
 from data.roi.visual_hull import masked_views, visual_hull
-from data.scene import SceneError
 
 RIGS = {
     "all sides": rigs.sphere_of_cameras(),

@@ -10,7 +10,7 @@ import pytest
 import trimesh
 from runs import GOLDEN, ROOT, SHORT, run, saved
 
-from data.images import read_image, write_image
+from data.io.images import read_image, write_image
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
 WORLD_SCALE, WORLD_CENTRE = 2.5, (4.0, -7.0, 1.5)  # scale_mat of the bundled scene (data/demo/make_demo.py)

@@ -8,9 +8,9 @@ from rigs import project
 from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
-from data.images import to_float
-from data.readers import load_scene
-from data.sampler import PixelSampler, pixel_batch
+from data.io.images import to_float
+from data.scenes.load import load_scene
+from data.scenes.sampler import PixelSampler, pixel_batch
 
 
 @pytest.fixture(scope="module")

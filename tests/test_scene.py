@@ -10,9 +10,9 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, draw_sphere, save, similarity, write_scene
 
 from data.cameras import image_pixels
-from data.develop import extraction_region
-from data.readers import load_scene
-from data.scene import Scene, summary
+from data.scenes.develop import extraction_region
+from data.scenes.load import load_scene
+from data.scenes.scene import Scene, summary
 
 
 def load(folder, **changes):

@@ -13,8 +13,8 @@ from broken_scenes import CAMERAS, WRITERS, edit
 from synthetic_scene import dataset_config, save, write_scene
 
 from data.errors import UserError
-from data.images import left_out, read_image
-from data.readers import load_scene
+from data.io.images import left_out, read_image
+from data.scenes.load import load_scene
 from models.surface.extraction import EmptySurfaceError, marching_cubes
 from models.surface.metrics import read_mesh
 
@@ -88,7 +88,7 @@ def test_pictures_that_are_not_read_are_named(kind, write, folders, tmp_path):
     notes = [note for note in load_scene(dataset_config(tmp_path, type=kind)).notes if "left out, as only" in note]
     assert len(notes) == len(folders)
     for note in notes:
-        assert note.endswith("are read: b.gif, c.png (a link that leads nowhere), IMG_1.HEIC")
+        assert note.endswith("are read: b.gif, c.png (a link that leads nowhere) and IMG_1.HEIC")
 
 
 @pytest.mark.parametrize(("kind", "folder"), [("neus", "image"), ("llff", "images")])
@@ -111,7 +111,7 @@ def test_a_warning_of_a_library_stays_off_the_terminal(tmp_path, monkeypatch):
         return read_image(path)
 
     write_scene(tmp_path)
-    monkeypatch.setattr("data.develop.read_image", warned)
+    monkeypatch.setattr("data.scenes.develop.read_image", warned)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_scene(dataset_config(tmp_path)).n_views == 4

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import rigs
 
-from data.inspection.finding import Finding, graded, listed
-from data.inspection.health import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+from data.errors import listed_views
+from data.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
+from data.inspection.finding import Finding, graded
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
 GOOD = rigs.textured_scene(POSES, size=(96, 96))
@@ -169,7 +170,7 @@ def test_grades_go_either_way():
 
 
 def test_views_are_listed_as_people_would():
-    assert listed(np.array([3])) == "view 3" and listed(np.array([1, 2])) == "views 1 and 2"
-    assert listed(np.arange(9)) == "views 0, 1, 2, 3, 4 and 4 more"
-    assert listed(np.array([1]), ("a", "b")) == "view 1 (b)"
+    assert listed_views(np.array([3])) == "view 3" and listed_views(np.array([1, 2])) == "views 1 and 2"
+    assert listed_views(np.arange(9)) == "views 0, 1, 2, 3, 4 and 4 more"
+    assert listed_views(np.array([1]), ("a", "b")) == "view 1 (b)"
     assert Finding("a", "b", "good", "c").check == "a"

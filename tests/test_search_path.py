@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import rendered_photographs
 
-from data.child import run_apart
-from data.search_path import safe_environment, without_current_folder
+from data.io.child import run_apart
+from data.io.search_path import safe_environment, without_current_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 # Modules of the standard library, of installed packages and of the program, which it or its children import.
@@ -88,7 +88,7 @@ def is_alive(number):
 def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\nfrom pathlib import Path\n"
-        "from data.child import run_apart; from test_search_path import wait_for_ever\n"
+        "from data.io.child import run_apart; from test_search_path import wait_for_ever\n"
         f"run_apart(wait_for_ever, {str(tmp_path / 'number')!r}, log=Path({str(tmp_path / 'log')!r}))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])

@@ -11,9 +11,9 @@ import pytest
 from nasty_texts import BREAKING, FORGED, broken_streams, dies, prints_much
 from runs import ROOT, SHORT, command, contents, run, saved
 
-from data import streams
-from data.bars import Bar
-from data.child import ChildError, run_apart
+from data.io import streams
+from data.io.bars import Bar
+from data.io.child import ChildError, run_apart
 from models.watch.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
@@ -204,7 +204,7 @@ def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undistur
 DESCRIPTORS = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
-from data.streams import secure
+from data.io.streams import secure
 secure()
 with open(sys.argv[2], "w+b") as file:
     print("from Python"), print("and more", file=sys.stderr), sys.stdin.read()
@@ -229,7 +229,7 @@ def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     text = "a" * 300_000
-    program = "import os, sys\nsys.path.insert(0, sys.argv[1])\nfrom data.streams import secure\nsecure()\n"
+    program = "import os, sys\nsys.path.insert(0, sys.argv[1])\nfrom data.io.streams import secure\nsecure()\n"
     program += "sys.stdout.write('a' * 300_000)\nsys.stdout.flush()"
     with subprocess.Popen([sys.executable, "-c", program, str(ROOT)], stdout=writer):
         os.close(writer)
@@ -253,7 +253,7 @@ def test_the_end_of_a_child_whose_log_never_ends_is_told():
 LIBRARIES = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from data.quiet import silence_libraries
+from data.io.quiet import silence_libraries
 silence_libraries()
 import logging, warnings
 import cv2, numpy as np

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from data.capture import Lens
-from data.undistort import Undistorter, fitted, resized
+from data.scenes.undistort import Undistorter, fitted, resized
 
 K = np.array([[210.0, 0, 83], [0, 205, 61], [0, 0, 1]])
 SIZE = (160, 120)

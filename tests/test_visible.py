@@ -2,16 +2,18 @@
 
 import numpy as np
 import pytest
-from models.rendering.renderer import Fields, NeuSRenderer
-from models.rendering.sparing import SparingRenderer
+from config_samples import changed
 from tiny_networks import tiny_fields
 
 from data.cameras import camera_rays, image_pixels
 from data.rays import Rays
-from models.config import RendererConfig
 from models.fields.state import export_state, import_state
+from models.kinds.neus import visible
+from models.kinds.neus.conf import RendererConfig
+from models.kinds.neus.model import NeuSModel
+from models.kinds.neus.renderer import Fields, NeuSRenderer
+from models.kinds.protocol import Moment
 from models.machine.backend import jt
-from models.rendering import visible
 
 COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
 FIELDS = ("rgb", "normal", "distance", "opacity")
@@ -36,13 +38,19 @@ class Counted:
         self.points += points.shape[0]
         return self.network(points, *others)
 
-    def sdf(self, points):
+    def at_weights(self):
+        return self
+
+    def evaluate(self, points):
+        return self(points)
+
+    def distance(self, points):
         self.points += points.shape[0]
         return self.network.sdf(points)
 
 
 def renderers(n_outside, farther=0.0, variance=0.3):
-    """Both renderers on the same counted networks; `farther` is added to the signed distance."""
+    """Both views of a renderer of counted networks; `farther` is added to the signed distance."""
     fields = tiny_fields(1, with_background=n_outside > 0)
     state = export_state(fields.sdf)
     state["lin2.bias"][0] += farther
@@ -55,16 +63,18 @@ def renderers(n_outside, farther=0.0, variance=0.3):
         nerf=Counted(fields.nerf) if fields.nerf else None,
     )
     conf = RendererConfig(16, 8, n_outside, 2, perturb=1.0)
-    return NeuSRenderer(counted, conf), SparingRenderer(counted, conf)
+    model = NeuSModel(NeuSRenderer(counted, conf), changed(train={"anneal_end": 0.0}).train)
+    return model, model.view_fully, model.view
 
 
-def asked(renderer, rays, behind):
+def asked(model, view, rays, behind):
     """The picture, and the points that each network was asked at for it."""
-    networks = [network for network in (renderer.fields.sdf, renderer.fields.color, renderer.fields.nerf) if network]
+    fields = model.renderer.fields
+    networks = [network for network in (fields.sdf, fields.color, fields.nerf) if network]
     for network in networks:
         network.points = 0
-    view = renderer.view(rays, 1.0, behind)
-    return view, [network.points for network in networks]
+    seen = view(rays, Moment(0, behind))
+    return seen, [network.points for network in networks]
 
 
 @pytest.mark.parametrize("behind", COLOURS.values(), ids=COLOURS)
@@ -72,9 +82,9 @@ def asked(renderer, rays, behind):
 @pytest.mark.parametrize("variance", [0.1, 0.6], ids=["soft", "sharp"])
 def test_rays_that_meet_the_object_show_the_same_and_the_others_the_background(n_outside, behind, variance):
     rays = camera()
-    whole, sparing = renderers(n_outside, variance=variance)
-    full, _ = asked(whole, rays, behind)
-    seen, _ = asked(sparing, rays, behind)
+    model, whole, sparing = renderers(n_outside, variance=variance)
+    full, _ = asked(model, whole, rays, behind)
+    seen, _ = asked(model, sparing, rays, behind)
     inside, hit = visible.meets_sphere(rays), seen.opacity[:, 0] > 0
     assert 0.2 < inside.mean() < 0.9 and hit.any() and not hit[~inside].any()
     for name in FIELDS:
@@ -91,9 +101,9 @@ def test_rays_that_meet_the_object_show_the_same_and_the_others_the_background(n
 def test_a_region_without_an_object_costs_only_the_distances_that_tell():
     """Before, every ray cost all networks at all of its sections."""
     rays = camera()
-    whole, sparing = renderers(0, farther=30.0)
-    full, before = asked(whole, rays, COLOURS["grey"])
-    seen, after = asked(sparing, rays, COLOURS["grey"])
+    model, whole, sparing = renderers(0, farther=30.0)
+    full, before = asked(model, whole, rays, COLOURS["grey"])
+    seen, after = asked(model, sparing, rays, COLOURS["grey"])
     count = len(rays)
     assert before == [count * (16 + 4 + 24), count * 24] and after == [count * 16, 0]
     np.testing.assert_array_equal(seen.rgb, np.tile(COLOURS["grey"], (count, 1)))
@@ -104,20 +114,20 @@ def test_a_region_without_an_object_costs_only_the_distances_that_tell():
 def test_beside_a_background_each_network_is_asked_on_its_side_of_the_sphere():
     rays = camera()
     meets = visible.meets_sphere(rays)
-    whole, sparing = renderers(4)
-    _, beyond = asked(sparing, rays.at(~meets), None)
+    model, whole, sparing = renderers(4)
+    _, beyond = asked(model, sparing, rays.at(~meets), None)
     assert beyond == [0, 0, np.count_nonzero(~meets) * 28]
-    _, before = asked(whole, rays.at(meets), None)
-    _, after = asked(sparing, rays.at(meets), None)
+    _, before = asked(model, whole, rays.at(meets), None)
+    _, after = asked(model, sparing, rays.at(meets), None)
     assert after[0] < before[0] and after[1] < before[1] and after[2] < 0.6 * before[2]
 
 
 def test_a_surface_beyond_the_sphere_is_seen_where_nothing_else_hides_it():
     """Without a background model a floater counts wherever a ray passes it."""
     rays = camera()
-    whole, sparing = renderers(0, farther=-30.0)
-    full, _ = asked(whole, rays, None)
-    seen, _ = asked(sparing, rays, None)
+    model, whole, sparing = renderers(0, farther=-30.0)
+    full, _ = asked(model, whole, rays, None)
+    seen, _ = asked(model, sparing, rays, None)
     for name in FIELDS:
         np.testing.assert_allclose(getattr(seen, name), getattr(full, name), atol=1e-6, err_msg=name)
 

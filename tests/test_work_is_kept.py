@@ -132,7 +132,7 @@ def test_pictures_meshes_and_refused_steps_that_do_not_fit_the_disk_end_no_train
     def refuse(path, content):
         raise OSError(28, "No space left on device")
 
-    for place in ("data.images", "data.files"):
+    for place in ("data.io.images", "data.io.files"):
         monkeypatch.setattr(f"{place}.write_atomically", refuse)
     monkeypatch.setattr("models.runner.record", lambda experiment: None)
     spoil_batches(monkeypatch, {1, 2}, spoil_image)
@@ -184,8 +184,8 @@ def experiment_in(folder, source):
 
     from runs import ROOT
 
-    from models.config import load_config
     from models.experiment import Experiment
+    from models.kinds.conf import load_config
 
     conf = load_config(ROOT / "confs/debug.conf")
     conf = replace(conf, general=replace(conf.general, recording=(str(source),)))

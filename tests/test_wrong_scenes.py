@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, save, similarity, write_scene
 
-from data.errors import UserError
-from data.images import ImageError
-from data.readers import load_scene
-from data.scene import SceneError
+from data.errors import SceneError, UserError
+from data.io.images import ImageError
+from data.scenes.load import load_scene
 
 
 def load(folder, **changes):
@@ -161,7 +160,7 @@ def test_a_scene_that_is_not_there_or_has_no_photographs_is_named(tmp_path):
     with pytest.raises(SceneError, match="no such folder.*data_dir"):
         load(tmp_path / "none")
     (tmp_path / "image").mkdir()
-    with pytest.raises(SceneError, match="holds no .png, .jpg or .jpeg"):
+    with pytest.raises(ImageError, match="holds no .png, .jpg or .jpeg"):
         load(tmp_path)
 
 

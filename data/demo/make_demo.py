@@ -224,7 +224,7 @@ def camera_file(poses: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def write_png(path: Path, pixels: np.ndarray) -> None:
-    """Writes uint8 grey [H, W] or BGR [H, W, 3] as small as PNG gets, which `data.images` has no need to offer."""
+    """Writes uint8 grey [H, W] or BGR [H, W, 3] as small as PNG gets, which `data.io.images` has no need to offer."""
     path.write_bytes(cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, PNG_LEVEL])[1].tobytes())
 
 

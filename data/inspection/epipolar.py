@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data.capture import Lens
-from data.images import to_float, to_uint8
-from data.scene import MASK_HALF, Scene
-from data.undistort import resized
+from data.cameras import spread
+from data.capture import MASK_HALF, Lens
+from data.io.images import size_within, to_float, to_uint8
+from data.scenes.scene import Scene
+from data.scenes.undistort import resized
 
 LARGEST_SIDE = 640  # pixels: photographs are reduced to this; features of larger ones say the same more slowly
 MOST_VIEWS = 100  # taking part, evenly chosen
@@ -68,19 +69,13 @@ class PairDistance:
     pixels: float
 
 
-def median_epipolar_distance(scene: Scene) -> float:
-    """The median over pairs of views of a scene, in pixels of pictures reduced to LARGEST_SIDE; NaN without matches."""
-    pairs = pair_distances(scene)[0]
-    return float(np.median([pair.pixels for pair in pairs])) if pairs else float("nan")
-
-
 def pair_distances(scene: Scene) -> tuple[list[PairDistance], int]:
     """The pairs of neighbouring views that show enough in common, and how many pairs were tried.
 
     Neighbours by their cameras, and by the order of their photographs: wrong cameras make neighbours of photographs
     that show nothing in common.
     """
-    chosen = np.unique(np.linspace(0, scene.n_views - 1, min(MOST_VIEWS, scene.n_views)).round().astype(int))
+    chosen = spread(scene.n_views, MOST_VIEWS)
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
     pairs = sorted(beside | set(neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))
     seen = [_view(scene, int(view)) for view in chosen] if pairs else []
@@ -189,8 +184,7 @@ def _consistent(pixels_1: np.ndarray, pixels_2: np.ndarray) -> np.ndarray | None
 def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
     """A view's camera and features, its picture reduced; features of the object alone where there are masks."""
     image, size = scene.images[view], scene.size(view)
-    scale = min(1.0, LARGEST_SIDE / max(size))
-    small = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
+    small, scale = size_within(size, LARGEST_SIDE)
     mask = None if scene.masks is None else np.where(scene.masks[view] > MASK_HALF, np.uint8(255), np.uint8(0))
     if scale < 1:
         image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)

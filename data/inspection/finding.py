@@ -1,13 +1,8 @@
-"""What was found out about a scene, and how sets of views are named in a sentence."""
+"""What was found out about a scene, and how it is graded."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
-
-from data import errors
 
 
 @dataclass(frozen=True)
@@ -26,9 +21,3 @@ def graded(value: float, good: float, fair: float) -> str:
     if sign * value >= sign * good:
         return "good"
     return "fair" if sign * value >= sign * fair else "bad"
-
-
-def listed(views: np.ndarray, names: Sequence[str] = ()) -> str:
-    """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`; with `names` of all views, those beside."""
-    shown = [f"{view} ({names[view]})" if names else str(view) for view in views]
-    return f"view{'s' if len(views) > 1 else ''} {errors.listed(shown)}"

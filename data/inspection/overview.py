@@ -7,11 +7,11 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from data.cameras import pixels_to_rays
-from data.images import to_float, to_uint8
+from data.cameras import pixels_to_rays, spread
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
+from data.io.images import to_float, to_uint8
 from data.roi.frustum import enclosing_ball
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 WIDTH = 1600  # pixels of the whole picture
 PAD = 24
@@ -29,7 +29,7 @@ TALLEST = 1.5  # of a thumbnail's cell, height over width: portrait photographs 
 
 def overview(scene: Scene) -> np.ndarray:
     """The picture, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
-    chosen = chosen_views(scene.n_views)
+    chosen = spread(scene.n_views, MOST_THUMBNAILS)
     panel = (WIDTH - 4 * PAD) // 3
     columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
     cell_width = (WIDTH - (columns + 1) * PAD) // columns
@@ -47,11 +47,6 @@ def overview(scene: Scene) -> np.ndarray:
         top = photographs_at + row * (cell_height + CAPTION + PAD // 2)
         _draw_photograph(canvas, scene, int(view), left, top, cell_width, cell_height)
     return canvas.picture()
-
-
-def chosen_views(n_views: int) -> np.ndarray:
-    """The numbers of at most MOST_THUMBNAILS views, evenly spread from the first to the last."""
-    return np.unique(np.linspace(0, n_views - 1, min(MOST_THUMBNAILS, n_views)).round().astype(int))
 
 
 def sphere_outline(c2w: np.ndarray) -> np.ndarray:

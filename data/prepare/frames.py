@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.files import write_result
-from data.images import to_float, to_uint8, write_image
+from data.io.files import write_result
+from data.io.images import size_within, to_float, to_uint8, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
 from data.prepare.sources import HEIC_SUFFIXES, MIN_PICTURES, read_photograph
@@ -130,8 +130,5 @@ def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:
     """`pixels` [H, W, ...] with no side above MAX_SIDE, averaged over areas."""
-    ratio = MAX_SIDE / max(pixels.shape[:2])
-    if ratio >= 1:
-        return pixels
-    size = (max(1, round(pixels.shape[1] * ratio)), max(1, round(pixels.shape[0] * ratio)))
-    return cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+    size, scale = size_within((pixels.shape[1], pixels.shape[0]), MAX_SIDE)
+    return pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)

@@ -11,8 +11,8 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.images import list_images, mask_of, read_image, rgb_of
 from data.inspection.overview import outline_pixels
+from data.io.images import list_images, mask_of, read_image, rgb_of, size_within
 from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 
@@ -109,8 +109,7 @@ def grab_cut(picture: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np
     Rother et al., SIGGRAPH 2004, by OpenCV: outside the sphere's outline is background, inside is to be found out.
     """
     height, width = picture.shape[:2]
-    ratio = min(1.0, GRABCUT_SIDE / max(height, width))
-    size = (max(1, round(width * ratio)), max(1, round(height * ratio)))
+    size, ratio = size_within((width, height), GRABCUT_SIDE)
     small = cv2.cvtColor(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
     for outline in outline_pixels(intrinsics, c2w):

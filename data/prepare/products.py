@@ -8,18 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
+from data.capture import MASK_HALF
 from data.config import DatasetConfig
-from data.develop import develop
 from data.errors import UserError, listed
-from data.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.inspection.overview import overview
+from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.prepare import masks
 from data.prepare.frames import Frame
 from data.prepare.progress import Bar
 from data.prepare.sheet import contact_sheet
 from data.prepare.steps import is_as_noted, remove
 from data.readers.colmap import read_colmap
-from data.scene import MASK_HALF, Scene, check_scene
+from data.scenes.develop import develop
+from data.scenes.scene import Scene, check_scene
 from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
 FRESH = "scene"  # where in the work folder it is written first

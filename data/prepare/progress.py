@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from data import bars
-from data.streams import is_watched
+from data.io import bars
+from data.io.streams import is_watched
 
 
 class Bar(bars.Bar):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data.child import ChildError, run_apart
 from data.errors import UserError, listed
+from data.io.child import ChildError, run_apart
 from data.prepare import colmap_tasks
 from data.prepare.database import count_rows, read_links
 from data.prepare.frames import Frame, Group

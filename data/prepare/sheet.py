@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
+from data.cameras import spread
+
 THUMBNAIL = 200  # pixels of the longer side
 MOST = 60  # pictures on a sheet, evenly chosen
 OUTLINE = (255, 64, 0)
@@ -15,7 +17,7 @@ DIM = 0.3  # of the brightness off the object
 
 def contact_sheet(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
     """Thumbnails of RGB pictures [H, W, 3] with their masks [H, W], uint8, in rows; uint8 [h, w, 3]."""
-    chosen = np.unique(np.linspace(0, len(pictures) - 1, min(MOST, len(pictures))).round().astype(int))
+    chosen = spread(len(pictures), MOST)
     tiles = [_tile(pictures[index], masks[index]) for index in chosen]
     columns = int(np.ceil(np.sqrt(len(tiles))))
     rows = -(-len(tiles) // columns)

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from data.errors import UserError, listed
-from data.images import IMAGE_SUFFIXES, MAX_PIXELS, ImageError, list_images, natural_key, read_image
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, ImageError, list_images, natural_key, read_image
 from data.prepare.exif import DAMAGE
 from data.prepare.video import is_video
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from data.files import write_result
+from data.io.files import write_result
 
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
 # What reading a result that is not what the step gives is known to raise.

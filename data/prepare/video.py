@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from data.errors import UserError
-from data.quiet import native_stderr_silenced
+from data.io.quiet import native_stderr_silenced
 
 # How the containers begin that cameras write: (offset, bytes), all of which are there. What begins otherwise does not
 # reach the video library, which would take playlists, scripts and patterns of names for videos and open what they name.

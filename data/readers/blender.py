@@ -20,7 +20,6 @@ from pathlib import Path
 from data.capture import Capture, Photograph
 from data.config import DatasetConfig
 from data.readers.transforms import held_out_file, photograph, read_frames, require_distinct, required_file
-from data.scene import SceneError
 
 TRAINING_FILE = "transforms_train.json"
 
@@ -28,8 +27,6 @@ TRAINING_FILE = "transforms_train.json"
 def read_blender(folder: Path, conf: DatasetConfig) -> Capture:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / TRAINING_FILE
-    if not source.is_file():
-        raise SceneError(f"{folder}: has no {TRAINING_FILE}, which holds the cameras to train on")
     held_out = held_out_file(folder)
     photographs = _read_file(source, is_held_out=False)
     photographs += _read_file(held_out, is_held_out=True) if held_out else []

@@ -13,10 +13,11 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from data.capture import Capture, Lens, Photograph, SparsePoints
-from data.child import ChildError, run_apart
 from data.config import DatasetConfig
-from data.files import is_file
-from data.images import left_out, list_images, natural_key
+from data.errors import SceneError, listed
+from data.io.child import ChildError, run_apart
+from data.io.files import is_file
+from data.io.images import left_out, list_images, natural_key
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -26,7 +27,6 @@ from data.readers.colmap_files import (
     model_suffix,
     require_whole,
 )
-from data.scene import SceneError
 
 PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
 MODEL_FILES = ("cameras", "images", "points3D")
@@ -102,8 +102,8 @@ def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     largest = max(models, key=lambda path: counts[path])  # the first of equals
     if len(models) == 1:
         return largest, ()
-    listed = ", ".join(f"{path} ({count})" for path, count in counts.items())
-    note = f"several COLMAP models, which share no frame: {listed} photographs; {largest}, the largest, is used"
+    counted = ", ".join(f"{path} ({count})" for path, count in counts.items())
+    note = f"several COLMAP models, which share no frame: {counted} photographs; {largest}, the largest, is used"
     return largest, (note,)
 
 
@@ -214,5 +214,5 @@ def _left_out(pictures: Path, used: list[Path]) -> tuple[str, ...]:
     unused = sorted(set(list_images(pictures)) - set(used), key=natural_key)
     if not unused:
         return ()
-    named = ", ".join(path.name for path in unused[:8]) + (", ..." if len(unused) > 8 else "")
+    named = listed([path.name for path in unused])
     return (f"{len(unused)} photographs in {pictures} have no pose in the model and are left out: {named}",)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.images import natural_key
+from data.io.images import natural_key
 
 COUNT = struct.Struct("<Q")
 CAMERA_HEADER = struct.Struct("<iiQQ")  # id, model, width, height; then its parameters

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 from data.config import FORMATS
-from data.images import IMAGE_SUFFIXES
+from data.errors import SceneError
+from data.io.images import IMAGE_SUFFIXES
+from data.io.json_file import read_content
 from data.readers.colmap_files import model_folders, model_suffix
-from data.readers.json_file import read_content
-from data.scene import SceneError
 
 # Where a folder holds both, the second was made from the first and says less, or was the first's raw material: LLFF's
 # table drops what COLMAP knows of the lens, and a NeuS scene has a region of interest that someone chose.

@@ -23,12 +23,12 @@ import numpy as np
 
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import image_size, left_out, list_images
-from data.readers.json_file import positive, side
-from data.readers.npz import NpzError, read_npy
+from data.errors import SceneError
+from data.io.images import image_size, left_out, list_photographs
+from data.io.json_file import positive, side
+from data.io.npz import NpzError, read_npy
 from data.readers.poses import rigid_pose
 from data.readers.transforms import require_same_shape
-from data.scene import SceneError
 
 CAMERA_FILE = "poses_bounds.npy"
 COLUMNS = 17
@@ -85,11 +85,7 @@ def _list_photographs(folder: Path) -> list[Path]:
     chosen = next((candidate for candidate in folders if candidate.is_dir()), None)
     if chosen is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs")
-    images = sorted(list_images(chosen), key=lambda path: path.name)
-    if not images:
-        odd = "".join(f" ({note.removeprefix(f'{chosen}: ')})" for note in left_out(chosen))
-        raise SceneError(f"{chosen}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
-    return images
+    return sorted(list_photographs(chosen), key=lambda path: path.name)
 
 
 def _photograph(where: str, row: np.ndarray, image: Path) -> Photograph:

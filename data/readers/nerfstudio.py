@@ -24,12 +24,11 @@ from pathlib import Path
 
 from data.capture import Capture, Photograph, SparsePoints
 from data.config import DatasetConfig
-from data.errors import one_line
-from data.readers.json_file import matrix, positive, text
+from data.errors import SceneError, one_line
+from data.io.json_file import matrix, positive, text
 from data.readers.points import read_points
 from data.readers.poses import rigid_pose
 from data.readers.transforms import Frame, find_file, photograph, read_frames, require_distinct, required_file
-from data.scene import SceneError
 
 CAMERA_FILE = "transforms.json"
 PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
@@ -40,8 +39,6 @@ SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 def read_nerfstudio(folder: Path, conf: DatasetConfig) -> Capture:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
-    if not source.is_file():
-        raise SceneError(f"{folder}: has no {CAMERA_FILE}, which holds the cameras")
     content, frames = read_frames(source)
     _check_world(source, content)
     _require_masks_for_all(source, frames)

@@ -16,11 +16,11 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
-from data.images import left_out, list_images
-from data.readers.npz import NpzError, member_names, read_members
+from data.errors import SceneError
+from data.io.images import left_out, list_images, list_photographs
+from data.io.npz import NpzError, member_names, read_members
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
-from data.scene import SceneError
 
 POINTS_FILE = "sparse/points.ply"  # ours: what structure from motion saw, world frame; drawn by `inspect`
 
@@ -85,12 +85,7 @@ def _list_photographs(folder: Path) -> list[Path]:
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise SceneError(f"{folder}: has no folder image/ with the photographs (it holds {present})")
-    pictures = folder / "image"
-    photographs = list_images(pictures)
-    if not photographs:
-        odd = "".join(f" ({note.removeprefix(f'{pictures}: ')})" for note in left_out(pictures))
-        raise SceneError(f"{pictures}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
-    return photographs
+    return list_photographs(folder / "image")
 
 
 def _list_masks(folder: Path, photographs: Sequence[Path]) -> list[Path]:

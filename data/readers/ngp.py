@@ -23,9 +23,9 @@ from pathlib import Path
 
 from data.capture import Capture, Photograph
 from data.config import DatasetConfig
-from data.readers.json_file import kind
+from data.errors import SceneError
+from data.io.json_file import kind
 from data.readers.transforms import Frame, find_file, held_out_file, photograph, read_frames, require_distinct
-from data.scene import SceneError
 
 CAMERA_FILE = "transforms.json"
 LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the file was written for
@@ -34,8 +34,6 @@ LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the f
 def read_ngp(folder: Path, conf: DatasetConfig) -> Capture:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
-    if not source.is_file():
-        raise SceneError(f"{folder}: has no {CAMERA_FILE}, which holds the cameras")
     photographs, notes = _read_file(source, is_held_out=False)
     held_out = held_out_file(folder)
     if held_out:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.errors import listed
-from data.scene import SceneError
+from data.errors import SceneError, listed
 
 
 def numbers(paths: Sequence[Path]) -> list[int] | None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from data.capture import SparsePoints
-from data.geometry_file import GeometryError, load_geometry
-from data.scene import SceneError
+from data.errors import SceneError
+from data.io.geometry_file import GeometryError, load_geometry
 
 MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
 HEADER_BYTES = 1 << 14

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.scene import SceneError
+from data.errors import SceneError
 
 # How far R^T R may be from a multiple of the identity, relative to that: three decimals in a text file reach 2e-3, and
 # a picture 1000 pixels wide is then off by a pixel or two.

@@ -22,12 +22,11 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from data.capture import Lens, Photograph
-from data.errors import one_line
-from data.files import is_file
-from data.images import IMAGE_SUFFIXES, image_size
-from data.readers.json_file import matrix, number, objects, positive, read_object, side, text
+from data.errors import SceneError, one_line
+from data.io.files import is_file
+from data.io.images import IMAGE_SUFFIXES, image_size
+from data.io.json_file import matrix, number, objects, positive, read_object, side, text
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
-from data.scene import SceneError
 
 CORNER_TO_CENTRE = -0.5  # from pixels counted from the image's corner to pixels counted from the first pixel's centre
 
@@ -56,6 +55,8 @@ class Frame:
 
 def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
     """The JSON object at `path` and its frames, of which there is at least one; raises SceneError."""
+    if not path.is_file():
+        raise SceneError(f"{path.parent}: has no {path.name}, which holds the cameras")
     content = read_object(path)
     frames = []
     for index, entry in enumerate(objects(str(path), "frames", content)):

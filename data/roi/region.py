@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.cameras import spread
 from data.capture import SparsePoints
-from data.errors import UserError
-from data.inspection.finding import listed
+from data.errors import SceneError, UserError, listed_views
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
 from data.roi.sparse import object_points
 from data.roi.visual_hull import Hull, masked_views, visual_hull
-from data.scene import SceneError
 
 MARGIN = 1.1  # sphere over object, the published dataset.scale_mat_scale
 POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tips that few points are on
@@ -112,7 +111,7 @@ def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray,
         _require_centred(cameras)
         raise SceneError(
             f"{len(cameras) - sees.sum()} of {len(cameras)} cameras look away from the region of interest "
-            f"({listed(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
+            f"({listed_views(np.flatnonzero(~sees))}); correct their poses, or {HINT}"
         )
 
 
@@ -166,7 +165,7 @@ def _asked(hull: Hull) -> str:
     """How many masks, and which of them were left out."""
     left_out = hull.views[~hull.is_trusted]
     count = f"{np.sum(hull.is_trusted)} masks"
-    return count if not len(left_out) else f"{count} ({listed(left_out)} left out, which the others contradict)"
+    return count if not len(left_out) else f"{count} ({listed_views(left_out)} left out, which the others contradict)"
 
 
 def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
@@ -202,8 +201,8 @@ def _from_focus(cameras: Cameras) -> _Found:
     shown = held.min(axis=1)
     if 2 * np.sum(shown > 0) <= len(cameras):
         raise SceneError(
-            f"the cameras look at no common point ({listed(np.flatnonzero(shown <= 0))} do not show the one nearest "
-            f"to all axes); {HINT}"
+            f"the cameras look at no common point ({listed_views(np.flatnonzero(shown <= 0))} do not show the one "
+            f"nearest to all axes); {HINT}"
         )
     distances = np.linalg.norm(cameras.origins - centre, axis=1)
     radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
@@ -216,7 +215,7 @@ def _require_something_common(cameras: Cameras) -> None:
     extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
         raise SceneError(f"all cameras are at one place, so that nothing tells how far the object is; {HINT}")
-    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(SEARCHED_VIEWS, len(cameras))).round().astype(int))
+    chosen = spread(len(cameras), SEARCHED_VIEWS)
     some = cameras.pick(chosen)
     along = extent * SEARCHED_DEPTHS[:, None]
     searched = (some.origins[:, None] + some.axes[:, None] * along).reshape(-1, 3)
@@ -225,7 +224,7 @@ def _require_something_common(cameras: Cameras) -> None:
     if 2 * shows[:, best].sum() <= len(cameras):
         raise SceneError(
             f"the cameras look away from each other: no point is in more than {shows[:, best].sum()} of "
-            f"{len(cameras)} pictures ({listed(np.flatnonzero(~shows[:, best]))} look elsewhere); "
+            f"{len(cameras)} pictures ({listed_views(np.flatnonzero(~shows[:, best]))} look elsewhere); "
             f"leave out the views of other places or correct the poses, or {HINT}"
         )
 

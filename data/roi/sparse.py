@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
+from data.cameras import spread
 from data.capture import SparsePoints
 from data.roi.frustum import Cameras, enclosing_ball, meeting_point, room
 
@@ -47,7 +48,7 @@ def _well_supported(points: SparsePoints) -> np.ndarray:
 
 def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     """[K] bool: in more than half of the pictures."""
-    chosen = np.unique(np.linspace(0, len(cameras) - 1, min(MOST_VIEWS, len(cameras))).round().astype(int))
+    chosen = spread(len(cameras), MOST_VIEWS)
     return 2 * np.sum(room(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import trimesh
 
 from data.capture import SparsePoints
-from data.files import write_result
-from data.images import write_image
+from data.io.files import write_result
+from data.io.images import write_image
 from data.readers.neus import POINTS_FILE
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 CAMERA_FILE = "cameras_sphere.npz"
 

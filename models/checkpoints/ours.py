@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from data.errors import UserError, reason
-from data.files import make_folder, write_atomically
+from data.io.files import make_folder, write_atomically
 from models.checkpoints.state import check_moments, check_state, require_modest
 
 FORMAT = "neus-jittor"

@@ -123,8 +123,19 @@ def _check_generator(value: object, key: str) -> None:
 
 
 def _check_sampler(value: object, key: str) -> None:
-    """What a sampler keeps is its own business, all but the generator that is in it."""
+    """The generator of the batches and, where photographs have their turn, their order and how many had it.
+
+    What else a kind of model's own sampler keeps is its own business.
+    """
     _check_generator(_part(value, "generator", key), f"generator of the {key}")
+    if "order" not in value:
+        return
+    order = value["order"]
+    is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
+    if not is_order or sorted(order) != list(range(len(order))):
+        raise StateError(f"the order of the {key} in its state is no permutation")
+    if not _is_whole(_part(value, "position", key), 0, len(order)):
+        raise StateError(f"the position of the {key} in its state is none")
 
 
 def _part(value: object, name: str, key: str) -> Any:

@@ -18,7 +18,7 @@ from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException, Regex
 
 from data.errors import reason
-from data.files import read_regular
+from data.io.files import read_regular
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs

@@ -57,12 +57,13 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
-def leaf_types(block_class: type, prefix: str = "") -> dict[str, Any]:
-    """Dotted key -> annotated type of every leaf below a block class."""
-    leaves: dict[str, Any] = {}
-    for name, kind in get_type_hints(block_class).items():
-        key = prefix + name
-        leaves.update(leaf_types(kind, key + ".") if dataclasses.is_dataclass(kind) else {key: kind})
+def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """Dotted key -> annotated type and `limits` of every leaf below a block class."""
+    leaves: dict[str, tuple[Any, Mapping[str, Any]]] = {}
+    kinds = get_type_hints(block_class)
+    for field in dataclasses.fields(block_class):
+        key, kind = prefix + field.name, kinds[field.name]
+        leaves |= leaf_fields(kind, key + ".") if dataclasses.is_dataclass(kind) else {key: (kind, field.metadata)}
     return leaves
 
 

@@ -10,8 +10,9 @@ from typing import Any, get_type_hints
 from data.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
-from models.config.strict import ConfigError, check_limits, from_tree, leaf_types, nearest, shown
+from models.config.strict import ConfigError, check_limits, from_tree, leaf_fields, nearest, shown
 from models.fields.conf import INITIALISATION_KEYS
+from models.fields.registry import COLORS, SURFACES
 from models.kinds.neus.conf import NEUS
 from models.kinds.registry import KINDS, ModelConfig
 
@@ -98,17 +99,16 @@ def validate(conf: ExperimentConfig) -> None:
     conf.model.check()
 
 
-def known_leaves() -> dict[str, Any]:
-    """Dotted key -> annotated type of every leaf of every kind's conf."""
-    leaves = leaf_types(_Blocks)
-    del leaves[MODEL]
+def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """Dotted key -> annotated type and limits of every leaf of every kind's conf, in the order of the blocks."""
+    leaves = {key: leaf for key, leaf in leaf_fields(_Blocks).items() if key != MODEL}
     for kind in KINDS.values():
-        found = leaf_types(kind.block, f"{MODEL}.")
-        found.pop(f"{MODEL}.{MORE}", None)
-        leaves |= found
-        for name, block in _further(kind.block).items():
-            leaves |= leaf_types(block, f"{MODEL}.{name}.")
-    return leaves
+        blocks = {MODEL: kind.block} | {f"{MODEL}.{name}": block for name, block in _further(kind.block).items()}
+        for prefix, block in blocks.items():
+            leaves |= leaf_fields(block, f"{prefix}.")
+    del leaves[f"{MODEL}.{MORE}"]
+    choices = {"type": KINDS, "surface": SURFACES, "color": COLORS}
+    return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
 
 
 def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
@@ -169,7 +169,7 @@ def _assignment(override: str) -> str:
     is_block = any(leaf.startswith(key + ".") for leaf in leaves)
     if key not in leaves and not is_block:
         raise ConfigError(f"--set {override}: unknown key {key}{nearest(key, leaves)}")
-    is_plain_text = leaves.get(key) is str and not value.startswith('"') and "${" not in value
+    is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
     return f"{key} = {quoted(value) if is_plain_text else value}"
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.rays import PixelBatch, Rays
-from data.sampler import PixelSampler
-from data.scene import Scene
+from data.scenes.sampler import PixelSampler
+from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.kinds.protocol import PlainModel
 from models.kinds.terms import binary_mask

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from data.rays import Rays
-from data.scene import Scene
+from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.structs import RayView, Var
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from data.streams import complain, is_watched, redraw
+from data.io.streams import complain, is_watched, redraw
 from models.machine import precompiled, toolchain
 from models.machine.available import available_bytes
 

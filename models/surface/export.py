@@ -8,7 +8,7 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
-from data.files import write_result
+from data.io.files import write_result
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 

@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 
 from data.errors import UserError
-from data.geometry_file import GeometryError, load_geometry
+from data.io.geometry_file import GeometryError, load_geometry
 
 SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
 

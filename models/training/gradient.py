@@ -98,7 +98,7 @@ def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     """The mean of each term, and their weighted sum."""
     means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
     weighted = [_weighted(term, means[name]) for name, term in objective.terms.items()]
-    return means | {"total": _sum(weighted)}
+    return {"total": _sum(weighted)} | means
 
 
 def _weighted(term: Term, mean: Var) -> Var:

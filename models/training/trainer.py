@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
@@ -18,7 +19,6 @@ from models.training import guard, schedules
 from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate
 from models.training.optimizer import Adam
-from models.watch.logger import complain
 
 
 @dataclass(frozen=True)

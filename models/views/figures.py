@@ -11,8 +11,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from data.images import to_float
-from data.scene import MASK_HALF, Scene
+from data.capture import MASK_HALF
+from data.io.images import to_float
+from data.scenes.scene import Scene
 from models.views.render import RenderedView, psnr
 
 SSIM_SIGMA = 1.5  # of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)

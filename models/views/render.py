@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.images import to_uint8
+from data.io.images import to_uint8
 from data.rays import Rays
 from models.kinds.protocol import Model, Moment
 from models.structs import RayView
@@ -39,9 +39,7 @@ def render_view(
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
-def render_rays(
-    model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter
-) -> RayView:
+def render_rays(model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
     parts = [
         vars(model.view(rays.slice(start, start + chunk), moment)).values()

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from data.errors import UserError, reason
-from data.files import write_result
-from data.readers.npz import NpzError, read_members
+from data.io.files import write_result
+from data.io.npz import NpzError, read_members
 from models.checkpoints.ours import MOST_STEPS
 from models.training.guard import BadStep
 

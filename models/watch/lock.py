@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TextIO
 
 from data.errors import UserError
-from data.files import open_regular
+from data.io.files import open_regular
 
 LOCK_NAME = ".training.lock"
 

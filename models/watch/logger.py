@@ -17,10 +17,10 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
-from data.bars import Bar
 from data.errors import one_line
-from data.files import make_folder, open_regular
-from data.streams import complain, is_watched, say
+from data.io.bars import Bar
+from data.io.files import make_folder, open_regular
+from data.io.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 # Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.

@@ -39,6 +39,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
+    _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
     seen = fetched(readings(found.losses["total"], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
@@ -70,6 +71,11 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     random = np.random.default_rng(0)  # every weight is replaced
     trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
     trainer.finished_steps = anomaly.step
+    return trainer
+
+
+def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
+    """The weights before the step; raises UserError where they are not the conf's."""
     for name, network in trainer.networks.items():
         prefix = name + "."
         weights = {key.removeprefix(prefix): value for key, value in anomaly.weights.items() if key.startswith(prefix)}
@@ -77,7 +83,6 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
             import_state(network, weights)
         except ValueError as error:
             raise UserError(f"{path}: its weights do not fit its conf ({name}: {error})") from error
-    return trainer
 
 
 def _photograph(batch: dict[str, np.ndarray]) -> str:

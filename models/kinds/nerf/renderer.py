@@ -94,7 +94,7 @@ class NeRFRenderer:
         lengths = jt.concat([depths[:, 1:], far], dim=1) - depths
         sections = Sections(depths, lengths, rays.origins, rays.directions)
         grid = sections.points(depths)
-        density, rgb = network(grid.reshape((-1, 3)), sections.views())
+        density, rgb = network(grid.reshape((-1, 3)).stop_grad(), sections.views())
         weights = volrend.weights_from_alpha(volrend.alpha_from_density(density.reshape(depths.shape), lengths))
         opacity = weights.sum(dim=1, keepdims=True)
         color = volrend.composite(weights, rgb.sigmoid().reshape(grid.shape))

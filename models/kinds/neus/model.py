@@ -18,6 +18,8 @@ from models.kinds.terms import masked_mean, masked_psnr
 from models.machine.backend import jt
 from models.structs import RayView, Var
 
+# Of the published terms; another one is plotted under its own name.
+LOSS_TAGS = {"color": "Loss/color_loss", "eikonal": "Loss/eikonal_loss", "mask": "Loss/mask_loss"}
 ADVICE = "the background needs masks or model.neus_renderer.n_outside"
 
 
@@ -80,7 +82,9 @@ class NeuSModel(PixelModel):
     def scalars(self, output: Comparison, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars."""
         render, mask = output.render, output.mask
-        found = {"Loss/loss": losses["total"]} | {f"Loss/{name}_loss": losses[name] for name in self.terms}
+        found = {"Loss/loss": losses["total"]} | {
+            LOSS_TAGS.get(name, f"Loss/{name}"): losses[name] for name in self.terms
+        }
         return found | {
             "Statistics/s_val": 1.0 / render.inv_s,
             "Statistics/cdf": masked_mean(render.cdf[:, :1], mask),

@@ -9,9 +9,9 @@ import numpy as np
 
 from data.cameras import camera_rays
 from data.errors import UserError
-from data.images import to_float
+from data.io.images import to_float
 from data.rays import PixelBatch
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 
 class PixelSampler:

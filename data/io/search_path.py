@@ -6,7 +6,7 @@ This module is imported before any other: it needs only what the interpreter has
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # the folder of data/ and models/
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))  # the folder of data/ and models/
 
 
 def without_current_folder(entries: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from data.capture import Capture, Photograph
 from data.config import DatasetConfig
-from data.scene import SceneError
+from data.errors import SceneError
 
 
 def split(capture: Capture, conf: DatasetConfig) -> tuple[tuple[Photograph, ...], tuple[Photograph, ...]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.scene import SceneError
+from data.errors import SceneError
 
 # Ten thousand frames with intrinsics of their own take 15 MB. What is parsed takes some thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25

@@ -15,10 +15,11 @@ import numpy as np
 from data.cameras import SMALLEST_ROW_VOLUME, row_volume
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
-from data.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
+from data.errors import SceneError
+from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.roi.region import Region, find_region, parse_roi, require_common_view
-from data.scene import Scene, SceneError
-from data.undistort import Undistorter, resized
+from data.scenes.scene import Scene
+from data.scenes.undistort import Undistorter, resized
 
 # The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
 # so that a surface touching the sphere is closed.

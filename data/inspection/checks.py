@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.inspection.finding import Finding, graded, listed
-from data.inspection.health_cameras import cameras as camera_check
-from data.inspection.health_pictures import exposure, masks, sharpness
+from data.errors import listed_views
+from data.inspection.camera_checks import cameras as camera_check
+from data.inspection.finding import Finding, graded
+from data.inspection.picture_checks import exposure, masks, sharpness
 from data.roi.frustum import Cameras, room
-from data.scene import Scene
+from data.scenes.scene import Scene
 
 # Number of views: the published recipe trains on 49 or 64; below eight the surface between the views is guessed.
 GOOD_VIEWS, FAIR_VIEWS = 20, 8
@@ -138,7 +139,7 @@ def _baseline(scene: Scene, directions: np.ndarray) -> Finding:
     verdict = graded(nearest[lonely], GOOD_GAP, FAIR_GAP)
     figure = f"{np.median(nearest):.1f} degrees to the next view (median), at most {nearest[lonely]:.1f}"
     if verdict != "good":
-        name = listed(np.array([lonely]), scene.image_names)
+        name = listed_views(np.array([lonely]), scene.image_names)
         return Finding("baseline", figure, verdict, f"{name} has no near neighbour: add a photograph in between")
     if np.median(nearest) < SMALLEST_GAP:
         return Finding("baseline", figure, "fair", "many views say the same twice: every second one trains as well")
@@ -182,10 +183,10 @@ def _aim(scene: Scene, cameras: Cameras) -> Finding:
     if not len(strayed):
         return Finding("aim", "every picture shows the middle of the sphere", "good", "all views take part")
     if len(blind):
-        figure = f"{listed(blind, scene.image_names)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
+        figure = f"{listed_views(blind, scene.image_names)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
         return Finding(
             "aim", figure, "bad", "such views teach nothing of the object: leave them out or mend their poses"
         )
     verdict = graded(len(strayed) / scene.n_views, 0.0, FAIR_STRAYED)
-    figure = f"the middle of the sphere is outside {listed(strayed, scene.image_names)}"
+    figure = f"the middle of the sphere is outside {listed_views(strayed, scene.image_names)}"
     return Finding("aim", figure, verdict, "such views show only the rim of the sphere: is it where the object is?")

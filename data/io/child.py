@@ -20,9 +20,9 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from data.quiet import silence_libraries
-from data.search_path import ROOT, safe_environment, without_current_folder
-from data.streams import secure
+from data.io.quiet import silence_libraries
+from data.io.search_path import ROOT, safe_environment, without_current_folder
+from data.io.streams import secure
 
 # The child's first words: its search path is the parent's, and nothing is imported before it is. (`multiprocessing`
 # would import itself from the current folder.)
@@ -31,7 +31,7 @@ import sys
 sys.path[:] = sys.argv[3:4]
 import data, models
 sys.path[:] = sys.argv[4:]
-from data.child import serve
+from data.io.child import serve
 serve(int(sys.argv[1]), int(sys.argv[2]))
 """
 PR_SET_PDEATHSIG = 1  # prctl(2)

@@ -11,21 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import camera_rays, image_pixels
-from data.capture import SparsePoints
-from data.errors import UserError
-from data.images import sample_bilinear, to_float
+from data.capture import MASK_HALF, SparsePoints
+from data.errors import SceneError
+from data.io.images import sample_bilinear, to_float
 from data.rays import Rays
-
-# A mask means "object" where it exceeds one half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
-MASK_HALF = 127
 
 # In working-frame units. Rays are float32, whose step at this distance is 0.008 of the unit sphere's radius: a camera
 # farther off sees nothing of it, and was put there by a wrong matrix.
 FARTHEST_CAMERA = 1e5
-
-
-class SceneError(UserError):
-    """A scene that cannot be trained on: says which file, key or view is wrong and how to mend it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data.errors import UserError, reason
-from data.files import read_regular, write_atomically
-from data.quiet import native_stderr_silenced
+from data.errors import UserError, listed, reason
+from data.io.files import read_regular, write_atomically
+from data.io.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 # Pictures that are not read: cameras, scanners and browsers write them.
 OTHER_PICTURES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 OTHER_PICTURES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
-MOST_NAMED = 5  # files in a note
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
@@ -66,6 +65,15 @@ def list_images(folder: Path) -> list[Path]:
     return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
 
 
+def list_photographs(folder: Path) -> list[Path]:
+    """`list_images`, of which there is at least one; raises ImageError, which names what is there instead."""
+    images = list_images(folder)
+    if not images:
+        odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
+        raise ImageError(f"{folder}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
+    return images
+
+
 def left_out(folder: Path) -> tuple[str, ...]:
     """A note on what `list_images` passes over and someone may have meant as a photograph; () where there is nothing.
 
@@ -82,8 +90,7 @@ def left_out(folder: Path) -> tuple[str, ...]:
         raise ImageError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
     if not odd:
         return ()
-    named = ", ".join(odd[:MOST_NAMED]) + (f" and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else "")
-    return (f"{folder}: left out, as only PNG and JPEG are read: {named}",)
+    return (f"{folder}: left out, as only PNG and JPEG are read: {listed(odd)}",)
 
 
 def read_image(path: Path | str) -> np.ndarray:
@@ -256,6 +263,12 @@ def to_float(image: np.ndarray) -> np.ndarray:
 def to_uint8(image: np.ndarray) -> np.ndarray:
     """Floats as uint8, clipped to [0, 1] and rounded to the nearest step; undoes `to_float` of uint8 exactly."""
     return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
+
+
+def size_within(size: tuple[int, int], longest: int) -> tuple[tuple[int, int], float]:
+    """(width, height) reduced, where need be, so that no side exceeds `longest` pixels, and the factor, at most 1."""
+    scale = min(1.0, longest / max(size))
+    return (max(1, round(size[0] * scale)), max(1, round(size[1] * scale))), scale
 
 
 def sample_bilinear(image: np.ndarray, pixels: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
-from data.images import read_image, rgb_of, write_image
+from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import (

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from data.errors import listed_views
 from data.inspection.epipolar import pair_distances, worst_views
-from data.inspection.finding import Finding, graded, listed
-from data.scene import Scene
+from data.inspection.finding import Finding, graded
+from data.scenes.scene import Scene
 
 # Median distance from the epipolar lines in pixels of pictures reduced to 640. Of four scenes, three of them real,
 # right cameras leave 0.2 to 0.3; turned by a degree, in another convention or of the next photograph, 2 to 100.
@@ -46,7 +47,7 @@ def _measured(scene: Scene) -> Finding:
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the photographs bear out the cameras")
     if len(wrong):
-        figure = f"{figure}; contradicted: {listed(wrong, scene.image_names)}"
+        figure = f"{figure}; contradicted: {listed_views(wrong, scene.image_names)}"
     if verdict == "bad":
         consequence = (
             "these are not the cameras of these photographs, and no shape explains both: look for a photograph removed "

@@ -14,7 +14,8 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -58,26 +59,26 @@ def read_members(path: Path, wanted: Collection[str] | None, most: int = MAX_MEM
     Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
     `most` bytes, and OSError for a file that cannot be read.
     """
+    with _opened(path) as archive:
+        entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
+        return {key: _member(archive, entry, most) for key, entry in entries.items() if wanted is None or key in wanted}
+
+
+def member_names(path: Path) -> frozenset[str]:
+    """What the npz file at `path` says it holds, without .npy; raises NpzError and OSError as `read_members`."""
+    with _opened(path) as archive:
+        return frozenset(name.removesuffix(SUFFIX) for name in archive.namelist())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive at `path`; what is raised while it is read becomes an NpzError, as does one that is too large."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
     try:
         with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
-            entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-            return {
-                key: _member(archive, entry, most) for key, entry in entries.items() if wanted is None or key in wanted
-            }
-    except _DAMAGE as error:
-        raise NpzError("it is no npz archive, or a damaged one") from error
-
-
-def member_names(path: Path) -> frozenset[str]:
-    """What the npz file at `path` says it holds, without .npy; raises NpzError and OSError as `read_members`."""
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return frozenset(name.removesuffix(SUFFIX) for name in archive.namelist())
+            yield archive
     except _DAMAGE as error:
         raise NpzError("it is no npz archive, or a damaged one") from error
 

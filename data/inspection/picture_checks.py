@@ -8,10 +8,13 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from data.inspection.finding import Finding, graded, listed
+from data.capture import MASK_HALF
+from data.errors import listed_views
+from data.inspection.finding import Finding, graded
+from data.io.images import size_within
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
-from data.scene import MASK_HALF, Scene
+from data.scenes.scene import Scene
 
 NEIGHBOURS = 6  # an odd one among them does not move their median far
 LARGEST_SIDE = 1024  # pixels: photographs are reduced to this; blur that vanishes in it does not hurt either
@@ -43,7 +46,7 @@ def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
     worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
     if not len(blurred):
         return Finding("sharpness", worst, "good", "no view blurs what the others see")
-    figure = f"blurred: {listed(blurred, scene.image_names)}; {worst}"
+    figure = f"blurred: {listed_views(blurred, scene.image_names)}; {worst}"
     consequence = "blurred views wash out details for all: leave them out or take them again"
     return Finding("sharpness", figure, graded(len(blurred) / scene.n_views, 0.0, FAIR_BLURRED), consequence)
 
@@ -59,7 +62,7 @@ def exposure(scene: Scene, directions: np.ndarray) -> Finding:
     )
     if not len(off):
         return Finding("exposure", spread, "good", "one brightness fits all views")
-    figure = f"{spread}: {listed(off, scene.image_names)}"
+    figure = f"{spread}: {listed_views(off, scene.image_names)}"
     consequence = "a colour that changes from view to view is explained by wrong shape: fix exposure and white balance"
     return Finding("exposure", figure, graded(len(off) / scene.n_views, 0.0, FAIR_UNEVEN), consequence)
 
@@ -83,10 +86,11 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
     verdict = graded(float(hull.agreement.min()), GOOD_AGREEMENT, FAIR_AGREEMENT)
     if len(wrong):
         consequence = "a wrong mask cuts the object or leaves floating pieces: correct it or leave the view out"
-        return Finding("masks", f"{figure}; contradicted: {listed(wrong, scene.image_names)}", verdict, consequence)
+        figure = f"{figure}; contradicted: {listed_views(wrong, scene.image_names)}"
+        return Finding("masks", figure, verdict, consequence)
     if len(empty):
         consequence = "an empty mask says that there is no object in the view: correct it or leave the view out"
-        return Finding("masks", f"{figure}; empty: {listed(empty, scene.image_names)}", "bad", consequence)
+        return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.image_names)}", "bad", consequence)
     return Finding("masks", figure, verdict, "the masks agree on one shape")
 
 
@@ -96,9 +100,7 @@ def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
     That is the mask's inside, or the sphere's disc where there are no masks.
     """
     image = scene.images[view]
-    height, width = image.shape[:2]
-    scale = min(1.0, LARGEST_SIDE / max(width, height))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    size, scale = size_within(scene.size(view), LARGEST_SIDE)
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if scale < 1 else image
     grey = cv2.cvtColor(small, cv2.COLOR_RGB2GRAY).astype(np.float32) / np.iinfo(image.dtype).max
     if scene.masks is not None:

@@ -1,0 +1,74 @@
+"""The door to scenes: from the `dataset` block of a conf to what is trained on, and what is held out."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from data.config import DatasetConfig
+from data.errors import SceneError
+from data.readers import read_capture
+from data.scenes.develop import develop
+from data.scenes.scene import Scene, check_scene
+from data.scenes.split import split
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
+    """The photographs to train on that the `dataset` block describes, checked, in the working frame.
+
+    background: grey in [0, 1] behind photographs whose alpha channel serves as their mask.
+    Raises UserError (`SceneError`, `ImageError`) with one sentence for every scene that cannot be trained on.
+    """
+    with _failures_named(conf):
+        capture = read_capture(conf)
+        photographs, _ = split(capture, conf)
+        return check_scene(develop(capture, photographs, conf, background))
+
+
+def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0) -> Scene | None:
+    """The photographs held out for judging, in the frame of the `training` scene; None where there are none.
+
+    They are those of the folder `dataset.test_dir`, where it is given, and else what `split` holds out.
+    Raises UserError as `load_scene`, and where the folder's own unit sphere is another one.
+    """
+    with _failures_named(conf):
+        if conf.test_dir:
+            capture = read_capture(replace(conf, data_dir=conf.test_dir))
+            photographs = capture.photographs
+            own = training.scene_to_world if conf.roi or capture.scale_mat is None else capture.scale_mat
+            if not np.allclose(own, training.scene_to_world, rtol=1e-5, atol=1e-6):
+                raise SceneError(
+                    f"dataset.test_dir = {conf.test_dir}: its scale_mat_0 is another region of interest than the "
+                    "training scene's; give both the same, or the training scene's as dataset.roi"
+                )
+        else:
+            capture = read_capture(conf)
+            _, photographs = split(capture, conf)
+        if not photographs:
+            return None
+        return check_scene(develop(capture, photographs, conf, background, training.scene_to_world))
+
+
+@contextmanager
+def _failures_named(conf: DatasetConfig) -> Iterator[None]:
+    """Numbers that overflow are found by their results, and named; a file that cannot be read becomes a SceneError."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a library would warn of is found by its result, too
+            yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise SceneError(
+                f"{tempfile.gettempdir()}: has no space left, which reading {conf.data_dir} needs; make room there, or "
+                "set TMPDIR to another folder"
+            ) from error
+        where, why = error.filename or conf.data_dir, error.strerror or error
+        raise SceneError(f"{where}: cannot be read ({why}); check the name and its permissions") from error

@@ -1,0 +1,50 @@
+"""How far it is from the training loop to a kernel, on the stack of a real step."""
+
+import architecture as rules
+import pytest
+import runs
+
+from models.ops.kernel import Kernel
+from models.runner import Runner
+from models.training.trainer import Trainer
+
+ONE_STEP = ("train.end_iter=1", "train.warm_up_end=0", "train.save_freq=0", "train.val_freq=0", "train.val_mesh_freq=0")
+
+
+def journeys(folder, settings):
+    """The stations of each call of a kernel in the step of a training of one; what is measured before it is none."""
+    found = []
+    start = Runner.train.__code__
+    with rules.watched(
+        Kernel.__call__.__code__, lambda frame: found.append(rules.frames_between(frame, start, rules.is_ours))
+    ):
+        assert runs.run(folder, settings=settings) == 0
+    return [stations for stations in found if stations and Trainer.step.__qualname__ in stations]
+
+
+@pytest.mark.parametrize("chunk", [(), ("train.ray_chunk=16",)], ids=["one piece", "chunks"])
+def test_from_the_training_loop_to_a_kernel_there_are_few_stations(tmp_path, chunk):
+    found = journeys(tmp_path, (*ONE_STEP, *chunk))
+    longest = max(found, key=len)
+    assert len(found) > 4 and len(longest) <= rules.MAX_FRAMES, " -> ".join(longest)
+
+
+def test_the_count_of_frames_leaves_out_those_of_others_and_the_ends():
+    seen = []
+
+    def kernel():
+        return 1
+
+    def station():
+        return max([0], key=lambda value: kernel())
+
+    def loop():
+        return station()
+
+    with rules.watched(kernel.__code__, lambda frame: seen.append(frame)):
+        loop()
+    mine = rules.frames_between(seen[0], loop.__code__, lambda filename: filename == __file__)
+    assert [name.rpartition(".")[2] for name in mine] == ["station", "<lambda>"]
+    assert rules.frames_between(seen[0], loop.__code__, lambda filename: False) == []
+    assert rules.frames_between(seen[0], journeys.__code__, lambda filename: True) is None
+    assert rules.is_ours(f"{rules.ROOT}/models/runner.py") and not rules.is_ours(f"{rules.ROOT}/tests/runs.py")

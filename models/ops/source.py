@@ -36,6 +36,10 @@ class Source:
     constants: tuple[tuple[str, float], ...] = ()
     lists: bool = False
 
+    def text(self) -> str:
+        """All of it, as it is compiled for the CPU."""
+        return _text(self, CPU)
+
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows, inputs ..., outputs ...)` at the next synchronisation; rows are the first input's.
 

@@ -1,6 +1,6 @@
 """Writes the tables of flags and conf keys into the pages of docs/, in both languages: `python -m docs.make_tables`.
 
-The flags come from the parser of models/arguments.py. The keys, types and ranges come from the dataclasses of
+The flags come from the parser of models/commands. The keys, types and ranges come from the dataclasses of
 models/config.py, their meanings and defaults from the comments and values of confs/base/*.conf. Each table replaces
 what stands between the lines `<!-- NAME -->` and `<!-- /NAME -->`. tests/test_readme.py fails where one is out of date.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from docs.meanings_zh import MEANINGS_ZH
-from models import arguments
+from models.commands import arguments
 from models.config.strict import AUTO, Auto
 from models.kinds.conf import known_leaves
 
@@ -95,7 +95,7 @@ def _range_text(metadata: Mapping[str, Any]) -> str:
 
 def flags() -> list[tuple[str, str]]:
     """(flag with its value, help) of each flag, in the order of the help page."""
-    parser: argparse.ArgumentParser = arguments._make_parser()
+    parser: argparse.ArgumentParser = arguments.make_parser()
     rows = []
     for action in parser._actions:
         value = "|".join(action.choices) if action.choices else action.metavar or ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -16,14 +18,31 @@ from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.available import is_allocation_failure
-from models.results import Snapshot, validate_image, validate_mesh
+from models.results.meshes import validate_mesh
+from models.results.pictures import validate_image
+from models.results.snapshot import Snapshot
 from models.surface.extraction import EmptySurfaceError
+from models.surface.request import MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
-from models.training.trainer import Trainer
+from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
 from models.watch.interrupts import Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
+
+
+class _Speed:
+    """Rays per second between reports."""
+
+    def __init__(self, step: int, batch_size: int) -> None:
+        self._step, self._batch_size, self._time = step, batch_size, time.perf_counter()
+
+    def since_last(self, step: int) -> float:
+        """Of the steps since the last call."""
+        now = time.perf_counter()
+        found = (step - self._step) * self._batch_size / (now - self._time)
+        self._step, self._time = step, now
+        return found
 
 
 class Runner:
@@ -87,7 +106,12 @@ class Runner:
         self._choose_chunk()
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
-            self._take_steps_in_memory(interrupts, bar)
+            with self._saved_where_memory_ends():
+                speed = _Speed(self.step, self.conf.batch_size)
+                while self.step < self.conf.end_iter and interrupts.received is None:
+                    output = self.trainer.step()
+                    self._taken += 1
+                    self._after_step(output, bar, speed)
             self.trainer.settle()
             self.recovery.after_step()
             if self.recovery.has_learnt(self._taken):
@@ -98,10 +122,11 @@ class Runner:
             raise self.recovery.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
-    def _take_steps_in_memory(self, interrupts: Interrupts, bar: Bar) -> None:
-        """`_take_steps`; where memory runs out all the same, what was trained is saved and UserError raised."""
+    @contextmanager
+    def _saved_where_memory_ends(self) -> Iterator[None]:
+        """Where memory runs out all the same, what was trained is saved and UserError raised."""
         try:
-            self._take_steps(interrupts, bar)
+            yield
         except (MemoryError, RuntimeError) as error:
             if not is_allocation_failure(error):
                 raise
@@ -115,24 +140,17 @@ class Runner:
                 "train.memory_limit or train.batch_size"
             ) from error
 
-    def _take_steps(self, interrupts: Interrupts, bar: Bar) -> None:
-        """Steps up to `end_iter` or a signal, each with what is due after it."""
-        reported_at, reported_step = time.perf_counter(), self.step
-        while self.step < self.conf.end_iter and interrupts.received is None:
-            output = self.trainer.step()
-            self._taken += 1
-            self._require_folder()
-            if self.step >= self.conf.end_iter:
-                self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
-            self.recovery.after_step()
-            bar.update(self.step - bar.n)
-            if self._due(self.conf.report_freq):
-                scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-                now = time.perf_counter()
-                rays_per_second = (self.step - reported_step) * self.conf.batch_size / (now - reported_at)
-                reported_at, reported_step = now, self.step
-                bar.set_postfix_str(self._report(scalars, rays_per_second))
-            self._write_due_results()
+    def _after_step(self, output: StepOutput, bar: Bar, speed: _Speed) -> None:
+        """What is due after a step, be it taken or refused."""
+        self._require_folder()
+        if self.step >= self.conf.end_iter:
+            self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
+        self.recovery.after_step()
+        bar.update(self.step - bar.n)
+        if self._due(self.conf.report_freq):
+            scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
+            bar.set_postfix_str(self._report(scalars, speed.since_last(self.step)))
+        self._write_due_results()
 
     def _require_folder(self) -> None:
         """The folder may have been deleted since the last step; raises UserError where another run has it now."""
@@ -179,20 +197,22 @@ class Runner:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self._save_progress()
-        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+        has_picture = self._due(self.conf.val_freq)
+        has_mesh = self._due(self.conf.val_mesh_freq) and self.trainer.model.level_set is not None
+        if has_picture or has_mesh:
             memory.release()  # blocks of the sizes that steps need are of no use to pictures, nor the other way round
-        if self._due(self.conf.val_freq):
+        if has_picture:
             self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             level = self.conf.validate_resolution_level
             self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
-        if self._due(self.conf.val_mesh_freq):
+        if has_mesh:
             try:
-                resolution = self.conf.mesh_resolution
-                self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), resolution, None))
+                request = MeshRequest(self.conf.mesh_resolution)
+                self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
-        if self._due(self.conf.val_freq) or self._due(self.conf.val_mesh_freq):
+        if has_picture or has_mesh:
             memory.release()
 
     def _seconds(self) -> float:

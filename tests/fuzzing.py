@@ -50,9 +50,9 @@ from data.errors import UserError, one_line
 from data.io.images import read_image
 from data.io.streams import say, usable_encoding
 from data.scenes.load import load_scene
-from models.arguments import parse_arguments
 from models.checkpoints.ours import _encode, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
+from models.commands.arguments import parse_arguments
 from models.kinds.conf import load_config, parse_config, to_hocon
 from models.surface.metrics import read_mesh
 from models.training.chunks import settled_chunk

@@ -67,7 +67,9 @@ def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificat
 
 
 def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
-    result = run_python("import sys, models.machine.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)")
+    result = run_python(
+        "import sys, models.machine.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)"
+    )
     assert result.returncode == 0, result.stderr
 
 

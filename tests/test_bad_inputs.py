@@ -50,10 +50,8 @@ def good(tmp_path_factory):
 @pytest.fixture
 def work(good, tmp_path, monkeypatch):
     """A copy of the good folder, as the working folder."""
-    for name in ("models.runner", "models.results"):
-        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "models.runner", ModuleType("models.runner"))
     sys.modules["models.runner"].Runner = NoRunner
-    monkeypatch.setattr("models.results", sys.modules["models.results"], raising=False)
     folder = shutil.copytree(good, tmp_path / "work")
     monkeypatch.chdir(folder)
     return folder
@@ -142,7 +140,7 @@ def test_what_c_libraries_write_is_dropped_and_what_comes_after_is_not(capfd):
     assert capfd.readouterr().err == "heard"
 
 
-# What runs, unpickles or fetches what it is given; subprocess is models.machine.toolchain's, with programs it names itself.
+# What runs, unpickles or fetches what it is given; subprocess is the toolchain's, with programs it names itself.
 FORBIDDEN = {"eval", "exec", "compile", "os.system", "os.popen", "pickle.load", "pickle.loads", "np.load", "urlopen"}
 FORBIDDEN |= {"pickle.Unpickler", "torch.load", "yaml.load", "marshal.loads", "urlretrieve", "requests.get"}
 

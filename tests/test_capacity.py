@@ -52,12 +52,12 @@ def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mod
 
 
 @pytest.mark.usefixtures("small_machine")
-def test_a_batch_is_refused_in_training_and_not_where_nothing_is_trained():
-    conf = changed(train={"batch_size": 10**8})
-    capacity.require_mode(conf, "validate_mesh", 64)
-    for mode in ("train", "plan"):
-        with pytest.raises(UserError, match="train.batch_size = 100000000: .* GB is free: lower it to"):
-            capacity.require_mode(conf, mode, 64)
+def test_a_batch_is_refused_in_training_and_not_where_nothing_is_trained(tmp_path, capsys):
+    settings = (*SHORT, "train.batch_size=100000000")
+    for mode, words in (("validate_image", "no checkpoint"), ("train", "lower it to"), ("plan", "lower it to")):
+        assert run(tmp_path / "none", "--mode", mode, settings=settings) == 2
+        error = capsys.readouterr().err
+        assert words in error and ("train.batch_size = 100000000: " in error) == (mode != "validate_image")
 
 
 def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
@@ -93,7 +93,7 @@ def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, caps
     def failing(arguments):
         raise error
 
-    monkeypatch.setattr(exp_runner, "read_conf", failing)
+    monkeypatch.setattr("models.commands.conf.read_conf", failing)
     assert exp_runner.main([]) == 2
     assert capsys.readouterr().err.startswith("error: memory ran out: ")
 

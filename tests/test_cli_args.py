@@ -10,8 +10,11 @@ from config_samples import WHOLE, write_conf
 
 import exp_runner
 from data.errors import UserError
-from models.arguments import Mode, parse_arguments, parse_mode
+from models.commands.arguments import parse_arguments, parse_mode
+from models.commands.command import Mode
+from models.commands.shared import mesh_request
 from models.kinds.conf import load_config
+from models.surface.request import MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -31,6 +34,14 @@ class FakeRunner:
         return "snapshot"
 
 
+RESULTS = {
+    "validate_mesh": "models.results.meshes",
+    "validate_image": "models.results.pictures",
+    "interpolate": "models.results.video",
+    "evaluate": "models.results.evaluation",
+}
+
+
 def fake_opening(name):
     """Stands in for models.experiment's functions: records its arguments, finds nothing wrong."""
 
@@ -46,13 +57,12 @@ def fake_opening(name):
 @pytest.fixture
 def runner(monkeypatch, tmp_path):
     """Fakes for the modules that load Jittor, in an empty working folder."""
-    for name in ("models.runner", "models.results"):
+    for name in ("models.runner", *RESULTS.values()):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     sys.modules["models.runner"].Runner = FakeRunner
-    for name in ("validate_mesh", "validate_image", "interpolate", "evaluate"):
+    for name, module in RESULTS.items():
         record = lambda snapshot, *args, name=name: FakeRunner.calls.append((name, args))  # noqa: E731
-        setattr(sys.modules["models.results"], name, record)
-    monkeypatch.setattr("models.results", sys.modules["models.results"], raising=False)
+        setattr(sys.modules[module], name, record)
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
     monkeypatch.setattr("models.experiment.require_references", lambda experiment: None)
@@ -144,7 +154,7 @@ def test_help_is_a_page_that_names_every_flag_and_mode(capsys):
 
 
 def test_every_example_of_the_help_page_parses(tmp_path, monkeypatch):
-    from models.arguments import EPILOG
+    from models.commands.arguments import EPILOG
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "ckpt_300000.pth").touch()
@@ -156,8 +166,8 @@ def test_every_example_of_the_help_page_parses(tmp_path, monkeypatch):
 
 def test_no_flag_at_all_trains_the_demo_conf():
     arguments = parse_arguments([])
-    assert arguments.mode == Mode("train") and arguments.conf is None and not arguments.is_continue
-    assert arguments.resolution == 512 and arguments.threshold is None and arguments.device == "auto"
+    assert arguments.mode == Mode("train") and arguments.conf is None and not arguments.values.is_continue
+    assert mesh_request(arguments.values) == MeshRequest(512, None) and arguments.device == "auto"
 
 
 def test_modes_are_read_exactly():
@@ -172,16 +182,16 @@ DISPATCHED = [
     (["--is_continue"], ("open_training", (True, None, False)), ("train", ())),
     (["--overwrite"], ("open_training", (False, None, True)), ("train", ())),
     (["--checkpoint", "c"], ("open_training", (False, Path("c"), False)), ("train", ())),
-    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (512, None))),
+    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (MeshRequest(512, None),))),
     (
         ["--mode", "validate_mesh", "--resolution", "64", "--mcube_threshold", "-0.5", "--checkpoint", "c"],
         ("open_results", (Path("c"),)),
-        ("validate_mesh", (64, -0.5)),
+        ("validate_mesh", (MeshRequest(64, -0.5),)),
     ),
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
     (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
-    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (512, None))),
+    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (MeshRequest(512, None),))),
 ]
 
 
@@ -241,7 +251,7 @@ def test_an_empty_surface_exits_1_an_interrupt_130_a_missing_package_2(runner, m
         def evaluate(*_args):
             raise error
 
-        monkeypatch.setattr(sys.modules["models.results"], "evaluate", evaluate)
+        monkeypatch.setattr(sys.modules[RESULTS["evaluate"]], "evaluate", evaluate)
         return exp_runner.main(["--mode", "evaluate"])
 
     assert raising(EmptySurfaceError("nothing there")) == 1
@@ -255,6 +265,6 @@ def test_a_fault_of_the_program_is_not_hidden(runner, monkeypatch):
     def evaluate(*_args):
         raise ModuleNotFoundError("No module named 'models.nowhere'", name="models.nowhere")
 
-    monkeypatch.setattr(sys.modules["models.results"], "evaluate", evaluate)
+    monkeypatch.setattr(sys.modules[RESULTS["evaluate"]], "evaluate", evaluate)
     with pytest.raises(ModuleNotFoundError):
         exp_runner.main(["--mode", "evaluate"])

@@ -8,7 +8,7 @@ import pytest
 from pages import PAIRS, ROOT, TEXTS
 
 from data.config import FORMATS
-from models.arguments import EPILOG, MODE_NAMES
+from models.commands.arguments import EPILOG, MODE_NAMES
 from models.experiment import WRITTEN
 from models.kinds.conf import load_config
 

@@ -19,9 +19,9 @@ from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.update import all_finite, readings
 from models.training import guard
+from models.training import trainer as trainer_module
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
-from models.training.trainer import Trainer
 from models.watch.anomaly import load_anomaly, save_anomaly
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
@@ -57,15 +57,15 @@ def spoil_batches(monkeypatch, steps, change):
 
 def spoil_gradients(monkeypatch, steps, index):
     """Put a NaN into one gradient of these steps."""
-    original = Trainer.gradient_of
+    original = trainer_module.differentiate
 
-    def spoilt(self, batch, noise, chunk):
-        found = original(self, batch, noise, chunk)
-        if self.finished_steps in steps:
+    def spoilt(model, batch, noise, moment, parameters, chunk):
+        found = original(model, batch, noise, moment, parameters, chunk)
+        if moment.step in steps:
             found.gradients[index] = found.gradients[index] * float("nan")
         return found
 
-    monkeypatch.setattr(Trainer, "gradient_of", spoilt)
+    monkeypatch.setattr(trainer_module, "differentiate", spoilt)
 
 
 def spoil_image(batch):

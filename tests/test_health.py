@@ -44,7 +44,7 @@ ILL = {
     "flat": (course(psnr=[12.0] * FLAT_VALIDATIONS), "PSNR has stayed at 12.0 dB"),
     "fog": (course(inv_s=[20.0, 17.0, 14.0, 11.0, 8.0]), "from 20.0 to 8.0"),
 }
-DISTANCE = LevelSet(np.negative, 0.0, "the signed distance", "")  # its function is not called here
+DISTANCE = LevelSet(np.negative, 0.0, "the signed distance")  # its function is not called here
 CAUSES = ("--roi", "masks", "cameras and photographs")
 
 
@@ -90,7 +90,7 @@ def test_vitals_of_a_sphere_are_its_own(radius, share):
 
 
 def test_a_density_is_judged_by_its_own_level():
-    field = LevelSet(np.negative, 25.0, "minus the density", "")
+    field = LevelSet(np.negative, 25.0, "minus the density")
     points = health.probe_points()
     radius = np.linalg.norm(points, axis=1)
     fog = health.vitals(7, None, np.full(len(points), -3.0), field, [])

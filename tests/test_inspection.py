@@ -10,7 +10,7 @@ from synthetic_scene import write_scene
 
 from data.inspection.finding import Finding
 from data.io.images import read_image
-from models.inspection import markdown, table
+from models.commands.inspection import markdown, table
 from models.watch.lock import FolderLock
 
 FOUND = (

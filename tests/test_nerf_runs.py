@@ -17,7 +17,7 @@ import exp_runner
 from data.io.images import read_image
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
-from models import plan
+from models.commands import plan_table as plan
 from models.config.strict import ConfigError
 from models.kinds.conf import load_config, network_differences, validate
 from models.kinds.registry import build_model

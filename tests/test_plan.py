@@ -6,7 +6,7 @@ import pytest
 from config_samples import changed
 from runs import run
 
-from models import plan
+from models.commands import plan_table as plan
 from models.machine import available, memory
 
 DEBUG_ROWS = [0, 8, 16, 32, 48, 64, 96, 128]  # confs/debug.conf has n_importance = 8

@@ -8,6 +8,7 @@ import rendered_photographs
 
 import exp_runner
 from data.io.images import write_image
+from models.commands.conf import PROGRAM_FOLDER
 
 
 def run(capsys, *arguments):
@@ -63,7 +64,7 @@ def test_the_flags_belong_to_prepare(capsys):
 @pytest.mark.parametrize(("flags", "folder"), [([], "public_data/corner"), (["--conf", "own.conf"], "here/corner")])
 def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags, folder):
     (tmp_path / "own.conf").write_text(
-        f'include required("{exp_runner.PROGRAM_FOLDER}/confs/womask.conf")\n'
+        f'include required("{PROGRAM_FOLDER}/confs/womask.conf")\n'
         "dataset { data_dir = ./here/CASE_NAME }\n"
     )
     rendered_photographs.write_photographs(tmp_path / "photos", 4)

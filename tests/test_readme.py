@@ -14,8 +14,8 @@ from pages import PAIRS, ROOT, TEXTS
 from data.errors import UserError
 from docs import make_tables
 from docs.meanings_zh import MEANINGS_ZH
-from exp_runner import read_conf
-from models.arguments import parse_arguments
+from models.commands.arguments import parse_arguments
+from models.commands.conf import read_conf
 from models.kinds.conf import known_leaves, load_config
 
 MAX_README_LINES = 220  # a newcomer reads it to the end
@@ -209,7 +209,7 @@ def test_the_tables_are_those_of_the_code(path):
 @pytest.mark.parametrize("language", make_tables.SUFFIXES)
 def test_the_tables_name_every_flag_and_every_key(language):
     flags = re.findall(r"^\| `(--\w+)", make_tables.flag_table(language), re.MULTILINE)
-    help_page = re.findall(r"^  (?:-h, )?(--\w+)", make_tables.arguments._make_parser().format_help(), re.MULTILINE)
+    help_page = re.findall(r"^  (?:-h, )?(--\w+)", make_tables.arguments.make_parser().format_help(), re.MULTILINE)
     assert flags == help_page
     keys, block = set(), ""
     for line in make_tables.key_tables(language).splitlines():

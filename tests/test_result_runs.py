@@ -143,7 +143,7 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
 
 
 def test_a_picture_that_takes_a_while_says_how_long(trained, monkeypatch, capfd):
-    monkeypatch.setattr("models.results.A_MOMENT", 0.0)
+    monkeypatch.setattr("models.results.snapshot.A_MOMENT", 0.0)
     monkeypatch.setattr("models.watch.logger.TERMINAL_SECONDS", 0.0)
     monkeypatch.setattr("models.watch.logger.is_watched", lambda: True)  # into a file no bar is drawn that vanishes
     settings = (*WIDE, "train.render_chunk=100")

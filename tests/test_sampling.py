@@ -208,7 +208,9 @@ def path(request):
 def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n_importance, steps, rounds):
     renderer = tiny_renderer(n_samples=n_samples, n_importance=n_importance, up_sample_steps=steps)
     rays = random_rays(ROWS)
-    *added, depths = (value.numpy() for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None))
+    *added, depths = (
+        value.numpy() for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None)
+    )
     assert len(added) == rounds and sum(new.shape[1] for new in added) == n_importance
     assert depths.shape == (ROWS, n_samples + n_importance)
     assert np.isfinite(depths).all() and (np.diff(depths, axis=1) >= 0.0).all()
@@ -220,7 +222,10 @@ def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n
 def test_each_round_agrees_with_the_oracle_given_the_depths_before_it():
     renderer, rays = tiny_renderer(n_importance=9, up_sample_steps=3), random_rays(ROWS)
     params = oracle_params(renderer)["sdf"]
-    *added, _ = (value.numpy().astype(np.float64) for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None))
+    *added, _ = (
+        value.numpy().astype(np.float64)
+        for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None)
+    )
     for ray in range(ROWS):
         depths = oracles.inside_depths(rays.near[ray], rays.far[ray], renderer.conf.n_samples)
         for index, new in enumerate(added):

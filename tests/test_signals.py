@@ -52,7 +52,8 @@ def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum,
 
 def test_the_second_signal_ends_the_process_at_once():
     program = (
-        "import os, signal, sys, time; sys.path.insert(0, sys.argv[1]); from models.watch.interrupts import Interrupts\n"
+        "import os, signal, sys, time; sys.path.insert(0, sys.argv[1])\n"
+        "from models.watch.interrupts import Interrupts\n"
         "with Interrupts() as interrupts:\n"
         "    os.kill(os.getpid(), signal.SIGINT); print(interrupts.received, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"

@@ -156,8 +156,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import exp_runner
 def main():
-    from models import plan, results
-    results.VIDEO_FRAMES, plan.IMPORTANCES = 2, ()
+    from models.commands import plan_table
+    from models.results import video
+    video.VIDEO_FRAMES, plan_table.IMPORTANCES = 2, ()
     statuses = [exp_runner.main(argv) for argv in json.loads(sys.argv[3])]
     Path(sys.argv[2]).write_text(json.dumps(statuses))
     return 0

@@ -1,6 +1,7 @@
 """Grid, marching cubes and export, against analytic solids."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from models.surface import export, extraction, metrics
+from models.surface.request import MeshRequest
 
 BOX = (np.array([-1.0, -1.0, -1.0]), np.array([1.0, 1.0, 1.0]))
 
@@ -139,6 +141,29 @@ def test_any_similarity_maps_points_scales_volume_and_keeps_faces_outwards(mirro
     assert np.allclose(back, before, atol=1e-9)
     assert world.volume == pytest.approx(scale**3 * mesh.volume, rel=1e-6)
     assert np.array_equal(mesh.vertices, before)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+def test_colours_and_normals_go_to_the_world_too(mirror, tmp_path):
+    matrix = np.diag([2.0, 2.0, -2.0 if mirror else 2.0, 1.0])
+    matrix[:3, :3] = Rotation.random(random_state=1).as_matrix() @ matrix[:3, :3]
+    plain = sphere_mesh(0.6, 16)
+    colours = np.random.default_rng(0).integers(0, 256, (len(plain.vertices), 4), dtype=np.uint8)
+    normals = plain.vertices / np.linalg.norm(plain.vertices, axis=1, keepdims=True)
+    mesh = trimesh.Trimesh(plain.vertices, plain.faces, vertex_normals=normals, vertex_colors=colours, process=False)
+    world = export.to_world(mesh, matrix)
+    assert np.array_equal(world.visual.vertex_colors, colours)
+    np.testing.assert_allclose(world.vertex_normals, normals @ matrix[:3, :3].T / 2.0, atol=1e-9)
+    export.write_mesh(world, tmp_path / "a.ply")
+    assert np.array_equal(trimesh.load(tmp_path / "a.ply", process=False).visual.vertex_colors, colours)
+    assert "vertex_normals" not in export.to_world(plain, matrix)._cache  # none are made up
+
+
+def test_what_is_extracted_is_what_is_asked_for():
+    surface = SimpleNamespace(outward=sphere_sdf(0.5), threshold=0.1, quantity="the signed distance")
+    for threshold, radius in ((None, 0.4), (0.0, 0.5)):
+        mesh = extraction.extract(surface, MeshRequest(30, threshold), *BOX, 1000)
+        assert np.allclose(np.linalg.norm(mesh.vertices, axis=1), radius, atol=0.01)
 
 
 @pytest.mark.parametrize(

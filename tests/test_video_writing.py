@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.results import _write_video
+from models.results.video import _write_video
 
 
 @pytest.fixture

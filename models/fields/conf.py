@@ -141,9 +141,7 @@ class ColorConfig:
         if self.d_feature != features:
             raise ConfigError(f"{block}.d_feature = {self.d_feature}: must be {source} = {features}")
         if self.d_in != INPUT_WIDTHS[self.mode]:
-            raise ConfigError(
-                f"{block}.d_in = {self.d_in}: must be {INPUT_WIDTHS[self.mode]} for mode = {self.mode}"
-            )
+            raise ConfigError(f"{block}.d_in = {self.d_in}: must be {INPUT_WIDTHS[self.mode]} for mode = {self.mode}")
 
     @property
     def widths(self) -> Widths:

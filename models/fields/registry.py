@@ -18,8 +18,8 @@ from models.fields.conf import ColorConfig, SdfConfig
 class FieldKind:
     """A field: the dataclass of its block and what makes it.
 
-    The block of a surface has `features`, the channels it hands to the colour, `parameters`, and `check()`, which raises
-    ConfigError.
+    The block of a surface has `features`, the channels it hands to the colour, `parameters`, how many numbers are
+    trained, and `check()`, which raises ConfigError.
     """
 
     block: type

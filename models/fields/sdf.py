@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,18 +19,10 @@ from models.structs import FieldOutput, Var
 
 @dataclass(frozen=True)
 class _AtWeights:
-    """The network as it is now."""
+    """A `DistanceAtWeights`: the operations with the weights and sizes of the network."""
 
-    weights: Weights
-    sizes: SdfSizes
-
-    def distance(self, points: Var) -> Var:
-        """Signed distances, [P, 3] -> [P, 1]."""
-        return sdf_distance(points, self.weights, self.sizes)
-
-    def evaluate(self, points: Var) -> FieldOutput:
-        """Signed distance, feature and gradient at points [P, 3]."""
-        return sdf_field(points, self.weights, self.sizes)
+    distance: Callable[[Var], Var]
+    evaluate: Callable[[Var], FieldOutput]
 
 
 class SDFNetwork(jt.nn.Module):
@@ -60,7 +54,8 @@ class SDFNetwork(jt.nn.Module):
             widths=tuple(width for pair in conf.widths for width in pair),
             scale=conf.scale,
         )
-        return _AtWeights(Weights([(layer.matrix(), layer.bias) for layer in self.layers()]), sizes)
+        weights = Weights([(layer.matrix(), layer.bias) for layer in self.layers()])
+        return _AtWeights(*(partial(form, weights=weights, sizes=sizes) for form in (sdf_distance, sdf_field)))
 
     def sdf(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""

@@ -55,18 +55,6 @@ def require_grid(resolution: int, name: str) -> None:
         )
 
 
-def require_mode(conf: ExperimentConfig, mode: str, resolution: int) -> None:
-    """Raises UserError where what the mode of the command line needs at the least exceeds what is free."""
-    is_trained = mode in ("train", "plan")
-    require_networks(conf.model, is_trained)
-    if is_trained:
-        require_batch(conf)
-    if mode == "train" and conf.train.val_mesh_freq > 0:
-        require_grid(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
-    if mode in ("validate_mesh", "evaluate"):
-        require_grid(resolution, f"--resolution {resolution}")
-
-
 def _network_keys(model: ModelConfig) -> str:
     """The blocks that a too large number may stand in."""
     *others, last = [f"model.{name}" for name in model.network_blocks] or ["model"]

@@ -58,7 +58,6 @@ class LevelSet:
     outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], growing outwards
     threshold: float  # of minus the field, where the user gives none
     quantity: str  # what the field is, for messages
-    advice: str  # what to change where it fills the region of interest or turns into fog, for messages
 
 
 class Batch(Protocol):

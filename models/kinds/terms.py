@@ -1,6 +1,6 @@
-"""Terms of losses that several kinds share: pure functions on Vars. R rays. Each is 0 where rendering and photograph agree.
+"""Terms of losses that several kinds share: pure functions on Vars. R rays.
 
-NeuS: arXiv 2106.10689, section 3.4; NeRF: 2003.08934, eq. 6.
+Each is 0 where rendering and photograph agree. NeuS: arXiv 2106.10689, section 3.4; NeRF: 2003.08934, eq. 6.
 """
 
 from __future__ import annotations

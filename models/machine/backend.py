@@ -6,8 +6,7 @@ machine without a GPU, prints, replaces signal handlers and stops verifying TLS 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
 * `from models.machine.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
-What Jittor needs from the machine is checked first by `models.machine.toolchain`; the fast CPU matrix product is attached by
-`models.machine.gemm`.
+What Jittor needs from the machine is checked first by `toolchain`; the fast CPU matrix product is attached by `gemm`.
 """
 
 from __future__ import annotations
@@ -149,6 +148,7 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
         os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
+    os.environ["JITTOR_HOME"] = toolchain.jittor_home()
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
     if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):

@@ -36,8 +36,8 @@ class Kernel:
         self.reference = reference
         self._native = {"cpu": cpu}
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result of the form that is chosen."""
         native = self._native.get(device_info().name)
         form = self.reference if native is None or _form.get() == REFERENCE else native
-        return form(*arguments)
+        return form(*arguments, **named)

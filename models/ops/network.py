@@ -11,7 +11,7 @@ from models.structs import Var
 
 
 class Weights:
-    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each, from input to output.
+    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each, in order.
 
     Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made without
     gradients, it has to be made before: what is first computed within `no_grad` has none ever after.

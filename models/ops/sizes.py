@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Points per block of the native operations: what one layer of 256 channels reads and writes fits the second-level cache.
+# Points per block of the native operations: what a layer of 256 channels reads and writes fits the second-level cache.
 BLOCK = 64
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: nearly a ReLU, yet twice differentiable (IDR)
 SKIP_SCALE = 1.0 / math.sqrt(2.0)  # keeps the variance of a layer's input where the encoded point is appended to it

@@ -41,7 +41,7 @@ class Source:
         return _text(self, CPU)
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
-        """Run `function(layout, rows, inputs ..., outputs ...)` at the next synchronisation; rows are the first input's.
+        """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 
         It is compiled at its first use, once for each function, whatever the numbers in `layout`.
         """

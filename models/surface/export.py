@@ -16,8 +16,9 @@ MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 def to_world(mesh: trimesh.Trimesh, scene_to_world: np.ndarray) -> trimesh.Trimesh:
     """A copy of `mesh` with its vertices taken through `scene_to_world` [4, 4], an affine map (any similarity).
 
-    A mirroring map turns the faces over, so that they look outwards still. Raises ValueError for a matrix that is not
-    4x4, affine, finite and invertible.
+    Its colours go along, and vertex normals that it has, as unit normals of the new surface. A mirroring map turns the
+    faces over, so that they look outwards still. Raises ValueError for a matrix that is not 4x4, affine, finite and
+    invertible.
     """
     matrix = np.asarray(scene_to_world, dtype=np.float64)
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.array_equal(matrix[3], [0.0, 0.0, 0.0, 1.0]):
@@ -27,7 +28,11 @@ def to_world(mesh: trimesh.Trimesh, scene_to_world: np.ndarray) -> trimesh.Trime
         raise ValueError("scene_to_world is singular: it would flatten the mesh")
     vertices = mesh.vertices @ matrix[:3, :3].T + matrix[:3, 3]
     faces = mesh.faces if determinant > 0.0 else mesh.faces[:, ::-1]
-    return trimesh.Trimesh(vertices, np.array(faces), process=False)
+    normals = None
+    if "vertex_normals" in mesh._cache:  # asking for them would have trimesh work them out, and write them
+        normals = mesh.vertex_normals @ np.linalg.inv(matrix[:3, :3])
+        normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+    return trimesh.Trimesh(vertices, np.array(faces), vertex_normals=normals, visual=mesh.visual.copy(), process=False)
 
 
 def write_mesh(mesh: trimesh.Trimesh, path: Path | str) -> None:

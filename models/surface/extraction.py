@@ -7,12 +7,17 @@ https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import mcubes
 import numpy as np
 import trimesh
 
 from data.errors import UserError
+from models.surface.request import MeshRequest
+
+if TYPE_CHECKING:
+    from models.kinds.protocol import LevelSet
 
 SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
 
@@ -23,6 +28,23 @@ class EmptySurfaceError(Exception):
 
 def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
     return chunks
+
+
+def extract(
+    surface: LevelSet,
+    request: MeshRequest,
+    bound_min: np.ndarray,
+    bound_max: np.ndarray,
+    chunk: int,
+    progress: Callable[[Iterable[int]], Iterable[int]] = _unchanged,
+) -> trimesh.Trimesh:
+    """The mesh that is wanted of a surface, in the working frame; the rest as for `sample_grid`.
+
+    Raises EmptySurfaceError where there is none.
+    """
+    grid = sample_grid(surface.outward, bound_min, bound_max, request.resolution, chunk, progress)
+    threshold = surface.threshold if request.threshold is None else request.threshold
+    return marching_cubes(grid, threshold, bound_min, bound_max, surface.quantity)
 
 
 def sample_grid(

@@ -43,12 +43,15 @@ def differentiate(
 
     The computation has been started on return; on the CPU it is finished.
     """
-    if chunk >= len(batch):
-        return _of_chunk(model, _Chunk(batch, noise), moment, parameters, {}, None)
     chunks, counts = settle_batch(model, batch, noise, moment, chunk)
     found: list[BatchGradient] = []
     for part in chunks:
-        found.append(_of_chunk(model, part, moment, parameters, counts, found[-1].gradients if found else None))
+        objective = model.objective(part.batch, part.noise, moment, part.settled)
+        found.append(_gradient(objective, parameters, counts, found[-1].gradients if found else None))
+        del objective
+        # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
+        # A failed allocation is met here, before any weight has changed.
+        jt.sync([*found[-1].gradients, *found[-1].losses.values(), *_leaves(found[-1].output)])
     losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
     return BatchGradient(losses, _join([one.output for one in found]), found[-1].gradients)
 
@@ -56,7 +59,12 @@ def differentiate(
 def settle_batch(
     model: Model, batch: Batch, noise: Noise | None, moment: Moment, chunk: int
 ) -> tuple[list[_Chunk], Counts]:
-    """The chunks of a batch with what is settled of each, and the count of each term over all of them."""
+    """The chunks of a batch with what is settled of each, and the count of each term over all of them.
+
+    A batch that is one chunk settles and counts for itself as it is differentiated.
+    """
+    if chunk >= len(batch):
+        return [_Chunk(batch, noise)], {}
     chunks, counts = [], {}
     for start in range(0, len(batch), chunk):
         part, rows = batch.part(start, start + chunk), slice(start, start + chunk)
@@ -76,22 +84,18 @@ def _counts(model: Model, chunk: _Chunk, moment: Moment) -> Counts:
         return {name: float(count.item()) if hasattr(count, "item") else count for name, count in counts.items()}
 
 
-def _of_chunk(
-    model: Model, chunk: _Chunk, moment: Moment, parameters: Sequence[Var], counts: Counts, before: list[Var] | None
+def _gradient(
+    objective: Objective, parameters: Sequence[Var], counts: Counts, before: list[Var] | None
 ) -> BatchGradient:
-    """Losses of some entries and their gradients, added to those of the chunks `before`."""
-    objective = model.objective(chunk.batch, chunk.noise, moment, chunk.settled)
+    """Losses of some entries and their gradients, added to those of the chunks `before`; off the graph."""
     losses = losses_of(objective, counts)
     gradients = jt.grad(losses["total"], list(parameters))
     if before is not None:
         gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
-    gradients = [value.detach().stop_grad() for value in gradients]
-    # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step. A
-    # failed allocation is met here, before any weight has changed.
-    losses, output = {name: _cut(value) for name, value in losses.items()}, _mapped(_cut, objective.output)
-    del objective
-    jt.sync([*gradients, *losses.values(), *_leaves(output)])
-    return BatchGradient(losses, output, gradients)
+    gradients = [_cut(value) for value in gradients]
+    return BatchGradient(
+        {name: _cut(value) for name, value in losses.items()}, _mapped(_cut, objective.output), gradients
+    )
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
@@ -133,6 +137,8 @@ def _mapped(function: Callable[[Var], Var], output: Any) -> Any:
 
 def _join(outputs: Sequence[Any]) -> Any:
     """Outputs of chunks one below the other; what has no row per entry is the same in each."""
+    if len(outputs) == 1:
+        return outputs[0]
     joined = {}
     for field in fields(outputs[0]):
         values = [getattr(output, field.name) for output in outputs]

@@ -20,6 +20,8 @@ from models.structs import Var
 
 UPDATE_WORDS = "the update"
 MAX_NAMED = 3  # things a sentence names before it only counts
+
+
 def fetched(values: Sequence[Var]) -> np.ndarray:
     """The readings on the host, [G + 2]; waits for them."""
     return np.concatenate([value.numpy().reshape(-1) for value in values])

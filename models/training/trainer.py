@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -86,7 +88,12 @@ class Trainer:
         self.model.before_step(moment)
         batch = self.sampler.next()
         inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
-        found = self._gradient(batch, inputs.noise)
+        found = None
+        while found is None:
+            with self._halved_where_memory_ends():
+                found = differentiate(
+                    self.model, batch, inputs.noise, moment, self.optimizer.parameters, self.ray_chunk
+                )
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
         self.settle()
@@ -123,18 +130,15 @@ class Trainer:
         """Losses and gradients of a batch, `chunk` entries at a time; changes nothing."""
         return differentiate(self.model, batch, noise, self.moment, self.optimizer.parameters, chunk)
 
-    def _gradient(self, batch: Batch, noise: Noise | None) -> BatchGradient:
-        """The same at the chunk of the run, which is halved where memory runs out."""
-        while True:
-            try:
-                return self.gradient_of(batch, noise, self.ray_chunk)
-            except (RuntimeError, MemoryError) as error:
-                if not is_allocation_failure(error) or self.ray_chunk <= 1:
-                    raise
-            self._halve_chunk()
-
-    def _halve_chunk(self) -> None:
-        """Half the rays at a time from now on; said once, however often it happens."""
+    @contextmanager
+    def _halved_where_memory_ends(self) -> Iterator[None]:
+        """Where an allocation fails within: half the rays at a time from now on, said once however often."""
+        try:
+            yield
+            return
+        except (RuntimeError, MemoryError) as error:
+            if not is_allocation_failure(error) or self.ray_chunk <= 1:
+                raise
         memory.release()
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
@@ -187,7 +191,7 @@ class Trainer:
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
-    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf's model."""
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the model."""
     shapes = {
         network: {name: array.shape for name, array in named.items()} for network, named in checkpoint.tensors.items()
     }

@@ -59,7 +59,9 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
 def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
     """Raises UserError where the jitter is not what the conf's model draws for so many entries."""
     drawn = trainer.model.draw_noise(entries, np.random.default_rng(0)) or {}
-    kinds = [{name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)]
+    kinds = [
+        {name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)
+    ]
     if anomaly.noise is not None and kinds[0] != kinds[1]:
         raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
 

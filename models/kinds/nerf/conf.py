@@ -30,7 +30,7 @@ class NeRFConfig:
     type: str = NERF
 
     def check(self) -> None:
-        """Raises ConfigError for networks that do not take points as (x, y, z) and views, and for a wrong near or far."""
+        """Raises ConfigError for networks that do not take points (x, y, z) and views, and for a wrong near or far."""
         self.nerf.check(3, "where model.type = nerf")
         renderer = self.nerf_renderer
         if renderer.far <= renderer.near and (renderer.near, renderer.far) != (0.0, 0.0):

@@ -23,7 +23,6 @@ from models.structs import RayView, Var
 SURFACE_DENSITY = 25.0
 NORMAL_STEP = 0.01  # working-frame units to either side of a surface, for the slope of the density there
 SMALLEST_SLOPE = 1e-12  # to divide by where the density is constant
-ADVICE = "the background needs masks, or dataset.roi a larger sphere"
 
 
 class NeRFModel(PixelModel):
@@ -41,7 +40,7 @@ class NeRFModel(PixelModel):
     @property
     def level_set(self) -> LevelSet:
         """A level set of the fine network's density."""
-        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density", ADVICE)
+        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density")
 
     def sharpness(self) -> None:
         """A density has none."""

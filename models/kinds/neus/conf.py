@@ -67,7 +67,9 @@ class NeuSConfig:
                 raise ConfigError(f"model.{key} = {name}: there is no such field{nearest(name, known)}")
         surface, color = self.block(self.surface), self.block(self.color)
         surface.check()
-        source = "model.sdf_network.d_out - 1" if self.surface == SDF_NETWORK else f"the features of model.{self.surface}"
+        source = (
+            "model.sdf_network.d_out - 1" if self.surface == SDF_NETWORK else f"the features of model.{self.surface}"
+        )
         color.check(surface.features, source)
         if fault := self.neus_renderer.fault(self.neus_renderer.n_importance):
             raise ConfigError(fault)

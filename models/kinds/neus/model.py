@@ -20,15 +20,12 @@ from models.structs import RayView, Var
 
 # Of the published terms; another one is plotted under its own name.
 LOSS_TAGS = {"color": "Loss/color_loss", "eikonal": "Loss/eikonal_loss", "mask": "Loss/mask_loss"}
-ADVICE = "the background needs masks or model.neus_renderer.n_outside"
 
 
 class NeuSModel(PixelModel):
     """A `models.kinds.protocol.Model`."""
 
-    def __init__(
-        self, renderer: NeuSRenderer, train: TrainConfig, terms: Mapping[str, TermOf] = TERMS
-    ) -> None:
+    def __init__(self, renderer: NeuSRenderer, train: TrainConfig, terms: Mapping[str, TermOf] = TERMS) -> None:
         self.renderer = renderer
         self.train = train
         self.terms = terms
@@ -47,7 +44,7 @@ class NeuSModel(PixelModel):
     @property
     def level_set(self) -> LevelSet:
         """The zero set of the signed distance."""
-        return LevelSet(self._distances, 0.0, "the signed distance", ADVICE)
+        return LevelSet(self._distances, 0.0, "the signed distance")
 
     def sharpness(self) -> float:
         """inv_s."""

@@ -74,7 +74,33 @@ class NeuSRenderer:
             starts = (self.up_sample_rounds(surface, rays, noise)[-1] if depths is None else depths).detach()
         background = self.background(rays, starts, noise) if self.conf.n_outside > 0 else None
         sections = self._sections(rays, starts)
-        return self._render_sections(surface, sections, background, cos_anneal_ratio, background_rgb)
+        midpoints = sections.middles
+        grid, views = sections.points(midpoints), sections.views()
+        points = grid.reshape((-1, 3))
+        field = surface.evaluate(points)
+        rgb = self.fields.color(points, field.gradient, views, field.feature).reshape(grid.shape)
+        inv_s = self.fields.sharpness()
+        slope = volrend.annealed_cos((views * field.gradient).sum(dim=1), cos_anneal_ratio).reshape(starts.shape)
+        entry_cdf, exit_cdf = volrend.section_cdfs(field.sdf.reshape(starts.shape), slope, sections.lengths, inv_s)
+        alpha = hard_clip(volrend.alpha_from_cdfs(entry_cdf, exit_cdf), 0.0, 1.0)
+        radius = length(grid)
+        inside = (radius < 1.0).float32().stop_grad()
+        if background is not None:
+            alpha, rgb = _join_background(alpha, rgb, inside, background)
+        weights = volrend.weights_from_alpha(alpha)
+        opacity = weights.sum(dim=1, keepdims=True)
+        return RenderOutput(
+            rgb=over_background(volrend.composite(weights, rgb), opacity, background_rgb),
+            opacity=opacity,
+            weights=weights,
+            depths=starts,
+            midpoints=midpoints,
+            sdf_gradient=field.gradient.reshape(grid.shape),
+            cdf=entry_cdf,
+            inside_sphere=inside,
+            near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
+            inv_s=inv_s,
+        )
 
     def place(self, rays: RayVars, noise: Noise | None, sdf: Var | None = None) -> Var:
         """Depths of the sections inside the sphere, [R, N] ascending: even ones, then rounds nearer the surface.
@@ -92,16 +118,18 @@ class NeuSRenderer:
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
         added: list[Var] = []
-        if counts and sdf is None:
-            sdf = _sdf_along(surface, rays, depths)
+        unknown = depths if sdf is None else None  # where the distances are still to be asked for
+        order: Var | None = None  # that of the depths, new ones last, in which they ascend
         for index, count in enumerate(counts):
             if count == 0:
                 continue
+            if unknown is not None:
+                points = volrend.points_along(rays.origins, rays.directions, unknown).reshape((-1, 3))
+                found = surface.distance(points).reshape(unknown.shape)
+                sdf = jt.concat([sdf, found], dim=1).gather(1, order) if order is not None else found
             inv_s = sampling.FIRST_INV_S * 2**index
-            new, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
-            added.append(new)
-            if index + 1 < len(counts):
-                sdf = jt.concat([sdf, _sdf_along(surface, rays, new)], dim=1).gather(1, order)
+            unknown, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
+            added.append(unknown)
         return [*added, depths]
 
     @property
@@ -125,50 +153,6 @@ class NeuSRenderer:
         density, rgb = self.fields.nerf(points, sections.views())
         alpha = volrend.alpha_from_density(density.reshape((rows, count)), sections.lengths)
         return Background(alpha, rgb.sigmoid().reshape((rows, count, 3)))
-
-    def _render_sections(
-        self,
-        surface: DistanceAtWeights,
-        sections: Sections,
-        background: Background | None,
-        cos_anneal_ratio: float,
-        background_rgb: np.ndarray | None,
-    ) -> RenderOutput:
-        """Fields at the section middles, opacities, weights and sums."""
-        rows, count = sections.starts.shape
-        midpoints = sections.middles
-        grid, views = sections.points(midpoints), sections.views()
-        points = grid.reshape((-1, 3))
-        field = surface.evaluate(points)
-        rgb = self.fields.color(points, field.gradient, views, field.feature).reshape((rows, count, 3))
-        inv_s = self.fields.sharpness()
-        slope = volrend.annealed_cos((views * field.gradient).sum(dim=1), cos_anneal_ratio).reshape((rows, count))
-        entry_cdf, exit_cdf = volrend.section_cdfs(field.sdf.reshape((rows, count)), slope, sections.lengths, inv_s)
-        alpha = hard_clip(volrend.alpha_from_cdfs(entry_cdf, exit_cdf), 0.0, 1.0)
-        radius = length(grid)
-        inside = (radius < 1.0).float32().stop_grad()
-        if background is not None:
-            alpha, rgb = _join_background(alpha, rgb, inside, background)
-        weights = volrend.weights_from_alpha(alpha)
-        opacity = weights.sum(dim=1, keepdims=True)
-        return RenderOutput(
-            rgb=over_background(volrend.composite(weights, rgb), opacity, background_rgb),
-            opacity=opacity,
-            weights=weights,
-            depths=sections.starts,
-            midpoints=midpoints,
-            sdf_gradient=field.gradient.reshape((rows, count, 3)),
-            cdf=entry_cdf,
-            inside_sphere=inside,
-            near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
-            inv_s=inv_s,
-        )
-
-
-def _sdf_along(surface: DistanceAtWeights, rays: RayVars, depths: Var) -> Var:
-    """Signed distances at depths, [R, K]."""
-    points = volrend.points_along(rays.origins, rays.directions, depths).reshape((-1, 3))
-    return surface.distance(points).reshape(depths.shape)
 
 
 def _join_background(alpha: Var, rgb: Var, inside: Var, background: Background) -> tuple[Var, Var]:

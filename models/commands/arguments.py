@@ -1,0 +1,179 @@
+"""The command line: the help page, and the checks that need nothing but the arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from data.errors import UserError
+from data.io.streams import say
+from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Mode, flag
+from models.commands.flag_types import MAX_INT, whole
+from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
+from models.config.strict import nearest
+
+PAGE_WIDTH = 120
+_LINES = "\n".join(f"  {command.title:<18}{command.line}" for command in COMMANDS)
+*_OTHERS, _LAST = (command.title for command in COMMANDS if not command.needs_checkpoint)
+_NEED = textwrap.fill(
+    f"All modes but {', '.join(_OTHERS)} and {_LAST} need a checkpoint: the newest one in the experiment folder, or "
+    "that of --checkpoint.",
+    PAGE_WIDTH,
+)
+DESCRIPTION = f"""\
+NeuS and NeRF in Jittor: posed photographs in, a triangle mesh and new views out.
+
+modes:
+{_LINES}
+
+{_NEED}
+"""
+
+EPILOG = """\
+examples:
+  python exp_runner.py                                                  train on the bundled scene
+  python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
+  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
+  python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
+  python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
+  python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
+  python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
+
+Paths in a conf are relative to the folder the program is started in. Where that folder has no confs/demo.conf, the
+default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
+The keys of a conf, with units and ranges, are explained in confs/base/.
+
+exit status: 0 done; 1 no surface, or not finite; 2 a mistake in a flag, conf, scene or checkpoint;
+129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
+"""
+
+# The flags of every mode; the modes' own come after these in each group, in the order of the table.
+COMMON = (
+    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="what to do, see above (default: train)"),
+    flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="the conf (default: ./confs/demo.conf)"),
+    flag(
+        "--case",
+        EXPERIMENT,
+        default="",
+        metavar="NAME",
+        help="replaces CASE_NAME and ${case} in the conf: the scene's folder name",
+    ),
+    flag(
+        "--set",
+        EXPERIMENT,
+        dest="overrides",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="replace one value of the conf, such as train.end_iter=1000; may be repeated",
+    ),
+    flag(
+        "--roi",
+        EXPERIMENT,
+        metavar='"X Y Z R"',
+        help="region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
+        "the same as --set dataset.roi=...",
+    ),
+    flag("--seed", EXPERIMENT, type=whole(0, MAX_INT), metavar="N", help="the same as --set train.seed=N"),
+    flag(
+        "--device",
+        MACHINE,
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="auto: a GPU where there is one that works (default: auto)",
+    ),
+    flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="which GPU (default: 0)"),
+)
+
+
+def parse_mode(text: str) -> Mode:
+    """The mode a --mode value names; raises UserError, naming the nearest mode, for any other text."""
+    modes = (command.mode(text) for command in COMMANDS)
+    mode = next((mode for mode in modes if mode is not None), None)
+    if mode is None:
+        raise UserError(f"--mode {text}: unknown mode{nearest(text, MODE_NAMES)}")
+    return mode
+
+
+def parse_arguments(argv: Sequence[str]) -> Arguments:
+    """The command line without the program's name; raises UserError for anything wrong in it.
+
+    --help prints its page and raises SystemExit(0), as argparse does.
+    """
+    parser = make_parser()
+    values, unknown = parser.parse_known_args(argv)
+    unknown = _taken_as_flag(values, unknown)
+    if unknown:
+        raise UserError(f"{unknown[0]}: unknown argument{_flag_hint(unknown[0], parser)}")
+    if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
+        raise UserError(f"--checkpoint {values.checkpoint}: no such file")
+    for command in COMMANDS:
+        command.check(values)
+    mode = parse_mode(values.mode)
+    short = {"train.seed": values.seed, "dataset.roi": values.roi}
+    short_forms = tuple(f"{key}={value}" for key, value in short.items() if value is not None)
+    return Arguments(
+        command=BY_NAME[mode.name],
+        mode=mode,
+        conf=values.conf,
+        case=values.case,
+        overrides=(*values.overrides, *short_forms),
+        checkpoint=values.checkpoint,
+        device=values.device,
+        gpu=values.gpu,
+        values=values,
+    )
+
+
+def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """What of the unknown arguments is left when a single plain word is the value of the mode's own flag."""
+    command = BY_NAME.get(values.mode)
+    name = command.plain_word if command is not None else ""
+    if not name or getattr(values, name) is not None or len(unknown) != 1 or unknown[0].startswith("-"):
+        return unknown
+    setattr(values, name, Path(unknown[0]))
+    return []
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse whose complaints are UserErrors, so that every mistake is reported in one way."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UserError with argparse's own words."""
+        raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        """The help page, which is all that argparse prints here."""
+        say(*message.rstrip("\n").split("\n"))
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Every flag, grouped by what it is for."""
+    parser = _Parser(
+        prog="exp_runner.py",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    entries = [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
+    flags = {entry.name: entry for entry in entries}
+    for title in GROUPS:
+        group = parser.add_argument_group(title)
+        for entry in flags.values():
+            if entry.group == title:
+                group.add_argument(entry.name, **entry.options)
+    return parser
+
+
+def _flag_hint(argument: str, parser: argparse.ArgumentParser) -> str:
+    """The flag that was probably meant."""
+    flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+    return nearest(argument.partition("=")[0], flags)

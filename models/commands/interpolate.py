@@ -1,0 +1,48 @@
+"""`--mode interpolate_I_J`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from models.commands.command import Arguments, Command, Mode
+from models.commands.flag_types import is_index
+from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
+
+if TYPE_CHECKING:
+    from models.kinds.conf import ExperimentConfig
+    from models.results.snapshot import Snapshot
+
+
+def read(text: str) -> Mode | None:
+    """The mode with its two photograph numbers; raises UserError where they are none."""
+    name, *views = text.split("_")
+    if name != "interpolate":
+        return None
+    if len(views) != 2 or not all(is_index(view) for view in views):
+        raise UserError(f"--mode {text}: write it as interpolate_I_J with two photograph numbers, as interpolate_0_5")
+    return Mode(name, (int(views[0]), int(views[1])))
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Write the video; returns the exit status."""
+    choose_device(arguments, conf)
+    views = arguments.mode.views
+
+    def result(snapshot: Snapshot) -> None:
+        from models.results.video import interpolate
+
+        interpolate(snapshot, *views)
+
+    return show(open_trained(arguments, conf, *views), result)
+
+
+COMMAND = Command(
+    name="interpolate",
+    shown="interpolate_I_J",
+    line="write a video from photograph I to photograph J and back, such as interpolate_0_5",
+    run=run,
+    read=read,
+    flags=(CHECKPOINT,),
+    needs_checkpoint=True,
+)

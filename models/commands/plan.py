@@ -1,0 +1,35 @@
+"""`--mode plan`. Nothing is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.io.streams import say
+from models.commands.command import EXIT_DONE, Arguments, Command
+from models.commands.shared import choose_device
+
+if TYPE_CHECKING:
+    from models.kinds.conf import ExperimentConfig
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Measure, and print the table; returns the exit status."""
+    from data.scenes.load import load_scene
+    from models.experiment import background
+    from models.kinds.capacity import require_batch
+
+    choose_device(arguments, conf, is_trained=True)
+    require_batch(conf)
+    scene = load_scene(conf.dataset, background(conf))  # before Jittor, which the next import loads
+    from models.commands.plan_table import table
+
+    for text in table(conf, scene):
+        say(text)
+    return EXIT_DONE
+
+
+COMMAND = Command(
+    name="plan",
+    line="a table of memory and speed over n_importance, measured on this machine; nothing is written",
+    run=run,
+)

@@ -1,0 +1,104 @@
+"""`--mode prepare`: from the flags to `data.prepare`, and what to do next. Jittor is not loaded."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from data.io.streams import say
+from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, flag
+from models.commands.conf import DEFAULT_CONF
+from models.commands.flag_types import MAX_INT, whole
+from models.commands.shared import OVERWRITE
+
+if TYPE_CHECKING:
+    from models.kinds.conf import ExperimentConfig
+
+SCENES = Path("public_data")  # where the published confs look for CASE_NAME
+DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError where the mode prepare lacks its photographs or a name, or --images its mode."""
+    if values.mode != "prepare":
+        if values.images is not None or values.masks:
+            raise UserError("--images, --masks: they belong to --mode prepare")
+        return
+    if values.images is None:
+        raise UserError("--mode prepare: give --images FOLDER, or a video")
+    if values.conf is None and not _is_name(values.case):
+        raise UserError("--mode prepare: give --case NAME, a plain name; the scene is written to ./public_data/NAME")
+
+
+def _is_name(text: str) -> bool:
+    """Whether the text names a folder and no path."""
+    return text not in ("", ".", "..") and os.path.basename(text) == text and "\0" not in text
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Find the cameras of photographs and say what to do next; returns the exit status."""
+    from data.prepare.pipeline import Request, prepare
+    from data.prepare.products import OVERVIEW
+
+    target = SCENES / arguments.case if arguments.conf is None else Path(conf.dataset.data_dir)
+    request = Request(
+        images=arguments.values.images,
+        target=target,
+        frames=arguments.values.frames,
+        masks=arguments.values.masks,
+        overwrite=arguments.values.overwrite,
+        roi=conf.dataset.roi,
+    )
+    is_new = prepare(request, say)
+    say(f"look at {target / OVERVIEW}: the sphere has to hold what is to be reconstructed")
+    say(f"{target}: {'is ready' if is_new else 'is ready already (--overwrite makes it anew)'}")
+    for line in next_steps(arguments, (target / "mask").is_dir()):
+        say(line)
+    return EXIT_DONE
+
+
+def next_steps(arguments: Arguments, has_masks: bool) -> list[str]:
+    """The commands that follow, one a line."""
+    conf = arguments.conf or Path(f"confs/{'wmask' if has_masks else 'womask'}.conf")
+    flags = [*_flag("--conf", str(conf)), *_flag("--case", arguments.case)]
+    return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
+
+
+def _flag(name: str, value: str) -> list[str]:
+    """A flag with its value, [] for none; with an equals sign, a value that starts with a dash is none the less one."""
+    if value.startswith("-"):
+        return [f"{name}={value}"]
+    return [name, value] if value else []
+
+
+COMMAND = Command(
+    name="prepare",
+    line="photographs or a video without cameras (--images) become the scene folder ./public_data/NAME",
+    run=run,
+    flags=(
+        OVERWRITE,
+        flag("--images", PREPARATION, type=Path, metavar="PATH", help="prepare: a folder of photographs, or a video"),
+        flag(
+            "--masks",
+            PREPARATION,
+            default="",
+            metavar="HOW",
+            help="prepare: a folder of masks named like the photographs, or how they are found: colorkey (a backdrop "
+            "of one colour), grabcut, rembg (where it is installed)",
+        ),
+        flag(
+            "--frames",
+            PREPARATION,
+            type=whole(3, MAX_INT),
+            default=DEFAULT_FRAMES,
+            metavar="N",
+            help=f"prepare: frames to take from a video (default: {DEFAULT_FRAMES})",
+        ),
+    ),
+    check=check,
+    conf_of_case=DEFAULT_CONF,
+)

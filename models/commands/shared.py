@@ -1,0 +1,128 @@
+"""What several modes share: their flags, the device, an experiment that is opened, worked on and closed."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from data.io.streams import complain
+from models.commands.command import (
+    EXIT_DONE,
+    EXIT_EMPTY_SURFACE,
+    EXIT_NOT_FINITE,
+    EXPERIMENT,
+    OUTPUT,
+    Arguments,
+    failed,
+    flag,
+)
+from models.commands.flag_types import finite, whole
+from models.surface.request import MeshRequest
+
+if TYPE_CHECKING:
+    from models.experiment import Experiment
+    from models.kinds.conf import ExperimentConfig
+    from models.results.snapshot import Snapshot
+    from models.runner import Runner
+
+PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
+MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
+
+OVERWRITE = flag(
+    "--overwrite",
+    EXPERIMENT,
+    action="store_true",
+    help="train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
+    "prepare: replace the scene",
+)
+CHECKPOINT = flag(
+    "--checkpoint",
+    EXPERIMENT,
+    type=Path,
+    metavar="FILE",
+    help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
+)
+MESH = (
+    flag(
+        "--resolution",
+        OUTPUT,
+        type=whole(2, MAX_RESOLUTION),
+        default=PUBLISHED_RESOLUTION,
+        metavar="N",
+        help=f"validate_mesh: grid points per side (default: {PUBLISHED_RESOLUTION})",
+    ),
+    flag(
+        "--mcube_threshold",
+        OUTPUT,
+        type=finite,
+        metavar="X",
+        help="validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a "
+        "NeRF's density (default: 25)",
+    ),
+)
+
+
+def mesh_request(values: argparse.Namespace) -> MeshRequest:
+    """The mesh that the flags of `MESH` describe; raises UserError where its grid exceeds what is free."""
+    from models.kinds.capacity import require_grid
+
+    require_grid(values.resolution, f"--resolution {values.resolution}")
+    return MeshRequest(resolution=values.resolution, threshold=values.mcube_threshold)
+
+
+def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> None:
+    """Settle where to compute; raises UserError where that is not there, or the networks exceed what is free."""
+    from models.kinds.capacity import require_networks
+    from models.machine import backend
+
+    backend.select(arguments.device, arguments.gpu)
+    require_networks(conf.model, is_trained)
+
+
+def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:
+    """The experiment of a finished training; raises UserError without a checkpoint, or without one of the views."""
+    from data.scenes.scene import require_view
+    from models.experiment import open_results
+
+    experiment = open_results(conf, arguments.checkpoint, complain)
+    for view in views:
+        require_view(experiment.scene, view)
+    return experiment
+
+
+def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
+    """Load Jittor and do the work, with a log; returns the exit status. A refusal leaves no trace of the run."""
+    from models.surface.extraction import EmptySurfaceError
+    from models.watch.interrupts import DivergedError, Interrupted
+    from models.watch.logger import RunLogger
+
+    resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
+    try:
+        with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
+            from models.runner import Runner
+
+            work(Runner(experiment, log))
+    except (UserError, ModuleNotFoundError, MemoryError):
+        experiment.withdraw()
+        raise
+    except EmptySurfaceError as error:
+        return failed(str(error), EXIT_EMPTY_SURFACE)
+    except Interrupted as stop:
+        return failed(f"{stop}; go on with --is_continue", stop.status)
+    except DivergedError as error:
+        return failed(str(error), EXIT_NOT_FINITE)
+    finally:
+        experiment.close()
+    return EXIT_DONE
+
+
+def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
+    """Make a result of a finished training; returns the exit status."""
+
+    def work(runner: Runner) -> None:
+        result(runner.snapshot())
+
+    return work_on(experiment, work)

@@ -1,0 +1,20 @@
+"""All modes, in the order of the help page. A further one is a module of this package and its line here."""
+
+from __future__ import annotations
+
+from models.commands import evaluate, inspect, interpolate, plan, prepare, replay, train, validate_image, validate_mesh
+
+COMMANDS = (
+    train.COMMAND,
+    validate_mesh.COMMAND,
+    validate_image.COMMAND,
+    interpolate.COMMAND,
+    evaluate.COMMAND,
+    prepare.COMMAND,
+    inspect.COMMAND,
+    plan.COMMAND,
+    replay.COMMAND,
+)
+BY_NAME = {command.name: command for command in COMMANDS}
+# As they are told where none is meant: first those that are written as they are named.
+MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.read is not None))

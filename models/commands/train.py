@@ -1,0 +1,52 @@
+"""`--mode train`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from data.io.streams import complain
+from models.commands.command import EXPERIMENT, Arguments, Command, flag
+from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
+
+if TYPE_CHECKING:
+    from models.kinds.conf import ExperimentConfig
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError for flags that contradict each other."""
+    if values.overwrite and values.is_continue:
+        raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Train to the last step; returns the exit status."""
+    from models.experiment import open_training
+    from models.kinds.capacity import require_batch, require_grid
+
+    choose_device(arguments, conf, is_trained=True)
+    require_batch(conf)
+    if conf.train.val_mesh_freq > 0:
+        require_grid(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
+    values = arguments.values
+    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
+    return work_on(experiment, lambda runner: runner.train())
+
+
+COMMAND = Command(
+    name="train",
+    line="optimise the scene of the conf; writes checkpoints, images and meshes as it goes",
+    run=run,
+    flags=(
+        flag(
+            "--is_continue",
+            EXPERIMENT,
+            action="store_true",
+            help="train: go on from the newest complete checkpoint, if there is one",
+        ),
+        OVERWRITE,
+        CHECKPOINT,
+    ),
+    check=check,
+)

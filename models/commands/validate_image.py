@@ -1,0 +1,54 @@
+"""`--mode validate_image`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from models.commands.command import OUTPUT, Arguments, Command, flag
+from models.commands.flag_types import MAX_INT, whole
+from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
+
+if TYPE_CHECKING:
+    from models.kinds.conf import ExperimentConfig
+    from models.results.snapshot import Snapshot
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Render the view of a photograph; returns the exit status."""
+    choose_device(arguments, conf)
+    view = arguments.values.image
+    level = arguments.values.resolution_level or conf.train.validate_resolution_level
+
+    def result(snapshot: Snapshot) -> None:
+        from models.results.pictures import validate_image
+
+        validate_image(snapshot, view, level)
+
+    return show(open_trained(arguments, conf, view), result)
+
+
+COMMAND = Command(
+    name="validate_image",
+    line="render the view of one photograph: picture, ground truth, normals, distance",
+    run=run,
+    flags=(
+        CHECKPOINT,
+        flag(
+            "--image",
+            OUTPUT,
+            type=whole(0, MAX_INT),
+            default=0,
+            metavar="N",
+            help="validate_image: photograph (default: 0)",
+        ),
+        flag(
+            "--resolution_level",
+            OUTPUT,
+            type=whole(1, MAX_INT),
+            metavar="L",
+            help="validate_image: L times smaller than the photograph, 1 for full size "
+            "(default: train.validate_resolution_level of the conf)",
+        ),
+    ),
+    needs_checkpoint=True,
+)

@@ -1,0 +1,46 @@
+"""A model at one step, as its results are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import Rays
+from data.scenes.scene import Scene
+from models.experiment import Experiment
+from models.kinds.protocol import Model, Moment
+from models.views.chunks import ResultChunks
+from models.views.figures import mask_counts_first
+from models.views.render import RenderedView, render_view
+from models.watch.logger import RunLogger
+
+A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model at one step, with all that its results depend on."""
+
+    experiment: Experiment
+    model: Model
+    step: int
+    seconds: float  # of training so far
+    background_rgb: np.ndarray | None  # [3], None for black
+    log: RunLogger
+    chunks: ResultChunks
+
+    def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
+        """The picture that rays [h * w] of shape (h, w) show; a bar tells how long, unless it is there at once."""
+        chunk = self.chunks.rays(self.model, rays)
+        moment = Moment(self.step, self.background_rgb)
+        return render_view(self.model, rays, shape, chunk, moment, self._picture_bar)
+
+    def _picture_bar(self, chunks: Iterable[int]) -> Iterable[int]:
+        """The chunks of a picture, with a bar."""
+        return self.log.progress(chunks, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
+
+    def mask_first(self, scene: Scene) -> bool:
+        """Whether the figures inside the masks of photographs count first."""
+        return mask_counts_first(scene, self.experiment.conf.train.mask_weight, self.background_rgb)

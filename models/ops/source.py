@@ -37,6 +37,10 @@ class Source:
     lists: bool = False
     folder: Path = CSRC  # holds a folder for each device
 
+    def text(self) -> str:
+        """All of it, as it is compiled for the CPU."""
+        return _text(self, CPU)
+
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 

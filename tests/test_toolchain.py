@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import pytest
 from data.errors import UserError
 from models.machine import toolchain
 
+ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 
@@ -207,6 +209,34 @@ def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monke
     with pytest.raises(UserError, match=name) as caught:
         toolchain.check_environment()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "1", "[" * 100000])
+def test_a_home_that_jittor_cannot_remember_is_named(content, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".cache/jittor").mkdir(parents=True)
+    (tmp_path / ".cache/jittor/config.json").write_text(content)
+    with pytest.raises(UserError, match=r"config\.json: .* delete it"):
+        toolchain.check_environment()
+
+
+def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
+    for name in ("home", "other"):
+        (tmp_path / name).mkdir()
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv[1]); from models.machine import backend\n"
+        "backend._set_environment(False)\n"
+        "import jittor_utils; print(jittor_utils.home())"
+    )
+    environment = os.environ | {"HOME": str(tmp_path / "home")}
+    environment.pop("JITTOR_HOME", None)
+    homes = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(ROOT)], env=environment | more, capture_output=True, text=True
+        ).stdout.split()[-1]
+        for more in ({"JITTOR_HOME": str(tmp_path / "other")}, {})
+    ]
+    assert homes == [str(tmp_path / "other"), str(tmp_path / "home")]
 
 
 def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_caches(monkeypatch, tmp_path):

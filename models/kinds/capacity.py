@@ -7,8 +7,8 @@ still not fit; the chunks are measured later, and an allocation that fails is on
 from __future__ import annotations
 
 from data.errors import UserError
+from models.kinds.block import ModelConfig
 from models.kinds.conf import ExperimentConfig
-from models.kinds.registry import ModelConfig
 from models.machine.available import available_bytes
 
 FLOAT_BYTES = 4
@@ -39,10 +39,10 @@ def require_batch(conf: ExperimentConfig) -> None:
     each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
     needed, free = rays * each, available_bytes()
     if needed > free:
-        keys = f"model.{conf.model.type}_renderer's n_samples and n_importance"
+        keys = f", or {conf.model.memory_keys}" if conf.model.memory_keys else ""
         raise UserError(
             f"train.batch_size = {rays}: a step of so many rays needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"lower it{f' to {free // each}' if free > 2 * each else ''}, or {keys}"
+            f"lower it{f' to {free // each}' if free > 2 * each else ''}{keys}"
         )
 
 

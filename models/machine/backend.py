@@ -148,6 +148,7 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
         os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
+    os.environ["JITTOR_HOME"] = toolchain.jittor_home()
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
     if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib.metadata
+import json
 import os
 import re
 import shutil
@@ -56,7 +57,7 @@ def check_environment() -> None:
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
     try:
-        folder = Path(os.environ.get("JITTOR_HOME") or Path.home()) / ".cache" / "jittor"
+        folder = Path(jittor_home()) / ".cache" / "jittor"
         if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty one leads to the root of the disk
             raise ValueError("HOME is empty or not absolute")
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,6 +66,25 @@ def check_environment() -> None:
         raise UserError(f"{NO_HOME} ({getattr(error, 'strerror', None) or error}): {HOME_HINT}") from error
     if not is_open:
         raise UserError(f"{NO_HOME} ({folder} cannot be written to): {HOME_HINT}")
+    _check_memory_of_homes(Path.home() / ".cache" / "jittor" / "config.json")
+
+
+def jittor_home() -> str:
+    """Where Jittor is to keep what it compiles: JITTOR_HOME, else the home folder.
+
+    It has to be told: it remembers a JITTOR_HOME that was set once, for one run, for all runs that follow.
+    """
+    return os.environ.get("JITTOR_HOME") or str(Path.home())
+
+
+def _check_memory_of_homes(path: Path) -> None:
+    """Raises UserError where the file in which Jittor remembers its home is one that it cannot read."""
+    try:
+        is_readable = not path.exists() or isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError, RecursionError):
+        is_readable = False
+    if not is_readable:
+        raise UserError(f"{path}: Jittor keeps its home folder in it and cannot read it: delete it")
 
 
 def threads(text: str) -> int:

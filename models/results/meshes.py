@@ -16,7 +16,7 @@ from models.surface import clean, sparse
 from models.surface.color import Fallback, Photographs, paint
 from models.surface.described import About, Surface
 from models.surface.export import surface_to_world
-from models.surface.extraction import EmptySurfaceError
+from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.refine import onto_level
 from models.surface.request import NONE, TEXTURE, UNIT, VIEWS, MeshRequest
@@ -80,7 +80,7 @@ def _level_set(snapshot: Snapshot) -> LevelSet:
     """What is marched; raises EmptySurfaceError for a kind of model without a surface."""
     level_set = snapshot.model.level_set
     if level_set is None:
-        raise EmptySurfaceError("No surface: a model of this kind has none.")
+        raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
     return level_set
 
 

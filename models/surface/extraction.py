@@ -21,6 +21,14 @@ class EmptySurfaceError(Exception):
     """There is no surface to extract; the message says what that means. Not a slip of the user's: exit status 1."""
 
 
+def no_surface(kind: str) -> str:
+    """What a mesh of a kind of model without one is answered with."""
+    return (
+        f"No surface: a model of type {kind} has none, so that there is no mesh; --mode validate_image and "
+        "interpolate show it, and train.val_mesh_freq = 0 asks for none during training."
+    )
+
+
 def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
     return chunks
 

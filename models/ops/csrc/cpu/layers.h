@@ -52,9 +52,10 @@ inline long widest(const std::vector<Layer> &layers) {
 
 // Zeroed memory of one thread, handed out piece by piece.
 struct Arena {
+    static constexpr size_t LINE = 64 / sizeof(float);  // a cache line: a vector that lies across two costs twice
     std::vector<float> memory;
-    size_t used = 0;
-    explicit Arena(size_t size) : memory(size, 0.f) {}
+    size_t used;
+    explicit Arena(size_t size) : memory(size + LINE, 0.f), used(-((size_t)memory.data() / sizeof(float)) % LINE) {}
     float *take(size_t size) {
         float *piece = memory.data() + used;
         used += size;

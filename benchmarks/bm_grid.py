@@ -1,0 +1,133 @@
+"""The grid with the small network behind it, measured part by part: `python benchmarks/bm_grid.py --help`."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+if __name__ == "__main__":  # run as a file: the packages lie beside benchmarks/, not in it
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.flops import OPERATIONS_PER_MULTIPLY_ADD
+from benchmarks.ours import Matmul
+from benchmarks.report import provenance
+from models.machine import backend
+from models.ops import grid_sdf
+from models.ops.grid_sizes import BYTES, FEATURES, POINT, GridSizes, grid_sizes
+
+LEVELS, COARSEST, FINEST, LOG2_ROWS = 12, 16, 512, 17
+HIDDEN, OUTPUTS = 64, 16
+MILLION = 1e6
+CORNERS = 8
+COPIED = 2 * 2**26  # bytes that the copy of grid_parts.cpp reads and writes
+COMPILE = ("g++", "-std=c++17", "-Ofast", "-march=native", "-fopenmp")
+DESCRIPTION = """
+Times the fused operation grid_sdf, forward and backward, per million points: whole, and its grid and its network by
+themselves; beside it a naive scalar grid (no network), the rate of a plain matrix product, and what the arithmetic of
+the network and the traffic of the grid would take at the machine's rates. The points are packed samples of rays. Prints
+one line of JSON for each number of threads. Leave the machine alone meanwhile; where that cannot be, CPU seconds tell
+more than the clock's.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="benchmarks/bm_grid.py", description=DESCRIPTION, allow_abbrev=False)
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores}), help="default: 1 and all cores")
+    parser.add_argument("--points", type=int, default=32768, help="of one call (default 32768)")
+    parser.add_argument("--repeats", type=int, default=15, help="calls, whose median counts (default 15)")
+    given = parser.parse_args(arguments)
+    backend.select("cpu")
+    sizes = grid_sdf.with_network(grid_sizes(LEVELS, COARSEST, FINEST, LOG2_ROWS), (HIDDEN,), OUTPUTS)
+    with tempfile.TemporaryDirectory() as folder:
+        program = build(Path(folder))
+        for threads in given.threads:
+            print(json.dumps(measure(program, sizes, threads, given.points, given.repeats)))
+    return 0
+
+
+def build(folder: Path) -> Path:
+    """grid_parts.cpp behind the native text of the operations, compiled with the flags of Jittor's kernels."""
+    source, program = folder / "grid.cpp", folder / "grid"
+    parts = Path(__file__).with_name("grid_parts.cpp").read_text(encoding="utf-8")
+    source.write_text(grid_sdf.SOURCE.text() + parts, encoding="utf-8")
+    subprocess.run([*COMPILE, str(source), "-o", str(program)], check=True)
+    return program
+
+
+def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats: int) -> dict[str, object]:
+    """All figures for a number of threads; times are seconds per million points."""
+    load = os.getloadavg()[0]
+    layout = (points, repeats, LEVELS, COARSEST, FINEST, LOG2_ROWS, HIDDEN, OUTPUTS)
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    told = subprocess.run(
+        [str(program), *map(str, layout)], env=environment, capture_output=True, text=True, check=True
+    ).stdout
+    clock, cpu = (_medians(told, column) for column in (1, 2))
+    ctypes.CDLL("libgomp.so.1").omp_set_num_threads(threads)
+    rate = Matmul().matmul()["rate"]
+    operations = network_operations(sizes)
+    per_million = {name: value / points * MILLION for name, value in clock.items() if name != "copy"}
+    cpu_per_million = {name: value / points * MILLION for name, value in cpu.items() if name != "copy"}
+    return provenance() | {
+        "threads": threads,
+        "points": points,
+        "load_average": load,
+        "seconds_per_million": per_million,
+        "cpu_seconds_per_million": cpu_per_million,
+        "network_share_of_matmul": operations * MILLION / rate / _sum(per_million, "network"),
+        "grid_share_of_naive": _sum(per_million, "grid") / _sum(per_million, "naive"),
+        "grid_share_of_naive_cpu": _sum(cpu_per_million, "grid") / _sum(cpu_per_million, "naive"),
+        "matmul_gflops": rate / 1e9,
+        "copy_gbytes": COPIED / clock["copy"] / 1e9,
+        "bound_of_arithmetic": operations * MILLION / rate,
+        "bound_of_memory": grid_bytes(sizes) * MILLION / (COPIED / clock["copy"]),
+    }
+
+
+def network_operations(sizes: GridSizes) -> int:
+    """Floating-point operations of the network at a point, forward and backward, that cannot be avoided.
+
+    Of the first layer six products (value, sweep, the cotangents of the sweep on and into the weights, those of the
+    value into the weights and on to the features), of the last three; with one hidden layer between them no more.
+    """
+    first, last = sizes.inputs * HIDDEN, HIDDEN * OUTPUTS
+    return OPERATIONS_PER_MULTIPLY_ADD * (6 * first + 3 * last)
+
+
+def grid_bytes(sizes: GridSizes) -> int:
+    """Bytes that the grid moves for a point: corners read, corners read and written back, the record both ways.
+
+    As if no two points shared a corner, and no cache held the table: both do, so less time than this is possible.
+    """
+    corners = sizes.active * CORNERS * FEATURES
+    left = POINT * (1 + FEATURES) + sizes.active * FEATURES
+    return BYTES * (3 * corners + 2 * sizes.recorded + 2 * left)
+
+
+def _medians(told: str, column: int) -> dict[str, float]:
+    """Of what grid_parts prints, without the first call of each part."""
+    values = defaultdict(list)
+    for line in told.splitlines():
+        fields = line.split()
+        values[fields[0]].append(float(fields[column]))
+    return {name: median(times[1:] or times) for name, times in values.items()}
+
+
+def _sum(times: dict[str, float], part: str) -> float:
+    """Forward and backward."""
+    return times[f"{part}_forward"] + times[f"{part}_backward"]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,260 @@
+// A grid and the small network behind it on blocks of points: value, feature and input gradient in one forward pass, and
+// the cotangents of all three on their way to the table and the weights.
+//
+// Notation: x = (point, features of the active levels) is the input of the network, h_l = softplus(a_l) the output of
+// hidden layer l of H, s_l = softplus'(a_l). The gradient is the sweep c_{H-1} = W_H[0], u_l = c_l s_l,
+// c_{l-1} = u_l W_l, to c_{-1}, the slope of the distance along x; its part along the features is the `pull` of a level,
+// which the slopes of the features take on to the point. Points are constants.
+#pragma once
+#include "grid.h"
+#include "softplus.h"
+
+namespace neus {
+
+constexpr int POINT = 3;  // channels of x in front of the features
+
+struct GridShape : GridSizes {
+    std::vector<Level> grid;
+    explicit GridShape(const GridSizes &sizes) : GridSizes(sizes), grid(read_levels(sizes)) {}
+    int hidden() const { return (int)widths.size() / 2 - 1; }
+    int width(int layer) const { return padded(widths[2 * layer + 1]); }
+    long all_hidden() const {
+        long total = 0;
+        for (int l = 0; l < hidden(); l++) total += width(l);
+        return total;
+    }
+    // Numbers per block of what is kept between forward and backward, and of what a block leaves for the table.
+    long recorded() const { return BLOCK * all_hidden() + 5l * active * PAIRS; }
+    long left() const { return POINT * (BLOCK + PAIRS) + (long)active * PAIRS; }
+};
+
+// What is kept of a block.
+struct GridRecord {
+    float *hidden;    // h_l, one after the other, [BLOCK, width]
+    float *features;  // [active, PAIRS]
+    float *slopes;    // of the features along the axes, [active, 3, PAIRS]
+    float *pull;      // [active, PAIRS]
+
+    GridRecord(const GridShape &shape, float *at) : hidden(at) {
+        features = hidden + BLOCK * shape.all_hidden();
+        slopes = features + (long)shape.active * PAIRS;
+        pull = slopes + 3l * shape.active * PAIRS;
+    }
+};
+
+// What a block leaves for the table: its points [3, BLOCK], the cotangents of its gradients [3, PAIRS], each once for
+// every feature, and those of its features [active, PAIRS].
+struct GridLeft {
+    float *points, *push, *features;
+    explicit GridLeft(float *at) : points(at), push(at + POINT * BLOCK), features(push + POINT * PAIRS) {}
+};
+
+struct GridBlock {
+    const GridShape &shape;
+    const std::vector<Layer> &layers;
+    Cells cells[2];  // of this level and of the next, whose rows are on their way meanwhile
+    float *scratch_record, *points, *input;
+    // Of layer l: h_l (in the record), s_l, c_l, what reaches a_l through s_l, and its padded bias.
+    std::vector<float *> hidden, slopes, carried, bent, bias;
+    float *wide_a, *wide_b, *wide_c;
+
+    static long widest(const GridShape &shape) {
+        int width = 0;
+        for (int entry : shape.widths) width = std::max(width, padded(entry));
+        return width;
+    }
+    static size_t scratch(const GridShape &shape, const std::vector<Layer> &layers) {
+        return shape.recorded() + POINT * BLOCK +
+               (BLOCK * (4 + 3 * layers.size()) + layers.size()) * widest(shape);
+    }
+
+    GridBlock(const GridShape &shape_, const std::vector<Layer> &layers_, Arena &arena)
+        : shape(shape_), layers(layers_), hidden(shape.hidden()) {
+        const long wide = widest(shape);
+        scratch_record = arena.take(shape.recorded());
+        points = arena.take(POINT * BLOCK);
+        input = arena.take(BLOCK * wide);
+        for (const Layer &layer : layers) {
+            slopes.push_back(arena.take(BLOCK * wide));
+            carried.push_back(arena.take(BLOCK * wide));
+            bent.push_back(arena.take(BLOCK * wide));
+            bias.push_back(arena.take(wide));
+            std::copy(layer.bias, layer.bias + layer.outputs, bias.back());
+        }
+        wide_a = arena.take(BLOCK * wide);
+        wide_b = arena.take(BLOCK * wide);
+        wide_c = arena.take(BLOCK * wide);
+        // c_{H-1} is the same for all points: the last layer's row of the distance.
+        for (int r = 0; r < BLOCK && shape.hidden() > 0; r++)
+            std::copy(layers.back().weight, layers.back().weight + layers.back().inputs,
+                      carried[shape.hidden() - 1] + r * shape.width(shape.hidden() - 1));
+    }
+
+    long input_stride() const { return padded(layers[0].inputs); }
+    long inputs_of(int l) const { return l > 0 ? shape.width(l - 1) : input_stride(); }
+    const float *input_of(int l) const { return l > 0 ? hidden[l - 1] : input; }
+
+    // The point and features of a block, from the table; with the slopes of the features where they are asked for.
+    void encode(const float *table, const float *from, int count, const GridRecord &record, bool with_slopes) {
+        transpose_points(from, count, points);
+        for (int l = 0; l <= shape.active; l++) {
+            if (l < shape.active) {
+                locate(shape.grid[l], points, cells[l % 2]);
+                prefetch(table + shape.grid[l].start, cells[l % 2]);
+            }
+            if (l > 0)
+                interpolate(table + shape.grid[l - 1].start, cells[(l - 1) % 2], record.features + (l - 1) * PAIRS,
+                            with_slopes ? record.slopes + 3 * (l - 1) * PAIRS : nullptr);
+        }
+        fill_input(record);
+    }
+
+    void fill_input(const GridRecord &record) {
+        for (int axis = 0; axis < POINT; axis++)
+            for (int r = 0; r < BLOCK; r++) input[r * input_stride() + axis] = points[axis * BLOCK + r];
+        for (int l = 0; l < shape.active; l++)
+            put_columns(record.features + l * PAIRS, input, input_stride(), POINT + l * FEATURES);
+        place_hidden(record);
+    }
+
+    void place_hidden(const GridRecord &record) {
+        float *at = record.hidden;
+        for (int l = 0; l < shape.hidden(); l++, at += (long)BLOCK * shape.width(l - 1)) hidden[l] = at;
+    }
+
+    // h_l and, where asked for, s_l; then the outputs in wide_a, [BLOCK, width(H)].
+    void values(bool with_slopes) {
+        for (int l = 0; l < shape.hidden(); l++) {
+            const long stride = shape.width(l);
+            layers[l].forward.multiply(BLOCK, input_of(l), inputs_of(l), hidden[l], stride);
+            for (int r = 0; r < BLOCK; r++)
+                for (int i = 0; i < stride; i += LANES) {
+                    Vec &h = *(Vec *)(hidden[l] + r * stride + i);
+                    h = softplus(h + *(Vec *)(bias[l] + i), with_slopes ? (Vec *)(slopes[l] + r * stride + i) : nullptr);
+                }
+        }
+        const int last = shape.hidden();
+        const long stride = shape.width(last);
+        layers[last].forward.multiply(BLOCK, input_of(last), inputs_of(last), wide_a, stride);
+        for (int r = 0; r < BLOCK; r++)
+            for (int i = 0; i < stride; i += LANES) *(Vec *)(wide_a + r * stride + i) += *(Vec *)(bias[last] + i);
+    }
+
+    // x and s_l again, from the record; the points are left for the table.
+    void resume(const float *from, int count, const GridRecord &record, const GridLeft &leave) {
+        transpose_points(from, count, points);
+        std::memcpy(leave.points, points, POINT * BLOCK * sizeof(float));
+        fill_input(record);
+        recover_slopes();
+    }
+
+    // The cotangents of the features, from those of x in wide_b.
+    void leave_features(const GridLeft &leave) const {
+        for (int l = 0; l < shape.active; l++)
+            take_columns(wide_b, input_stride(), POINT + l * FEATURES, leave.features + l * PAIRS);
+    }
+
+    // s_l again, from h_l.
+    void recover_slopes() {
+        for (int l = 0; l < shape.hidden(); l++)
+            for (long i = 0; i < BLOCK * shape.width(l); i += LANES)
+                *(Vec *)(slopes[l] + i) = softplus_slope(*(Vec *)(hidden[l] + i));
+    }
+
+    // c_l of all layers down to `lowest`; c_{-1} in wide_b, [BLOCK, input_stride()].
+    void sweep(int lowest) {
+        for (int l = shape.hidden() - 1; l > lowest; l--) {
+            times(BLOCK * shape.width(l), carried[l], slopes[l], wide_c);
+            layers[l].backward.multiply(BLOCK, wide_c, shape.width(l), l > 0 ? carried[l - 1] : wide_b, inputs_of(l));
+        }
+    }
+
+    static void times(long size, const float *a, const float *b, float *to) {
+        for (long i = 0; i < size; i += LANES) *(Vec *)(to + i) = *(const Vec *)(a + i) * *(const Vec *)(b + i);
+    }
+
+    // From c_{-1} in wide_b: the pull, and the gradient [count, 3].
+    void to_points(const GridRecord &record, int count, float *gradient) {
+        for (int l = 0; l < shape.active; l++)
+            take_columns(wide_b, input_stride(), POINT + l * FEATURES, record.pull + l * PAIRS);
+        for (int axis = 0; axis < 3; axis++) {
+            float sums[PAIRS];
+            for (int g = 0; g < BLOCK / GROUP; g++) {
+                Vec sum{};
+                for (int l = 0; l < shape.active; l++)
+                    sum += at((const float *)record.pull + l * PAIRS, g) *
+                           at((const float *)record.slopes + (3 * l + axis) * PAIRS, g);
+                at(sums, g) = sum;
+            }
+            for (int r = 0; r < count; r++) {
+                float total = wide_b[r * input_stride() + axis];
+                for (int f = 0; f < FEATURES; f++) total += sums[r * FEATURES + f];
+                gradient[r * 3 + axis] = total;
+            }
+        }
+    }
+
+    // The cotangents of the gradient [3, PAIRS] as those of c_{-1}, in wide_b.
+    void from_points(const GridRecord &record, const float *push) {
+        for (int axis = 0; axis < 3; axis++)
+            for (int r = 0; r < BLOCK; r++) wide_b[r * input_stride() + axis] = push[axis * PAIRS + r * FEATURES];
+        for (int l = 0; l < shape.active; l++) {
+            float sums[PAIRS];
+            for (int g = 0; g < BLOCK / GROUP; g++) {
+                Vec sum{};
+                for (int axis = 0; axis < 3; axis++)
+                    sum += at(push + axis * PAIRS, g) * at((const float *)record.slopes + (3 * l + axis) * PAIRS, g);
+                at(sums, g) = sum;
+            }
+            put_columns(sums, wide_b, input_stride(), POINT + l * FEATURES);
+        }
+    }
+
+    // The cotangents of the sweep, from those of c_{-1} in wide_b, first layer to last: weight gradients, and bent[l].
+    void backward_sweep(float *gradients) {
+        float *into = wide_b, *other = wide_c;
+        for (int l = 0; l < shape.hidden(); l++) {
+            const long stride = shape.width(l);
+            times(BLOCK * stride, carried[l], slopes[l], wide_a);
+            add_weights(l, wide_a, into, gradients);
+            layers[l].forward.multiply(BLOCK, into, inputs_of(l), other, stride);
+            for (long i = 0; i < BLOCK * stride; i += LANES) {
+                Vec &d = *(Vec *)(other + i);
+                const Vec s = *(Vec *)(slopes[l] + i);
+                *(Vec *)(bent[l] + i) = *(Vec *)(carried[l] + i) * d * s * (1.f - s) * BETA;
+                d *= s;
+            }
+            std::swap(into, other);
+        }
+        add_rows(layers.back().inputs, shape.width(shape.hidden() - 1), into,
+                 gradients + layers.back().gradient_offset);
+    }
+
+    // The cotangents of the values, last layer to first, from those of the outputs in wide_a, zero in rows past the
+    // points; bent[l] joins them where `swept`. Leaves the cotangent of x in wide_b.
+    void backward_values(float *gradients, bool swept) {
+        for (int l = shape.hidden(); l >= 0; l--) {
+            add_weights(l, wide_a, input_of(l), gradients);
+            add_rows(layers[l].outputs, shape.width(l), wide_a, gradients + layers[l].bias_offset());
+            layers[l].backward.multiply(BLOCK, wide_a, shape.width(l), wide_b, inputs_of(l));
+            if (l == 0) return;
+            for (long i = 0; i < BLOCK * inputs_of(l); i += LANES) {
+                const Vec d = *(Vec *)(wide_b + i) * *(Vec *)(slopes[l - 1] + i);
+                *(Vec *)(wide_a + i) = swept ? d + *(Vec *)(bent[l - 1] + i) : d;
+            }
+        }
+    }
+
+    // The gradient of layer l's matrix += cotangent^T input.
+    void add_weights(int l, const float *cotangent, const float *from, float *gradients) const {
+        product(shape.width(l), (int)inputs_of(l), BLOCK, cotangent, 1, shape.width(l), from, inputs_of(l), 2 * LANES,
+                gradients + layers[l].gradient_offset, stride_of(layers[l].inputs), true);
+    }
+
+    static void add_rows(int width, long stride, const float *rows, float *sum) {
+        for (int r = 0; r < BLOCK; r++)
+            for (int i = 0; i < width; i++) sum[i] += rows[r * stride + i];
+    }
+};
+
+}  // namespace neus

@@ -1,0 +1,158 @@
+// Samples of rays in the occupied cells of a grid. The reference is ops/march.py.
+//
+// Every sample is looked up by its own place, rounded as the reference rounds it; what is skipped are depths that lie well
+// inside an empty box. So both find the same samples, to the bit, and the compiler may neither reorder nor fuse.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+#include <omp.h>
+
+#pragma GCC push_options
+#pragma GCC optimize("no-fast-math", "fp-contract=off")
+
+namespace neus {
+
+constexpr int BOX = 8;             // cells along an edge of the boxes that are empty as a whole, or not
+constexpr long RAYS_AT_ONCE = 64;  // of a thread
+// Depths nearer to the end of an empty box than this share of a step are looked up themselves: far more than rounding.
+constexpr float MARGIN = 0.01f;
+
+// Occupied cells and boxes of the cube.
+struct Occupancy {
+    const uint8_t *cell;  // [cells, cells, cells]
+    int cells, boxes;
+    std::vector<uint8_t> box;
+
+    Occupancy(const uint8_t *cell_, int cells_)
+        : cell(cell_), cells(cells_), boxes((cells_ + BOX - 1) / BOX), box((size_t)boxes * boxes * boxes) {
+#pragma omp parallel for schedule(static)
+        for (int x = 0; x < boxes; x++) {
+            std::vector<uint8_t> row(boxes * BOX);
+            for (int y = 0; y < boxes; y++) {
+                std::fill(row.begin(), row.end(), 0);
+                for (int i = x * BOX; i < std::min(cells, (x + 1) * BOX); i++)
+                    for (int j = y * BOX; j < std::min(cells, (y + 1) * BOX); j++)
+                        for (int k = 0; k < cells; k++) row[k] |= cell[((size_t)i * cells + j) * cells + k];
+                for (int k = 0; k < boxes * BOX; k++) box[(x * boxes + y) * boxes + k / BOX] |= row[k];
+            }
+        }
+    }
+
+    bool is_occupied(const int *at) const { return cell[((size_t)at[0] * cells + at[1]) * cells + at[2]]; }
+    bool is_box_occupied(const int *at) const {
+        return box[((size_t)(at[0] / BOX) * boxes + at[1] / BOX) * boxes + at[2] / BOX];
+    }
+};
+
+struct Ray {
+    float origin[3], direction[3], near, far, jitter;
+
+    float depth(int k, float step) const { return near + ((float)k + jitter) * step; }
+    float place(int axis, float depth) const { return origin[axis] + direction[axis] * depth; }
+
+    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells.
+    int next(int k, float step, const int *at, int size, float cells) const {
+        float leaves = far;
+        for (int axis = 0; axis < 3; axis++) {
+            if (direction[axis] == 0.f) continue;
+            const int low = at[axis] / size * size, face = direction[axis] > 0.f ? low + size : low;
+            leaves = std::min(leaves, ((float)face * 2.f / cells - 1.f - origin[axis]) / direction[axis]);
+        }
+        const float ahead = std::ceil((leaves - near) / step - jitter - MARGIN);
+        return ahead > (float)(k + 1) ? (int)std::min(ahead, 1e9f) : k + 1;
+    }
+};
+
+// The depths of a ray's samples, after those that are there.
+inline void walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths) {
+    const float half = (float)(0.5 * is.cells);
+    for (int k = 0; k < is.most_steps;) {
+        const float depth = ray.depth(k, is.step);
+        if (!(depth < ray.far)) return;
+        int at[3];
+        bool inside = true;
+        for (int axis = 0; axis < 3; axis++) {
+            const float place = (ray.place(axis, depth) + 1.f) * half;
+            inside = inside && place >= 0.f && place < (float)is.cells;
+            at[axis] = inside ? (int)place : 0;
+        }
+        if (inside && occupancy.is_occupied(at)) depths.push_back(depth);
+        if (!inside || occupancy.is_occupied(at))
+            k++;
+        else
+            k = ray.next(k, is.step, at, occupancy.is_box_occupied(at) ? 1 : BOX, (float)is.cells);
+    }
+}
+
+// What some rays in a row pass through.
+struct Walked {
+    std::vector<float> depths;
+    std::vector<int> counts;
+};
+
+inline Ray read_ray(long r, const float *origins, const float *directions, const float *near, const float *far,
+                    const float *jitter) {
+    Ray ray;
+    std::memcpy(ray.origin, origins + 3 * r, sizeof(ray.origin));
+    std::memcpy(ray.direction, directions + 3 * r, sizeof(ray.direction));
+    ray.near = near[r];
+    ray.far = far[r];
+    ray.jitter = jitter[r];
+    return ray;
+}
+
+// offsets [rays + 1] from the counts, up to the budget; returns how many rays are kept.
+inline long cut(const March &is, long rays, const std::vector<Walked> &walked, int *offsets) {
+    long kept = rays;
+    offsets[0] = 0;
+    for (long r = 0; r < rays; r++) {
+        const int count = walked[r / RAYS_AT_ONCE].counts[r % RAYS_AT_ONCE];
+        if (r < kept && count > is.samples - offsets[r]) kept = r;
+        offsets[r + 1] = offsets[r] + (r < kept ? count : 0);
+    }
+    return kept;
+}
+
+inline void march(const March &is, long rays, const float *origins, const float *directions, const float *near,
+                  const float *far, const float *jitter, const uint8_t *occupied, int *offsets, int *kept,
+                  int *ray_of, float *depths, float *points, float *views) {
+    const Occupancy occupancy(occupied, is.cells);
+    std::vector<Walked> walked((rays + RAYS_AT_ONCE - 1) / RAYS_AT_ONCE);
+    const long parts = (long)walked.size();
+#pragma omp parallel for schedule(dynamic)
+    for (long part = 0; part < parts; part++)
+        for (long r = part * RAYS_AT_ONCE; r < std::min(rays, (part + 1) * RAYS_AT_ONCE); r++) {
+            Walked &into = walked[part];
+            const size_t before = into.depths.size();
+            walk(is, occupancy, read_ray(r, origins, directions, near, far, jitter), into.depths);
+            into.counts.push_back((int)(into.depths.size() - before));
+        }
+    kept[0] = (int)cut(is, rays, walked, offsets);
+#pragma omp parallel for schedule(dynamic)
+    for (long part = 0; part < parts; part++) {
+        const float *from = walked[part].depths.data();
+        for (long r = part * RAYS_AT_ONCE; r < std::min<long>(kept[0], (part + 1) * RAYS_AT_ONCE); r++) {
+            const Ray ray = read_ray(r, origins, directions, near, far, jitter);
+            for (long s = offsets[r]; s < offsets[r + 1]; s++, from++) {
+                ray_of[s] = (int)r;
+                depths[s] = *from;
+                for (int axis = 0; axis < 3; axis++) {
+                    points[s * 3 + axis] = ray.place(axis, *from);
+                    views[s * 3 + axis] = ray.direction[axis];
+                }
+            }
+        }
+    }
+    const long used = offsets[rays];
+    std::fill(ray_of + used, ray_of + is.samples, 0);
+    std::fill(depths + used, depths + is.samples, 0.f);
+    std::fill(points + 3 * used, points + 3l * is.samples, 0.f);
+    std::fill(views + 3 * used, views + 3l * is.samples, 0.f);
+}
+
+}  // namespace neus
+
+#pragma GCC pop_options

@@ -1,0 +1,131 @@
+"""A grid with a small softplus network behind it: f(x) -> (sdf, feature) and the gradient along x, in one pass.
+
+The network reads the point, then the features of the active levels. What is interpolated, the network and the gradient
+stay in the cache block by block; on the way back the cotangents of the gradient reach the table both through the
+features and through their slopes. Points are constants. Differentiable once in table and weights: the second
+derivative that the eikonal loss needs is inside, since the gradient is an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from models.machine.backend import jt
+from models.ops.elementwise import softplus
+from models.ops.grid import level_features, level_slopes
+from models.ops.grid_sizes import FEATURES, POINT, GridSizes
+from models.ops.kernel import Kernel
+from models.ops.network import Weights, filled, network_source, shapes32
+from models.ops.sizes import BLOCK, SOFTPLUS_BETA
+from models.structs import FieldOutput, Var
+
+SOURCE = network_source("grid_sdf.h", GridSizes, FEATURES=FEATURES, BETA=SOFTPLUS_BETA)
+
+
+def active_weights(layers: Sequence[tuple[Var, Var]], sizes: GridSizes) -> Weights:
+    """The layers as the operations read them: without the columns of the levels that are not active."""
+    (matrix, bias), *rest = layers
+    return Weights([(matrix[:, : sizes.inputs], bias), *rest])
+
+
+def with_network(sizes: GridSizes, hidden: Sequence[int], outputs: int) -> GridSizes:
+    """The layout of a grid with hidden layers of these widths, and `outputs` channels, behind it."""
+    ends = [sizes.inputs, *hidden, outputs]
+    return replace(sizes, widths=tuple(width for pair in zip(ends[:-1], ends[1:], strict=True) for width in pair))
+
+
+def _values_reference(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> Var:
+    """All outputs of the network, [P, O]: distance or density first."""
+    return _forward(points, table, weights, sizes)[-1]
+
+
+def _field_reference(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> FieldOutput:
+    """Signed distance [P, 1], feature [P, F] and gradient [P, 3]; points [P, 3], table [rows, FEATURES]."""
+    *hidden, outputs = _forward(points, table, weights, sizes)
+    return FieldOutput(outputs[:, :1], outputs[:, 1:], _gradient(points, table, hidden, weights, sizes))
+
+
+def _forward(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> list[Var]:
+    """Pre-activations of all layers; the last are the outputs."""
+    features = [level_features(points, table, sizes, level) for level in range(sizes.active)]
+    x, pre_activations = jt.concat([points, *features], dim=1), []
+    for matrix, bias in weights.layers:
+        pre_activations.append(jt.matmul(x, matrix.transpose()) + bias)
+        x = softplus(pre_activations[-1], SOFTPLUS_BETA)
+    return pre_activations
+
+
+def _gradient(points: Var, table: Var, pre_activations: list[Var], weights: Weights, sizes: GridSizes) -> Var:
+    """d sdf / d point [P, 3]: the network's slope along its inputs, those along the features taken on to the point."""
+    matrices = [matrix for matrix, _ in weights.layers]
+    row = matrices[-1][:1]
+    slope = row.broadcast((points.shape[0], row.shape[1]))
+    for values, matrix in zip(reversed(pre_activations), reversed(matrices[:-1]), strict=True):
+        slope = jt.matmul(slope * (values * SOFTPLUS_BETA).sigmoid(), matrix)
+    total = slope[:, :POINT]
+    for level in range(sizes.active):
+        start = POINT + level * FEATURES
+        pull = slope[:, start : start + FEATURES]
+        along = [(pull * slopes).sum(dim=1, keepdims=True) for slopes in level_slopes(points, table, sizes, level)]
+        total = total + jt.concat(along, dim=1)
+    return total
+
+
+def _values_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> Var:
+    """One operation each way."""
+    return _Values(points, table, weights.packed, sizes)(table, weights.packed)
+
+
+def _field_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> FieldOutput:
+    """One operation each way."""
+    return FieldOutput(*_Field(points, table, weights.packed, sizes)(table, weights.packed))
+
+
+class _Recorded(jt.Function):
+    """Keeps what GridSizes.recorded counts for its gradient."""
+
+    forward, backward = "", ""  # functions of the native text
+
+    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
+        super().__init__()
+        self.points, self.table, self.packed, self.sizes = points, table, packed, sizes
+        self.blocks = -(-points.shape[0] // BLOCK)
+        self.shapes: list[tuple[int, ...]] = []
+        self.record: Var | None = None
+
+    def execute(self, table: Var, packed: Var) -> tuple[Var, ...] | Var:
+        """The outputs."""
+        keeps = not jt.flags.no_grad
+        shapes = shapes32(*self.shapes, (max(1, self.blocks * BLOCK * self.sizes.recorded if keeps else 0),))
+        sizes = replace(self.sizes, keeps=int(keeps))
+        *outputs, self.record = SOURCE.call(self.forward, sizes, shapes, [self.points, table, packed])
+        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+    def grad(self, *cotangents: Var | None) -> tuple[Var, Var]:
+        """The cotangents of table and packed weights."""
+        inputs = [self.points, self.table, self.packed, self.record, *filled(cotangents, self.shapes)]
+        left = self.blocks * BLOCK * (POINT * (1 + FEATURES) + self.sizes.active * FEATURES)
+        shapes = shapes32(self.table.shape, self.packed.shape, (left,))
+        return tuple(SOURCE.call(self.backward, self.sizes, shapes, inputs)[:2])
+
+
+class _Values(_Recorded):
+    forward, backward = "grid_values", "grid_values_backward"
+
+    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
+        super().__init__(points, table, packed, sizes)
+        self.shapes = [(points.shape[0], sizes.widths[-1])]
+
+
+class _Field(_Recorded):
+    forward, backward = "grid_forward", "grid_backward"
+
+    def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
+        super().__init__(points, table, packed, sizes)
+        count = points.shape[0]
+        self.shapes = [(count, 1), (count, sizes.widths[-1] - 1), (count, 3)]
+
+
+grid_values = Kernel(_values_reference, cpu=_values_native)
+grid_sdf = Kernel(_field_reference, cpu=_field_native)

@@ -1,0 +1,113 @@
+"""The walk through occupied cells against looking up every depth of every ray."""
+
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+
+from models.machine.backend import jt
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.march import march
+
+
+def rays_at(rng, count, jitter=True):
+    """Rays towards the cube from outside, and where they meet the unit sphere (or nearly so)."""
+    origins = rng.normal(size=(count, 3))
+    origins *= 2.5 / np.linalg.norm(origins, axis=1, keepdims=True)
+    directions = rng.uniform(-0.7, 0.7, (count, 3)) - origins
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    middle = -(origins * directions).sum(axis=1, keepdims=True)
+    offsets = rng.uniform(0, 1, (count, 1)) if jitter else np.zeros((count, 1))
+    return [v.astype(np.float32) for v in (origins, directions, middle - 1.0, middle + 1.0, offsets)]
+
+
+def ball(cells, radius=0.5):
+    x = (np.arange(cells) + 0.5) / cells * 2 - 1
+    return (x[:, None, None] ** 2 + x[None, :, None] ** 2 + x[None, None] ** 2 < radius**2).astype(np.uint8)
+
+
+GRIDS = {
+    "ball": lambda rng: ball(32),
+    "a few cells": lambda rng: (rng.uniform(size=(20, 20, 20)) < 0.02).astype(np.uint8),
+    "half of them": lambda rng: (rng.uniform(size=(13, 13, 13)) < 0.5).astype(np.uint8),
+    "one cell": lambda rng: np.ones((1, 1, 1), np.uint8),
+    "all": lambda rng: np.ones((16, 16, 16), np.uint8),
+    "none": lambda rng: np.zeros((16, 16, 16), np.uint8),
+}
+
+
+def marched(rays, occupied, step, samples, form=NATIVE):
+    with use(form):
+        found = march(*(jt.array(value) for value in (*rays, occupied)), step, samples)
+        return [value.numpy() for value in astuple(found)]
+
+
+@pytest.mark.parametrize("step", [0.007, 0.035, 0.3])
+@pytest.mark.parametrize("name", GRIDS)
+def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
+    rng = np.random.default_rng(0)
+    rays, occupied = rays_at(rng, 150), GRIDS[name](rng)
+    budget = 150 * (int(2 / step) + 2)
+    native, reference = (marched(rays, occupied, step, budget, form) for form in (NATIVE, REFERENCE))
+    for actual, expected in zip(native, reference, strict=True):
+        np.testing.assert_array_equal(actual, expected)
+    assert (native[0][-1] == 0) == (name == "none")
+
+
+def test_samples_lie_in_occupied_cells_a_step_apart_and_know_their_ray():
+    rays, occupied = rays_at(np.random.default_rng(1), 80), ball(32)
+    offsets, kept, ray_of, depths, points, views = marched(rays, occupied, 0.02, 8000)
+    used = offsets[-1]
+    assert kept[0] == 80 and 0 < used < 8000
+    np.testing.assert_array_equal(ray_of[:used], np.repeat(np.arange(80), np.diff(offsets)))
+    expected = rays[0][ray_of[:used]] + rays[1][ray_of[:used]] * depths[:used]
+    np.testing.assert_array_equal(points[:used], expected)
+    np.testing.assert_array_equal(views[:used], rays[1][ray_of[:used]])
+    x, y, z = np.floor((points[:used] + 1) * 16).astype(int).T
+    assert (occupied[x, y, z] == 1).all()
+    steps = (depths[:used] - rays[2][ray_of[:used]]) / 0.02 - rays[4][ray_of[:used]]
+    assert np.abs(steps - np.round(steps)).max() < 1e-2
+    for value in (ray_of, depths, points, views):
+        assert (value[used:] == 0).all()
+
+
+def test_a_ray_beyond_the_budget_is_left_out_whole_and_so_are_those_after_it():
+    rays, occupied = rays_at(np.random.default_rng(2), 30), np.ones((8, 8, 8), np.uint8)
+    whole, *_ = marched(rays, occupied, 0.05, 5000)
+    for budget in (whole[11], whole[12] - 1):
+        for form in (NATIVE, REFERENCE):
+            offsets, kept, ray_of, *_ = marched(rays, occupied, 0.05, int(budget), form)
+            assert kept[0] == 11 and len(ray_of) == budget
+            np.testing.assert_array_equal(offsets, np.minimum(whole, whole[11]))
+
+
+def test_a_ray_longer_than_the_budget_leaves_nothing():
+    rays = rays_at(np.random.default_rng(2), 3)
+    offsets, kept, *_ = marched(rays, np.ones((8, 8, 8), np.uint8), 0.05, 5)
+    assert kept[0] == 0 and (offsets == 0).all()
+
+
+def test_rays_along_the_faces_of_cells_and_rays_that_miss():
+    origins = np.array([[-3, 0, 0], [-3, 0.5, 1.0], [-3, 0.25, 0.25], [-3, 5, 0], [3, -0.5, 0]], np.float32)
+    directions = np.array([[1, 0, 0]] * 4 + [[-1, 0, 0]], np.float32)
+    near, far, jitter = (np.full((5, 1), value, np.float32) for value in (1.0, 5.5, 0.0))
+    rays, occupied = [origins, directions, near, far, jitter], ball(8, 0.9)
+    native, reference = (marched(rays, occupied, 0.0625, 500, form) for form in (NATIVE, REFERENCE))
+    assert all(np.array_equal(a, b) for a, b in zip(native, reference, strict=True))
+    assert (np.diff(native[0]) > 0).tolist() == [True, False, True, False, True]
+
+
+def test_a_ray_without_an_end_comes_to_one():
+    rays = rays_at(np.random.default_rng(3), 2)
+    rays[3][:] = np.inf
+    offsets, kept, *_ = marched(rays, ball(16), 0.05, 500)
+    assert kept[0] == 2 and offsets[-1] > 0
+
+
+def test_the_samples_are_the_same_for_any_number_of_threads(openmp_threads):
+    rays, occupied = rays_at(np.random.default_rng(4), 1000), ball(64)
+    found = []
+    for threads in (1, 2, 3):
+        openmp_threads(threads)
+        found.append(marched(rays, occupied, 0.02, 20000))
+    assert all(np.array_equal(a, b) for other in found[1:] for a, b in zip(other, found[0], strict=True))

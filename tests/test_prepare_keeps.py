@@ -109,7 +109,18 @@ def test_a_failure_leaves_what_its_user_had_in_the_work_folder(tmp_path):
     assert [path.name for path in (tmp_path / "scene" / "prepare").iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.parametrize("content", [None, "", "5", "[[3]]", "[" * 100000, '["../../x", "/x", "image/../x", "notes"]'])
+RECORDS = [
+    None,
+    "",
+    "5",
+    "[[3]]",
+    '{"names": [[3]]}',
+    "[" * 100000,
+    '{"names": ["../../x", "/x", "image/../x", "notes"]}',
+]
+
+
+@pytest.mark.parametrize("content", RECORDS)
 def test_a_record_that_is_none_names_no_file_of_others(tmp_path, content):
     work, target = tmp_path / "scene" / "prepare", tmp_path / "scene"
     for name in ("image/000.png", "mask/000.png", "image/notes.txt", "prepare/x"):

@@ -27,15 +27,15 @@ def made_here(work: Path, target: Path) -> frozenset[str]:
     if not any(os.path.lexists(work / name) for name in (RECORD, OLDER_RECORD)):
         return frozenset()
     try:
-        names = json.loads(read_regular(work / RECORD, MOST_BYTES))
+        names = json.loads(read_regular(work / RECORD, MOST_BYTES))["names"]
         return frozenset(name for name in names if _NAME.fullmatch(name))
-    except (OSError, ValueError, TypeError, RecursionError):
+    except (OSError, ValueError, TypeError, LookupError, RecursionError):
         return frozenset(name for name in _candidates(target) if not name.startswith("mask/"))
 
 
 def record(work: Path, names: Iterable[str]) -> None:
     """Remember that these are made here; raises UserError where the disk does not take it."""
-    write_result(work / RECORD, json.dumps(sorted(names), indent=1).encode())
+    write_result(work / RECORD, json.dumps({"names": sorted(names)}, indent=1).encode())
 
 
 def require_made(work: Path, target: Path, has_masks: bool) -> None:

@@ -52,6 +52,8 @@ class CheckpointFolder:
         A file of its name that cannot be read is not overwritten: it gets the suffix `.refused`.
         """
         earlier = _of_this_program(self.folder) if self._starts_over else []
+        if self._keep:
+            self._own(checkpoint.step)  # is looked at before the write: a kill soon after it finds the others gone
         _set_unreadable_beside(self.folder / checkpoint_name(checkpoint.step))
         path = save_checkpoint(self.folder, checkpoint)
         self._readable[path] = True
@@ -81,10 +83,14 @@ class CheckpointFolder:
         """
         if self._keep == 0:
             return
-        own = [path for inside, path in _newest_first(self.folder) if inside <= step and _is_own_name(path)]
-        for path in [path for path in own if self._is_readable(path)][self._keep :]:
+        for path in self._own(step)[self._keep :]:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+    def _own(self, step: int) -> list[Path]:
+        """The checkpoints up to `step` under their own names, newest first, of those that can be read."""
+        own = [path for inside, path in _newest_first(self.folder) if inside <= step and _is_own_name(path)]
+        return [path for path in own if self._is_readable(path)]
 
     def _is_readable(self, path: Path) -> bool:
         """`_is_readable`, looked at once."""

@@ -170,19 +170,29 @@ def require_references(experiment: Experiment) -> None:
 
 
 def record(experiment: Experiment) -> None:
-    """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published."""
+    """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published.
+
+    The packages within a folder are copied too: a model is more than the files beside each other.
+    """
     write_result(experiment.path(RECORDING, "config.conf"), to_hocon(experiment.conf).encode())
     try:
         for name in experiment.conf.general.recording:
             source = Path(name)
-            files = sorted(file for file in source.glob("*.py") if file.is_file())
-            for file in files:
-                target = make_folder(experiment.folder, Path(RECORDING) / source.name)
+            for file in _python_files(source):
+                within = file.parent.relative_to(source)
+                target = make_folder(experiment.folder, Path(RECORDING) / source.name / within)
                 write_atomically(target / file.name, file.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
             f"the recording in {experiment.folder} cannot be written ({error}); correct general.recording"
         ) from error
+
+
+def _python_files(folder: Path) -> list[Path]:
+    """The .py files of a folder and of the packages in it."""
+    packages = sorted(path.parent for path in folder.glob("*/__init__.py") if not path.parent.is_symlink())
+    files = sorted(file for file in folder.glob("*.py") if file.is_file())
+    return files + [file for package in packages for file in _python_files(package)]
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

@@ -169,9 +169,10 @@ class Runner:
             choice = training_chunk(self.trainer)
             chunk = choice.chunk
             if not choice.fits:
+                keys = self.experiment.conf.model.memory_keys
                 self.log.warn(
-                    f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it, or lower "
-                    f"model.{self.experiment.conf.model.type}_renderer.n_samples and n_importance"
+                    f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it"
+                    + (f", or lower {keys}" if keys else "")
                 )
         self.trainer.ray_chunk = chunk
         if chunk < self.conf.batch_size:

@@ -46,3 +46,9 @@ def contents(checkpoint: Checkpoint) -> dict[str, bytes]:
     arrays |= {f"{m}/{k}": a.tobytes() for m, named in checkpoint.moments.items() for k, a in named.items()}
     states = {key: repr(checkpoint.state[key]).encode() for key in ("sampler", "jitter")}
     return arrays | states | {"steps": repr((checkpoint.step, checkpoint.adam_steps)).encode()}
+
+
+def everything(checkpoint: Checkpoint) -> dict[str, bytes]:
+    """The same with averaged weights and buffers."""
+    averages = {f"ema/{n}/{k}": a.tobytes() for n, named in checkpoint.ema.items() for k, a in named.items()}
+    return contents(checkpoint) | averages | {f"buffer/{k}": a.tobytes() for k, a in checkpoint.buffers.items()}

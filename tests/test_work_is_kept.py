@@ -221,3 +221,17 @@ def test_a_folder_that_another_training_has_taken_meanwhile_is_left_to_it(tmp_pa
     others[0].close()
     assert "another training is running" in capsys.readouterr().err
     assert [path.name for path in folder.iterdir()] == [LOCK_NAME]
+
+
+def test_a_recording_holds_the_packages_of_a_folder_and_follows_no_link(tmp_path):
+    from models.experiment import record
+
+    source = tmp_path / "source"
+    for name in ("main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py", "scripts/loose.py"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("pass\n")
+    (source / "net" / "itself").symlink_to(source / "net")
+    record(experiment_in(tmp_path / "run", source))
+    folder = tmp_path / "run/recording/source"
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*.py")}
+    assert found == {"main.py", "net/__init__.py", "net/deep/__init__.py", "net/deep/layer.py"}

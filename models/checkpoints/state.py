@@ -21,6 +21,8 @@ GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # beyond it squares leave float32 and soon float64
 LONGEST_TRAINING = 1e12  # seconds; 30,000 years
 REAL_KINDS = {"F16": 2, "F32": 4, "F64": 8}  # safetensors' names of what weights can be, and their bytes
+WHOLE_KINDS = frozenset({"BOOL", "U8", "I8", "I16", "I32", "I64"})  # likewise of what buffers can be besides
+BUFFERS = "buffer/"  # how the names of buffers begin
 GROUPS = 4  # weights, averaged weights and two moments: each holds every parameter at most once
 MOST_BYTES_UNBOUND = 1 << 30  # of a file that names no conf; the published networks take 17 MB with their moments
 HEADER_BYTES = 1 << 24  # room for names, conf and the order of the photographs
@@ -51,7 +53,8 @@ def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
     """
     for key in file.keys():  # noqa: SIM118 (not a dict)
         kind = file.get_slice(key).get_dtype()
-        if kind not in REAL_KINDS:
+        is_buffer = key.startswith(BUFFERS) and kind in WHOLE_KINDS
+        if kind not in REAL_KINDS and not is_buffer:
             raise StateError(f"{key} holds {kind}, which weights are not")
     size, most = path.stat().st_size, _most_bytes(state)
     if size > most:
@@ -63,10 +66,10 @@ def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
 def _most_bytes(state: Mapping[str, Any]) -> int:
     """Bytes that a checkpoint with this state can have."""
     try:
-        parameters = parse_config(state["conf"], "the checkpoint's conf").model.parameters
+        model = parse_config(state["conf"], "the checkpoint's conf").model
     except (KeyError, UserError):  # a conf that cannot be read is told where it is compared with the run's
         return MOST_BYTES_UNBOUND
-    return GROUPS * max(REAL_KINDS.values()) * parameters + HEADER_BYTES
+    return GROUPS * max(REAL_KINDS.values()) * model.parameters + model.buffer_bytes + HEADER_BYTES
 
 
 def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:

@@ -31,7 +31,7 @@ WIDTH = 13  # of a column: the longest heading and a space
 class PlanRow:
     """What one n_importance costs."""
 
-    n_importance: int
+    n_importance: int | None  # None where the kind has no such number
     ray_chunk: int  # rays of the batch at a time
     step_bytes: int  # of the process (CPU) or of Jittor's pool (CUDA), at the peak of a training step
     render_chunk: int
@@ -40,8 +40,10 @@ class PlanRow:
     fits: bool  # False: above the limit even with one ray at a time
 
 
-def importances(conf: ModelConfig) -> list[int]:
+def importances(conf: ModelConfig) -> list[int | None]:
     """The values of the table, ascending: the fixed ones and the conf's own, as far as the conf allows them."""
+    if conf.n_importance is None:
+        return [None]
     return [count for count in sorted({*IMPORTANCES, conf.n_importance}) if conf.allows_importance(count)]
 
 
@@ -52,9 +54,9 @@ def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
         memory.release()
 
 
-def measure(conf: ExperimentConfig, scene: Scene, n_importance: int) -> PlanRow:
+def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> PlanRow:
     """One row: a few steps and one chunk of a picture."""
-    wanted = conf.model.with_importance(n_importance)
+    wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
     trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
@@ -88,10 +90,10 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
 
 
-def line(row: PlanRow, own: int) -> str:
+def line(row: PlanRow, own: int | None) -> str:
     """A row of the table; `own` is the conf's n_importance."""
     cells = (
-        f"{row.n_importance}{'*' if row.n_importance == own else ''}",
+        f"{'-' if row.n_importance is None else row.n_importance}{'*' if row.n_importance == own else ''}",
         str(row.ray_chunk),
         f"{row.step_bytes / memory.GB:.2f}",
         str(row.render_chunk),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -51,6 +51,22 @@ def import_state(field: jt.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
     for name, parameter in parameters.items():
         value = np.ascontiguousarray(arrays[name], np.float32).reshape(parameter.shape)
         parameter.update(jt.array(value).detach())
+        parameter.start_grad()
+
+
+def take_rows(field: jt.nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Give each parameter as many rows (first axis) as its entry of `shapes` has; the values are to be imported.
+
+    Raises ValueError, with nothing changed, where an entry is missing or differs in another axis.
+    """
+    parameters = named_parameters(field)
+    for name, parameter in parameters.items():
+        if tuple(shapes.get(name, ()))[1:] != tuple(parameter.shape)[1:] or not shapes.get(name):
+            raise ValueError(
+                f"{name} has shape {list(shapes.get(name, ()))}, expected rows of {list(parameter.shape)[1:]}"
+            )
+    for name, parameter in parameters.items():
+        parameter.update(jt.zeros(tuple(shapes[name])).detach())
         parameter.start_grad()
 
 

@@ -7,8 +7,8 @@ still not fit; the chunks are measured later, and an allocation that fails is on
 from __future__ import annotations
 
 from data.errors import UserError
+from models.kinds.block import ModelConfig
 from models.kinds.conf import ExperimentConfig
-from models.kinds.registry import ModelConfig
 from models.machine.available import available_bytes
 
 FLOAT_BYTES = 4
@@ -17,7 +17,9 @@ GB = 10**9
 TRAINED_COPIES = 7
 READ_COPIES = 3  # likewise where a checkpoint is only rendered: it holds the moments too
 PIXEL_BYTES = 100  # of a drawn pixel: coordinates, ray in both precisions, colour, mask
-GRID_COPIES = 2  # of a mesh's grid: the field, and the one with its sign changed that is marched
+# Of a mesh, for each column of its grid that it crosses twice, as a closed surface does: two vertices of 24 bytes and
+# four triangles of 24, once in their blocks and once as one mesh. The grid itself is never held whole.
+MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
@@ -37,21 +39,20 @@ def require_batch(conf: ExperimentConfig) -> None:
     each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
     needed, free = rays * each, available_bytes()
     if needed > free:
-        keys = f"model.{conf.model.type}_renderer's n_samples and n_importance"
+        keys = f", or {conf.model.memory_keys}" if conf.model.memory_keys else ""
         raise UserError(
             f"train.batch_size = {rays}: a step of so many rays needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"lower it{f' to {free // each}' if free > 2 * each else ''}, or {keys}"
+            f"lower it{f' to {free // each}' if free > 2 * each else ''}{keys}"
         )
 
 
-def require_grid(resolution: int, name: str) -> None:
-    """Raises UserError where the grid of a mesh exceeds what is free; `name` is the flag or key, with its value."""
-    needed, free = GRID_COPIES * FLOAT_BYTES * resolution**3, available_bytes()
+def require_mesh(resolution: int, name: str) -> None:
+    """Raises UserError where a mesh that fills its grid exceeds what is free; `name` is the flag or key, with its value."""
+    needed, free = MESH_BYTES * resolution**2, available_bytes()
     if needed > free:
-        most = int((free / (GRID_COPIES * FLOAT_BYTES)) ** (1.0 / 3.0))
         raise UserError(
-            f"{name}: a grid of {resolution}^3 points needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"{most} points per side fit at the most"
+            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"{int((free / MESH_BYTES) ** 0.5)} points per side fit at the most"
         )
 
 

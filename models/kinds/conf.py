@@ -13,8 +13,9 @@ from models.config.hocon import parse_tree, quoted, read_tree, write_tree
 from models.config.strict import ConfigError, check_limits, from_tree, leaf_fields, nearest, shown
 from models.fields.conf import INITIALISATION_KEYS
 from models.fields.registry import COLORS, SURFACES
+from models.kinds.block import ModelConfig
 from models.kinds.neus.conf import NEUS
-from models.kinds.registry import KINDS, ModelConfig
+from models.kinds.registry import KINDS
 
 MODEL = "model"
 MORE = "more"  # the field of a kind's block that holds the blocks of `further()`

@@ -58,6 +58,13 @@ class LevelSet:
     outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], growing outwards
     threshold: float  # of minus the field, where the user gives none
     quantity: str  # what the field is, for messages
+    bounded: bool = False  # a signed distance: its slope is about 1 wherever it is asked
+    # An increasing map of values float64 [...] after which they vary evenly in space; None for the values themselves.
+    evened: Callable[[np.ndarray], np.ndarray] | None = None
+    # Points float32 [P, 3] -> values [P, 1] and their slopes [P, 3]; None for a field that is too rough to follow.
+    gradient: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
+    # Points and unit normals float32 [P, 3] -> RGB [P, 3] in [0, 1] as seen from outside along the normal.
+    color: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 class Batch(Protocol):
@@ -83,20 +90,20 @@ class Sampler(Protocol):
         """The next batch."""
 
     def state(self) -> dict[str, Any]:
-        """All that decides the batches to come, as JSON values."""
+        """All that decides the batches to come, as JSON values; `generator` among them is a PCG64's state."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
 
 
 class Parameters(Protocol):
-    """The trained parameters as a kind may change them between steps; their moments follow."""
+    """The trained parameters as a kind may change them between steps; their moments and their averages follow."""
 
     def keep(self, network: str, rows: np.ndarray) -> None:
         """Cut every parameter of a network to these rows (first axis), in this order; rows may repeat."""
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Add rows to every parameter of a network, by name; their moments start at zero."""
+        """Add rows to every parameter of a network, by name; their moments start at zero, their averages there."""
 
 
 class Model(Protocol):
@@ -155,14 +162,22 @@ class PlainModel:
     def before_step(self, moment: Moment) -> None:
         """Called before the batch of a step is drawn."""
 
+    def acts_after(self, step: int) -> bool:
+        """Whether `after_step` has work after this step, counted from 0; the step is waited for then."""
+        del step
+        return False
+
     def after_step(self, parameters: Parameters, moment: Moment, gradients: Mapping[str, Var]) -> None:
-        """Called after an update was launched, with d loss / d parameter by `<network>.<name>`."""
+        """Called where `acts_after` says so and the step was taken, with d loss / d parameter by `<network>.<name>`."""
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Take on the shapes of a checkpoint, network -> name -> shape, before its values are read."""
+        """Take on the shapes of a checkpoint, network -> name -> shape, before its values are read.
+
+        Where the number of rows changes, `fields.state.take_rows` does it; other shapes are refused as they are read.
+        """
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Arrays beside the networks that a resume needs."""
+        """Arrays beside the networks that a resume needs, of numbers or truth values."""
         return {}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:

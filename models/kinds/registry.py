@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models.config.blocks import TrainConfig
+from models.kinds.block import ModelConfig
 from models.kinds.nerf.conf import NERF, NeRFConfig
 from models.kinds.neus.conf import NEUS, NeuSConfig
 
@@ -16,42 +17,11 @@ if TYPE_CHECKING:
     from models.kinds.protocol import Model
 
 
-class ModelConfig(Protocol):
-    """The block `model` of a conf, as its kind has it."""
-
-    type: str
-
-    def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
-
-    @property
-    def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that weights depend on."""
-
-    @property
-    def n_importance(self) -> int:
-        """The size that memory hangs on most: what `--mode plan` varies."""
-
-    def allows_importance(self, count: int) -> bool:
-        """Whether n_importance could be `count`."""
-
-    def with_importance(self, count: int) -> Self:
-        """The same with `count` as n_importance."""
-
-    @property
-    def parameters(self) -> int:
-        """Trained numbers; the most that there may be where their number changes."""
-
-    @property
-    def ray_numbers(self) -> int:
-        """float32 numbers that a step keeps of each entry of a batch, at the least."""
-
-
 @dataclass(frozen=True)
 class Kind:
     """A kind of model."""
 
-    block: type[Any]  # a dataclass, `ModelConfig`
+    block: type[Any]  # a frozen dataclass, a `models.kinds.block.ModelConfig`
     build: Callable[[Any, TrainConfig, np.random.Generator], Model]  # with fresh networks
 
 

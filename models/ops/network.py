@@ -11,10 +11,10 @@ from models.structs import Var
 
 
 class Weights:
-    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each, in order.
+    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each.
 
-    Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made without
-    gradients, it has to be made before: what is first computed within `no_grad` has none ever after.
+    Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made
+    without gradients, it has to be made before: what is first computed within `no_grad` has none ever after.
     """
 
     def __init__(self, layers: Sequence[tuple[Var, Var]]) -> None:

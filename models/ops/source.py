@@ -35,6 +35,7 @@ class Source:
     layouts: tuple[type, ...]
     constants: tuple[tuple[str, float], ...] = ()
     lists: bool = False
+    folder: Path = CSRC  # holds a folder for each device
 
     def text(self) -> str:
         """All of it, as it is compiled for the CPU."""
@@ -105,7 +106,7 @@ def _text(source: Source, device: str) -> str:
     constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
     declared = "\n".join([*constants, *map(_struct, source.layouts)])
     start = f"#include <string>\n#include <vector>\nnamespace neus {{\n{declared}\n}}\n"
-    return start + _expanded(CSRC / device / source.header, set())
+    return start + _expanded(source.folder / device / source.header, set())
 
 
 def _expanded(path: Path, seen: set[Path]) -> str:

@@ -15,6 +15,7 @@ from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settle
 from models.machine.backend import jt
 from models.structs import Var
 
+TOTAL = "total"  # the weighted sum, among the losses
 Counts = Mapping[str, float]  # of a whole batch, by term
 
 
@@ -89,7 +90,7 @@ def _gradient(
 ) -> BatchGradient:
     """Losses of some entries and their gradients, added to those of the chunks `before`; off the graph."""
     losses = losses_of(objective, counts)
-    gradients = jt.grad(losses["total"], list(parameters))
+    gradients = jt.grad(losses[TOTAL], list(parameters))
     if before is not None:
         gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
     gradients = [_cut(value) for value in gradients]
@@ -102,7 +103,7 @@ def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     """The mean of each term, and their weighted sum."""
     means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
     weighted = [_weighted(term, means[name]) for name, term in objective.terms.items()]
-    return {"total": _sum(weighted)} | means
+    return {TOTAL: _sum(weighted)} | means
 
 
 def _weighted(term: Term, mean: Var) -> Var:

@@ -8,7 +8,7 @@ weights are still those of the refused step then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from models.kinds.protocol import Batch, Noise
 from models.machine.backend import jt
 from models.structs import Var
 
+Arrays = Callable[[], Mapping[str, np.ndarray]]  # asked for where a step was refused
 UPDATE_WORDS = "the update"
 MAX_NAMED = 3  # things a sentence names before it only counts
 
@@ -44,6 +45,7 @@ class BadStep:
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are those after it too
     readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
+    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps
 
     def sentence(self) -> str:
         """What was seen."""
@@ -64,10 +66,11 @@ class Guard:
         jt.sync([*values, verdict])  # computed with the step: what waits for `settle` holds on to no graph
         self._pending = (inputs, values, verdict)
 
-    def settle(self, parameters: Mapping[str, Var], moments: Callable[[], Mapping[str, np.ndarray]] = dict) -> bool:
+    def settle(self, parameters: Mapping[str, Var], moments: Arrays = dict, buffers: Arrays = dict) -> bool:
         """Read the verdict of the last step, if it was not read yet; returns False where the step was refused.
 
-        `moments` gives Adam's as they were before that step, for a finding where the step's own numbers are finite.
+        `moments` gives Adam's as they were before that step, for a finding where the step's own numbers are finite;
+        `buffers` the model's.
         """
         if self._pending is None:
             return True
@@ -81,7 +84,7 @@ class Guard:
         weights = {name: value.numpy() for name, value in parameters.items()}
         findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, list(parameters))]
         findings = findings or find_in_update(moments())
-        self._unreported.append(BadStep(inputs, weights, seen, tuple(findings)))
+        self._unreported.append(BadStep(inputs, weights, seen, tuple(findings), dict(buffers())))
         return False
 
     def take(self) -> list[BadStep]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +22,8 @@ from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate
 from models.training.optimizer import Adam
 
+Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
+
 
 @dataclass(frozen=True)
 class StepOutput:
@@ -34,6 +36,26 @@ class StepOutput:
         """The TensorBoard scalars; waits for the device."""
         values = self.model.scalars(self.found.output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Resizing:
+    """The parameters as a kind may change them; a `models.kinds.protocol.Parameters`."""
+
+    optimizer: Adam
+    average: WeightAverage | None
+
+    def keep(self, network: str, rows: np.ndarray) -> None:
+        """Parameters, moments and averages."""
+        for owner in (self.optimizer, self.average):
+            if owner is not None:
+                owner.keep(network, rows)
+
+    def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
+        """Likewise."""
+        for owner in (self.optimizer, self.average):
+            if owner is not None:
+                owner.append(network, values)
 
 
 class Trainer:
@@ -66,7 +88,10 @@ class Trainer:
     @property
     def result_model(self) -> Model:
         """What pictures and meshes are made with: the averaged weights where there are any."""
-        return self.model if self.average is None else self.average.model
+        if self.average is None:
+            return self.model
+        self.average.model.load_buffers(self.model.buffers())
+        return self.average.model
 
     @property
     def learning_rate(self) -> float:
@@ -100,15 +125,19 @@ class Trainer:
         taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
         self.guard.watch(inputs, values, taken)
         self.finished_steps += 1
-        self.model.after_step(self.optimizer, moment, dict(zip(self.optimizer.names, found.gradients, strict=True)))
+        if self.model.acts_after(moment.step) and self.settle():
+            named = dict(zip(self.optimizer.names, found.gradients, strict=True))
+            self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
         return StepOutput(self.model, found)
 
-    def settle(self) -> None:
-        """Wait for the last step and hear its verdict."""
-        if not self.guard.settle(self.optimizer.named_parameters, self._named_moments):
+    def settle(self) -> bool:
+        """Wait for the last step and hear its verdict: False where it was refused and not told so before."""
+        was_taken = self.guard.settle(self.optimizer.named_parameters, self._named_moments, self.model.buffers)
+        if not was_taken:
             self.optimizer.refuse()
+        return was_taken
 
     def _named_moments(self) -> dict[str, np.ndarray]:
         """Adam's moments by the words a finding has for them."""
@@ -191,23 +220,25 @@ class Trainer:
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
-    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the model."""
-    shapes = {
-        network: {name: array.shape for name, array in named.items()} for network, named in checkpoint.tensors.items()
-    }
-    name = "its shapes"
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf."""
     try:
-        model.adapt(shapes)
-        for name, module in model.networks.items():
-            if name not in checkpoint.tensors:
-                raise ValueError("the network is missing")
-            import_state(module, checkpoint.tensors[name])
-        name = "its buffers"
-        model.load_buffers(checkpoint.buffers)
+        load_into(model, checkpoint.tensors, checkpoint.buffers)
     except ValueError as error:
-        raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step} does not fit the conf: {name}: {error}"
-        ) from error
+        raise CheckpointError(f"the checkpoint of step {checkpoint.step} does not fit the conf: {error}") from error
+
+
+def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
+    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming what does not fit."""
+    for name in model.networks:
+        if name not in tensors:
+            raise ValueError(f"{name}: the network is missing")
+    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
+    for name, module in model.networks.items():
+        try:
+            import_state(module, tensors[name])
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    model.load_buffers(buffers)
 
 
 def _moment(checkpoint: Checkpoint, moment: str, name: str, shape: tuple[int, ...]) -> np.ndarray:

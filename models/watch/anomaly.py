@@ -18,7 +18,7 @@ from models.training.guard import BadStep
 
 FORMAT = "neus-jittor anomaly 1"
 MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
-NOT_OF_THE_BATCH = ("noise/", "weights/", "readings", "meta_json")
+NOT_OF_THE_BATCH = ("noise/", "weights/", "buffers/", "readings", "meta_json")
 _DAMAGE = (NpzError, ValueError, KeyError, TypeError)  # no npz of ours, or one with other contents
 
 
@@ -33,6 +33,7 @@ class Anomaly:
     conf: str  # HOCON, every key spelt out
     findings: tuple[str, ...]  # what was not finite
     states: dict[str, Any]  # of the random generators when the step was refused
+    buffers: dict[str, np.ndarray]  # `Model.buffers`
 
 
 def anomaly_name(step: int) -> str:
@@ -46,6 +47,7 @@ def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) 
     arrays = batch.arrays() | {"readings": bad.readings}
     arrays |= {} if noise is None else {f"noise/{name}": array for name, array in noise.items()}
     arrays |= {f"weights/{name}": values for name, values in bad.weights.items()}
+    arrays |= {f"buffers/{name}": values for name, values in bad.buffers.items()}
     meta = {"format": FORMAT, "step": bad.inputs.step, "conf": conf, "findings": bad.findings, "states": states}
     buffer = io.BytesIO()
     np.savez(buffer, meta_json=np.array(json.dumps(meta)), **arrays)
@@ -78,9 +80,8 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
     batch = {name: array for name, array in arrays.items() if not name.startswith(NOT_OF_THE_BATCH)}
     weights = below("weights/")
     _require_kinds(meta, weights)
-    return Anomaly(
-        meta["step"], batch, below("noise/") or None, weights, meta["conf"], tuple(meta["findings"]), meta["states"]
-    )
+    noise, buffers, findings = below("noise/") or None, below("buffers/"), tuple(meta["findings"])
+    return Anomaly(meta["step"], batch, noise, weights, meta["conf"], findings, meta["states"], buffers)
 
 
 def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None:

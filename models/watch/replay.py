@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
-from models.fields.state import import_state
 from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
 from models.ops.update import readings
+from models.training.gradient import TOTAL
 from models.training.guard import (
     MAX_NAMED,
     UPDATE_WORDS,
@@ -22,7 +22,7 @@ from models.training.guard import (
     find_in_readings,
     find_in_weights,
 )
-from models.training.trainer import Trainer
+from models.training.trainer import Trainer, load_into
 from models.watch.anomaly import Anomaly, load_anomaly
 
 
@@ -41,7 +41,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
     _require_noise(trainer, anomaly, len(batch), path)
     _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
-    seen = fetched(readings(found.losses["total"], found.gradients, trainer.optimizer.parameters))
+    seen = fetched(readings(found.losses[TOTAL], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
@@ -77,14 +77,17 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
 
 
 def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
-    """The weights before the step; raises UserError where they are not the conf's."""
-    for name, network in trainer.networks.items():
-        prefix = name + "."
-        weights = {key.removeprefix(prefix): value for key, value in anomaly.weights.items() if key.startswith(prefix)}
-        try:
-            import_state(network, weights)
-        except ValueError as error:
-            raise UserError(f"{path}: its weights do not fit its conf ({name}: {error})") from error
+    """The weights and buffers before the step; raises UserError where they are not the conf's."""
+    weights = {
+        name: {
+            key.removeprefix(name + "."): value for key, value in anomaly.weights.items() if key.startswith(name + ".")
+        }
+        for name in trainer.networks
+    }
+    try:
+        load_into(trainer.model, weights, anomaly.buffers)
+    except ValueError as error:
+        raise UserError(f"{path}: its weights do not fit its conf ({error})") from error
 
 
 def _photograph(batch: dict[str, np.ndarray]) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError, limits
 from models.fields.conf import NerfConfig
+from models.kinds.block import PlainBlock
 
 NERF = "nerf"
 
@@ -22,7 +23,7 @@ class NerfRendererConfig:
 
 
 @dataclass(frozen=True)
-class NeRFConfig:
+class NeRFConfig(PlainBlock):
     """The two networks, of one shape, and the renderer of a radiance field."""
 
     nerf: NerfConfig
@@ -61,6 +62,11 @@ class NeRFConfig:
     def parameters(self) -> int:
         """Trained numbers of both networks."""
         return 2 * self.nerf.parameters
+
+    @property
+    def memory_keys(self) -> str:
+        """The samples of a ray."""
+        return "model.nerf_renderer.n_samples and n_importance"
 
     @property
     def ray_numbers(self) -> int:

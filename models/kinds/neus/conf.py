@@ -9,6 +9,7 @@ from typing import Any
 from models.config.strict import ConfigError, limits, nearest
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.registry import COLORS, RENDERING_NETWORK, SDF_NETWORK, SURFACES
+from models.kinds.block import PlainBlock
 
 NEUS = "neus"
 
@@ -33,7 +34,7 @@ class RendererConfig:
 
 
 @dataclass(frozen=True)
-class NeuSConfig:
+class NeuSConfig(PlainBlock):
     """The networks and the renderer of a surface."""
 
     nerf: NerfConfig
@@ -99,6 +100,11 @@ class NeuSConfig:
         """Trained numbers of all networks that the conf builds; the sharpness is one."""
         count = 1 + self.block(self.surface).parameters + self.block(self.color).parameters
         return count + (self.nerf.parameters if self.neus_renderer.n_outside > 0 else 0)
+
+    @property
+    def memory_keys(self) -> str:
+        """The samples of a ray."""
+        return "model.neus_renderer.n_samples and n_importance"
 
     @property
     def ray_numbers(self) -> int:

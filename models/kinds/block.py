@@ -1,0 +1,81 @@
+"""The block `model` of a conf, as every kind of model has one. Knows no Jittor."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+
+class ModelConfig(Protocol):
+    """What the rest of the program reads of it; a frozen dataclass, whose fields are the keys and blocks."""
+
+    type: str
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+
+    @property
+    def n_importance(self) -> int | None:
+        """The size that memory hangs on most: what `--mode plan` varies; None where there is none such."""
+
+    def allows_importance(self, count: int) -> bool:
+        """Whether n_importance could be `count`."""
+
+    def with_importance(self, count: int) -> Self:
+        """The same with `count` as n_importance."""
+
+    @property
+    def memory_keys(self) -> str:
+        """The keys to lower where one entry of a batch does not fit, for messages; "" for none."""
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers; the most that there may be where their number changes."""
+
+    @property
+    def ray_numbers(self) -> int:
+        """float32 numbers that a step keeps of each entry of a batch, at the least."""
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
+
+
+class PlainBlock:
+    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers."""
+
+    def check(self) -> None:
+        """Every value within its limits will do."""
+
+    @property
+    def n_importance(self) -> int | None:
+        """None."""
+        return None
+
+    def allows_importance(self, count: int) -> bool:
+        """Never."""
+        del count
+        return False
+
+    def with_importance(self, count: int) -> Self:
+        """The same block."""
+        del count
+        return self
+
+    @property
+    def memory_keys(self) -> str:
+        """None."""
+        return ""
+
+    @property
+    def ray_numbers(self) -> int:
+        """Nothing that is known beforehand."""
+        return 0
+
+    @property
+    def buffer_bytes(self) -> int:
+        """None."""
+        return 0

@@ -1,0 +1,242 @@
+"""What can be added from outside: a surface field, a term of a loss, rates of a kind's networks."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import trimesh
+from runs import ROOT, SHORT, contents, run, saved
+from test_micro_batches import gradients, trainer_of
+
+from models.config.strict import ConfigError, limits
+from models.fields import registry
+from models.fields.registry import SURFACES, FieldKind
+from models.fields.state import named_parameters
+from models.kinds.conf import load_config, parse_config, to_hocon
+from models.kinds.neus.model import NeuSModel
+from models.kinds.neus.terms import TERMS
+from models.kinds.protocol import Term
+from models.machine.backend import jt
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.structs import FieldOutput, Var
+from models.training.optimizer import Adam
+from models.training.trainer import Trainer
+
+# a surface field
+
+
+@dataclass(frozen=True)
+class SphereConfig:
+    """The block `model.toy`."""
+
+    radius: float = limits(0.5, above=0)
+    channels: int = limits(4, at_least=1)
+
+    @property
+    def features(self) -> int:
+        return self.channels
+
+    @property
+    def parameters(self) -> int:
+        return 4 + self.channels
+
+    def check(self) -> None:
+        if self.radius > 1:
+            raise ConfigError(f"model.toy.radius = {self.radius:g}: must lie in the unit sphere")
+
+
+class Sphere(jt.nn.Module):
+    """A sphere with a learned centre and radius, and one feature for all of it; a `DistanceField`."""
+
+    def __init__(self, block: SphereConfig, generator: np.random.Generator) -> None:
+        super().__init__()
+        self.centre = jt.array(generator.uniform(-0.1, 0.1, 3).astype(np.float32))
+        self.radius = jt.array(np.float32([block.radius]))
+        self.shade = jt.array(generator.normal(size=block.channels).astype(np.float32))
+
+    def at_weights(self):
+        return self
+
+    def distance(self, points: Var) -> Var:
+        return self.evaluate(points).sdf
+
+    def evaluate(self, points: Var) -> FieldOutput:
+        offset = points - self.centre.reshape((1, 3))
+        away = (offset.sqr().sum(dim=1, keepdims=True) + 1e-12).sqrt()
+        feature = self.shade.reshape((1, -1)).broadcast((points.shape[0], self.shade.shape[0]))
+        return FieldOutput(away - self.radius, feature, offset / away)
+
+
+TOY = ("model.surface=toy", "model.toy.radius=0.4", "model.rendering_network.d_feature=4")
+
+
+@pytest.fixture(scope="module")
+def toy_surface():
+    """A further surface field."""
+    SURFACES["toy"] = FieldKind(SphereConfig, Sphere)
+    yield
+    del SURFACES["toy"]
+
+
+@pytest.fixture(scope="module")
+def trained(toy_surface, tmp_path_factory):
+    """Six steps of a NeuS on a sphere, with a picture and a mesh at the end."""
+    folder = tmp_path_factory.mktemp("toy")
+    assert run(folder, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", *TOY)) == 0
+    return folder
+
+
+def test_a_surface_of_another_kind_trains_within_neus(trained):
+    first, last = saved(trained, 3).tensors, saved(trained, 6).tensors
+    assert set(last["sdf_network_fine"]) == {"centre", "radius", "shade"} and "color_network_fine" in last
+    assert all(
+        np.any(first["sdf_network_fine"][name] != last["sdf_network_fine"][name]) for name in ("centre", "shade")
+    )
+    assert (trained / "validations_fine/00000006_0_1.png").is_file()
+
+
+def test_it_resumes_bit_for_bit(trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
+    assert run(tmp_path, "--is_continue", settings=(*SHORT, *TOY)) == 0
+    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+
+
+def test_its_mesh_is_the_sphere(trained):
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=(*SHORT, *TOY)) == 0
+    mesh, sphere = trimesh.load(trained / "meshes/00000006.ply"), saved(trained, 6).tensors["sdf_network_fine"]
+    extent = (mesh.vertices.max(axis=0) - mesh.vertices.min(axis=0)) / 2
+    unit = np.linalg.norm(np.array(saved(trained, 6).state["scene_to_world"])[:3, 0])
+    assert np.allclose(extent / unit, sphere["radius"], atol=0.02)
+
+
+def test_another_surface_contradicts_the_checkpoint(trained, capsys):
+    assert run(trained, "--is_continue", settings=SHORT) == 2
+    error = capsys.readouterr().err
+    assert "the networks nerf, toy, rendering_network in the checkpoint" in error and error.count("\n") == 1
+
+
+WRONG = {
+    "model.toy.radios=1": "did you mean model.toy.radius?",
+    "model.toy.radius=0": "model.toy.radius = 0",
+    "model.toy.radius=2": "must lie in the unit sphere",
+    "model.surface=toi": "there is no such field; did you mean toy?",
+    "model.rendering_network.d_feature=5": "must be the features of model.toy = 4",
+}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_its_block_is_checked(setting, toy_surface):
+    with pytest.raises(ConfigError) as caught:
+        load_config(ROOT / "confs/debug.conf", overrides=(*TOY, setting))
+    assert WRONG[setting] in str(caught.value)
+
+
+def test_its_conf_is_written_and_read_back(toy_surface):
+    read = load_config(ROOT / "confs/debug.conf", overrides=TOY)
+    assert read.model.block("toy") == SphereConfig(radius=0.4)
+    assert parse_config(to_hocon(read), "again") == read
+
+
+def test_a_chosen_surface_without_its_block_is_one_sentence(toy_surface):
+    with pytest.raises(ConfigError, match="model.toy: this block is missing"):
+        load_config(ROOT / "confs/debug.conf", overrides=(TOY[0], TOY[2]))
+
+
+def test_the_table_of_surfaces_is_as_it_was():
+    assert registry.SDF_NETWORK in SURFACES
+
+
+# a term of a loss
+
+
+def brightness(seen, conf):
+    """How dark the rendering is where a ray sees much: a mean over a count of its own."""
+    del conf
+    seen_at_all = (seen.render.opacity.detach() > 0.1).float32()
+    dark = (1.0 - seen.render.rgb).sqr().sum(dim=1, keepdims=True)
+    return Term((dark * seen_at_all).sum(), seen_at_all.sum(), weight=0.3, margin=1e-5)
+
+
+@pytest.fixture(scope="module")
+def with_term():
+    """A trainer whose loss has a fourth term, and a batch."""
+    plain = trainer_of()
+    for _ in range(3):
+        plain.step()
+    model = NeuSModel(plain.model.renderer, plain.conf, TERMS | {"brightness": brightness})
+    trainer = Trainer(model, plain.sampler, plain.conf, np.random.default_rng(2))
+    trainer.finished_steps = plain.finished_steps
+    batch = trainer.sampler.next()
+    return plain, trainer, batch, model.draw_noise(len(batch), trainer.generator)
+
+
+def test_a_further_term_adds_its_share(with_term):
+    plain, trainer, batch, noise = with_term
+    (before, _), (after, _) = (gradients(one, batch, noise, len(batch)) for one in (plain, trainer))
+    assert after["brightness"] > 0
+    assert after["total"] == pytest.approx(before["total"] + 0.3 * after["brightness"], rel=1e-6)
+    scalars = trainer.step().scalars()
+    assert np.isfinite(scalars["Loss/brightness"])
+
+
+@pytest.mark.parametrize("chunk", [63, 17, 5])
+def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
+    _, trainer, batch, noise = with_term
+    terms, whole = gradients(trainer, batch, noise, len(batch))
+    split_terms, split = gradients(trainer, batch, noise, chunk)
+    assert split_terms == pytest.approx(terms, rel=1e-5)
+    sizes, errors = ({n: np.linalg.norm(v) for n, v in some.items()} for some in (whole, differences(split, whole)))
+    assert np.linalg.norm(list(errors.values())) <= 1e-5 * np.linalg.norm(list(sizes.values()))
+    # The sharpness's alone is one number, a difference of larger ones.
+    assert all(errors[name] <= 5e-5 * sizes[name] for name in whole)
+
+
+def differences(some, others):
+    """What two gradients differ by, parameter by parameter."""
+    return {name: some[name] - others[name] for name in others}
+
+
+# learning rates of a kind's own
+
+
+def taken(form, factors):
+    """What a step of Adam does to two networks, in a form."""
+    with use(form):
+        rng = np.random.default_rng(0)
+        networks = {name: {"w": jt.array(rng.normal(size=(4, 3)).astype(np.float32))} for name in ("a", "b")}
+        before = [named["w"].numpy() for named in networks.values()]
+        optimizer = Adam(networks)
+        gradient = [jt.array(rng.normal(size=(4, 3)).astype(np.float32)) for _ in networks]
+        optimizer.step(gradient, 0.1, None, factors)
+        return [value.numpy() - start for value, start in zip(optimizer.parameters, before, strict=True)]
+
+
+@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+def test_a_network_learns_at_its_own_rate(form):
+    plain, same, ours = (taken(form, factors) for factors in (None, {"a": 1.0}, {"b": 0.25}))
+    assert all(np.array_equal(one, other) for one, other in zip(plain, same, strict=True))
+    assert np.array_equal(ours[0], plain[0])
+    np.testing.assert_allclose(ours[1], 0.25 * plain[1], rtol=1e-4, atol=1e-7)
+
+
+def test_the_rates_of_a_kind_are_asked_for_at_each_step(monkeypatch):
+    plain, ours = trainer_of(), trainer_of()
+    asked = []
+
+    def rates(step):
+        asked.append(step)
+        return {"color_network_fine": 0.0}
+
+    monkeypatch.setattr(ours.model, "rates", rates, raising=False)
+    first = {name: value.numpy() for name, value in named_parameters(ours.networks["color_network_fine"]).items()}
+    for _ in range(3):
+        plain.step()
+        ours.step()
+    still = {name: value.numpy() for name, value in named_parameters(ours.networks["color_network_fine"]).items()}
+    moved = named_parameters(plain.networks["color_network_fine"])
+    assert asked == [0, 1, 2] and all(np.array_equal(first[name], still[name]) for name in first)
+    assert any(np.any(moved[name].numpy() != first[name]) for name in first)

@@ -1,0 +1,38 @@
+"""What docs/ARCHITECTURE.md says of adding to the program: the heading others link, few files, and files that exist."""
+
+import re
+
+import pytest
+from runs import ROOT
+
+PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+HEADING = "\n## How to add\n"
+MOST = {"field": 4, "loss": 4, "kind of model": 8, "operation": 4, "mode": 4, "scene format": 4}
+SECTION = PAGE.partition(HEADING)[2]
+ENTRIES = dict(re.findall(r"^- \*\*An? ([a-z ]+?)\*\* \((?:at most )?(\d+)\)", SECTION, re.MULTILINE))
+
+
+def test_the_page_ends_with_it_and_others_link_to_it():
+    assert PAGE.count(HEADING) == 1 and "\n## " not in SECTION
+    assert "docs/ARCHITECTURE.md#how-to-add" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("what", MOST)
+def test_few_files_change(what):
+    assert int(ENTRIES[what]) <= MOST[what]
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+(?:/[\w.]+|\.py))`", SECTION))))
+def test_what_is_named_is_there(path):
+    """A NAME stands for what is added; its folder is there, or would be made."""
+    place = ROOT / path.partition("NAME")[0] if "NAME" in path else ROOT / path
+    assert place.exists() or (ROOT / path).parent.exists()
+
+
+def test_rooms_of_the_page_are_those_of_the_tree():
+    drawn = PAGE.partition("## Rooms")[2].partition("```\n")[2].partition("```")[0]
+    for folder in ("data", "models"):
+        below = re.split(r"\n(?=\S)", drawn.partition(f"{folder}/ ")[2] or drawn.partition(f"\n{folder}/")[2])[0]
+        named = set(re.findall(r"^  (\w+)/", below, re.MULTILINE))
+        there = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
+        assert there <= named, there - named

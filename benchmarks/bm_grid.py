@@ -9,18 +9,22 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import numpy as np
+
 if __name__ == "__main__":  # run as a file: the packages lie beside benchmarks/, not in it
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.flops import OPERATIONS_PER_MULTIPLY_ADD
-from benchmarks.ours import Matmul
+from benchmarks.flops import OPERATIONS_PER_MULTIPLY_ADD, matmul_flops
+from benchmarks.ours import MATMUL_REPEATS, MATMUL_SHAPE
 from benchmarks.report import provenance
 from models.machine import backend
+from models.machine.backend import jt
 from models.ops import grid_sdf
 from models.ops.grid_sizes import BYTES, FEATURES, POINT, GridSizes, grid_sizes
 
@@ -75,7 +79,7 @@ def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats:
     ).stdout
     clock, cpu = (_medians(told, column) for column in (1, 2))
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(threads)
-    rate = Matmul().matmul()["rate"]
+    rate, cpu_rate = matmul_rates()
     operations = network_operations(sizes)
     per_million = {name: value / points * MILLION for name, value in clock.items() if name != "copy"}
     cpu_per_million = {name: value / points * MILLION for name, value in cpu.items() if name != "copy"}
@@ -86,13 +90,30 @@ def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats:
         "seconds_per_million": per_million,
         "cpu_seconds_per_million": cpu_per_million,
         "network_share_of_matmul": operations * MILLION / rate / _sum(per_million, "network"),
+        "network_share_of_matmul_cpu": operations * MILLION / cpu_rate / _sum(cpu_per_million, "network"),
         "grid_share_of_naive": _sum(per_million, "grid") / _sum(per_million, "naive"),
         "grid_share_of_naive_cpu": _sum(cpu_per_million, "grid") / _sum(cpu_per_million, "naive"),
         "matmul_gflops": rate / 1e9,
+        "matmul_gflops_of_a_core": cpu_rate / 1e9,
         "copy_gbytes": COPIED / clock["copy"] / 1e9,
         "bound_of_arithmetic": operations * MILLION / rate,
         "bound_of_memory": grid_bytes(sizes) * MILLION / (COPIED / clock["copy"]),
     }
+
+
+def matmul_rates() -> tuple[float, float]:
+    """Operations per second of a plain product, by the clock and by CPU seconds: medians of some."""
+    rows, inner, columns = MATMUL_SHAPE
+    random = np.random.default_rng(0)
+    left, right = (jt.array(random.standard_normal(s, dtype=np.float32)) for s in ((rows, inner), (inner, columns)))
+    clock, cpu = [], []
+    for _ in range(MATMUL_REPEATS):
+        begin, spent = time.perf_counter(), time.process_time()
+        jt.matmul(left, right).sync(True)
+        clock.append(time.perf_counter() - begin)
+        cpu.append(time.process_time() - spent)
+    operations = matmul_flops(*MATMUL_SHAPE)
+    return operations / median(clock), operations / median(cpu)
 
 
 def network_operations(sizes: GridSizes) -> int:

@@ -186,6 +186,7 @@ int main(int count, char **given) {
              block.sweep(-1);
          }); }},
         {"network_backward", [&] { each_block<GridBlock>(shape, layers, n, d_packed.data(), [&](GridBlock &block, long begin, int, float *sums) {
+             expect(record(begin).hidden + shape.recorded(), BLOCK * shape.all_hidden());
              block.place_hidden(record(begin));
              block.recover_slopes();
              block.sweep(0);

@@ -33,6 +33,26 @@ FLAG_MEANINGS = {
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
     ),
     "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
+    "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
+        "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
+    ),
+    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere (default: world)": (
+        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系（默认：world）"
+    ),
+    "validate_mesh: leave the vertices where marching cubes put them": "validate_mesh：顶点留在移动立方体法给出的位置",
+    "validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
+    "camera sees or the masks, dilated, exclude": (
+        "validate_mesh：pieces：去掉面积不到最大块百分之一的碎块（默认）；views：还去掉没有相机看到、或膨胀后的掩膜排除的部分"
+    ),
+    "validate_mesh: keep all pieces": "validate_mesh：保留所有碎块",
+    "validate_mesh: about N triangles at the most (default: all; 100000 with a texture)": (
+        "validate_mesh：最多约 N 个三角形（默认：全部；带纹理时 100000）"
+    ),
+    "validate_mesh: from the photographs, at the vertices or as a picture (default: vertex, where the format holds "
+    "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
+    "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
+    "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
+    "texture)": "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）",
     "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
     "validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a NeRF's "
     "density (default: 25)": (

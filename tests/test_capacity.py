@@ -35,20 +35,20 @@ def test_parameters_are_counted_as_the_networks_have_them(kind):
 
 
 @pytest.mark.usefixtures("small_machine")
-def test_a_grid_is_refused_with_the_largest_one_that_fits():
-    for resolution in (512, 1421):
-        capacity.require_grid(resolution, "--resolution")
-    for resolution in (1423, 2048):
-        with pytest.raises(UserError, match=r"--resolution: .* 23 GB is free: 1421 points per side fit"):
-            capacity.require_grid(resolution, "--resolution")
+def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
+    capacity.require_mesh(2048, "--resolution")
+    monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
+    capacity.require_mesh(1863, "--resolution")
+    with pytest.raises(UserError, match=r"--resolution: .* 1 GB is free: 1863 points per side fit"):
+        capacity.require_mesh(1864, "--resolution")
 
 
-@pytest.mark.usefixtures("small_machine")
 @pytest.mark.parametrize("mode", ["validate_mesh", "evaluate"])
-def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mode, tmp_path, capsys):
+def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mode, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
     assert run(tmp_path / "none", "--mode", mode, "--resolution", "2048") == 2
     error = capsys.readouterr().err
-    assert "--resolution 2048" in error and "68.7 GB" in error and error.count("\n") == 1
+    assert "--resolution 2048" in error and "1.21 GB" in error and error.count("\n") == 1
     assert not (tmp_path / "none").exists()
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -17,6 +18,8 @@ from models.kinds.conf import load_config
 from models.surface.request import MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
+# A mesh as it is where nothing is asked for.
+FULL = MeshRequest(512, is_refined=True, clean="pieces", color="vertex", texture_size=2048)
 
 
 class FakeRunner:
@@ -182,11 +185,11 @@ DISPATCHED = [
     (["--is_continue"], ("open_training", (True, None, False)), ("train", ())),
     (["--overwrite"], ("open_training", (False, None, True)), ("train", ())),
     (["--checkpoint", "c"], ("open_training", (False, Path("c"), False)), ("train", ())),
-    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (MeshRequest(512, None),))),
+    (["--mode", "validate_mesh"], ("open_results", (None,)), ("validate_mesh", (FULL,))),
     (
         ["--mode", "validate_mesh", "--resolution", "64", "--mcube_threshold", "-0.5", "--checkpoint", "c"],
         ("open_results", (Path("c"),)),
-        ("validate_mesh", (MeshRequest(64, -0.5),)),
+        ("validate_mesh", (replace(FULL, resolution=64, threshold=-0.5),)),
     ),
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
-from models.surface import export, extraction, metrics
-from models.surface.request import MeshRequest
+from models.surface import export, extraction, metrics, sparse
 
 BOX = (np.array([-1.0, -1.0, -1.0]), np.array([1.0, 1.0, 1.0]))
 
@@ -160,9 +159,9 @@ def test_colours_and_normals_go_to_the_world_too(mirror, tmp_path):
 
 
 def test_what_is_extracted_is_what_is_asked_for():
-    surface = SimpleNamespace(outward=sphere_sdf(0.5), threshold=0.1, quantity="the signed distance")
-    for threshold, radius in ((None, 0.4), (0.0, 0.5)):
-        mesh = extraction.extract(surface, MeshRequest(30, threshold), *BOX, 1000)
+    surface = SimpleNamespace(outward=sphere_sdf(0.5), quantity="the signed distance", bounded=True, evened=None)
+    for threshold, radius in ((0.1, 0.4), (0.0, 0.5)):
+        mesh = sparse.extract(surface, *BOX, 30, threshold, 1000).mesh
         assert np.allclose(np.linalg.norm(mesh.vertices, axis=1), radius, atol=0.01)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from models.runner import Runner
 
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
-MAX_RESOLUTION = 2048  # a float32 grid of 2048^3 points already takes 34 GB
+MAX_RESOLUTION = 2048  # tens of millions of triangles, in 4 GB of memory
 
 OVERWRITE = flag(
     "--overwrite",
@@ -66,10 +66,10 @@ MESH = (
 
 
 def mesh_request(values: argparse.Namespace) -> MeshRequest:
-    """The mesh that the flags of `MESH` describe; raises UserError where its grid exceeds what is free."""
-    from models.kinds.capacity import require_grid
+    """The mesh that the flags of `MESH` describe; raises UserError where it exceeds what is free."""
+    from models.kinds.capacity import require_mesh
 
-    require_grid(values.resolution, f"--resolution {values.resolution}")
+    require_mesh(values.resolution, f"--resolution {values.resolution}")
     return MeshRequest(resolution=values.resolution, threshold=values.mcube_threshold)
 
 

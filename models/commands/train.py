@@ -23,12 +23,12 @@ def check(values: argparse.Namespace) -> None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Train to the last step; returns the exit status."""
     from models.experiment import open_training
-    from models.kinds.capacity import require_batch, require_grid
+    from models.kinds.capacity import require_batch, require_mesh
 
     choose_device(arguments, conf, is_trained=True)
     require_batch(conf)
     if conf.train.val_mesh_freq > 0:
-        require_grid(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
+        require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
     experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
     return work_on(experiment, lambda runner: runner.train())

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.commands.command import Arguments, Command
-from models.commands.shared import CHECKPOINT, MESH, choose_device, mesh_request, open_trained, show
+from models.commands.mesh_flags import FINISH, check, full_request
+from models.commands.shared import CHECKPOINT, MESH, choose_device, open_trained, show
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the surface; returns the exit status."""
     choose_device(arguments, conf)
-    request = mesh_request(arguments.values)
+    request = full_request(arguments.values)
 
     def result(snapshot: Snapshot) -> None:
         from models.results.meshes import validate_mesh
@@ -27,8 +28,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="validate_mesh",
-    line="write the surface of a checkpoint as a mesh, in world coordinates",
+    line="write the surface of a checkpoint as a coloured mesh",
     run=run,
-    flags=(CHECKPOINT, *MESH),
+    flags=(CHECKPOINT, *MESH, *FINISH),
+    check=check,
     needs_checkpoint=True,
 )

@@ -17,7 +17,9 @@ GB = 10**9
 TRAINED_COPIES = 7
 READ_COPIES = 3  # likewise where a checkpoint is only rendered: it holds the moments too
 PIXEL_BYTES = 100  # of a drawn pixel: coordinates, ray in both precisions, colour, mask
-GRID_COPIES = 2  # of a mesh's grid: the field, and the one with its sign changed that is marched
+# Of a mesh, for each column of its grid that it crosses twice, as a closed surface does: two vertices of 24 bytes and
+# four triangles of 24, once in their blocks and once as one mesh. The grid itself is never held whole.
+MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
@@ -44,14 +46,13 @@ def require_batch(conf: ExperimentConfig) -> None:
         )
 
 
-def require_grid(resolution: int, name: str) -> None:
-    """Raises UserError where the grid of a mesh exceeds what is free; `name` is the flag or key, with its value."""
-    needed, free = GRID_COPIES * FLOAT_BYTES * resolution**3, available_bytes()
+def require_mesh(resolution: int, name: str) -> None:
+    """Raises UserError where a mesh that fills its grid exceeds what is free; `name` is the flag or key, with its value."""
+    needed, free = MESH_BYTES * resolution**2, available_bytes()
     if needed > free:
-        most = int((free / (GRID_COPIES * FLOAT_BYTES)) ** (1.0 / 3.0))
         raise UserError(
-            f"{name}: a grid of {resolution}^3 points needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"{most} points per side fit at the most"
+            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"{int((free / MESH_BYTES) ** 0.5)} points per side fit at the most"
         )
 
 

@@ -58,6 +58,13 @@ class LevelSet:
     outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], growing outwards
     threshold: float  # of minus the field, where the user gives none
     quantity: str  # what the field is, for messages
+    bounded: bool = False  # a signed distance: its slope is about 1 wherever it is asked
+    # An increasing map of values float64 [...] after which they vary evenly in space; None for the values themselves.
+    evened: Callable[[np.ndarray], np.ndarray] | None = None
+    # Points float32 [P, 3] -> values [P, 1] and their slopes [P, 3]; None for a field that is too rough to follow.
+    gradient: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
+    # Points and unit normals float32 [P, 3] -> RGB [P, 3] in [0, 1] as seen from outside along the normal.
+    color: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
 
 class Batch(Protocol):

@@ -1,41 +1,230 @@
-"""The surface as a mesh."""
+"""The surface as a mesh: extracted, moved onto the level set, cleaned, coloured, written."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import trimesh
 
+from data.scenes.scene import Scene
+from models.kinds.protocol import LevelSet
 from models.results.snapshot import Snapshot
-from models.surface.export import to_world, write_mesh
-from models.surface.extraction import EmptySurfaceError, extract, no_surface
-from models.surface.request import MeshRequest
+from models.surface import clean, sparse
+from models.surface.color import Fallback, Photographs, paint
+from models.surface.described import About, Surface
+from models.surface.export import surface_to_world
+from models.surface.extraction import EmptySurfaceError, no_surface
+from models.surface.formats import companions, write_surface
+from models.surface.refine import onto_level
+from models.surface.request import NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.surface.sight import Sight, cameras
+
+UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
+UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
+# Slopes and colours take that many times the memory of a value alone: the activations of all layers, and the features.
+WIDE = 8
 
 
 def extract_mesh(snapshot: Snapshot, request: MeshRequest) -> trimesh.Trimesh:
-    """The surface in the working frame; raises EmptySurfaceError where there is none."""
-    surface, scene = snapshot.model.level_set, snapshot.experiment.scene
-    if surface is None:
-        raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
-    return extract(
-        surface,
-        request,
-        scene.bbox_min,
-        scene.bbox_max,
-        snapshot.chunks.points(surface.outward),
-        lambda chunks: snapshot.log.progress(chunks, desc="surface", leave=False),
-    )
+    """The surface in the working frame, as marching cubes give it; raises EmptySurfaceError where there is none."""
+    return _extract(snapshot, request, None).mesh
 
 
 def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
-    """Write the surface, in world coordinates, to meshes/; raises EmptySurfaceError where there is none."""
-    return write_world_mesh(snapshot, extract_mesh(snapshot, request))
+    """Write the mesh that is asked for; returns its path. Raises EmptySurfaceError where there is no surface.
+
+    A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written.
+    """
+    suffix = ".glb" if request.color == TEXTURE else ".ply"
+    path = request.output or snapshot.experiment.path("meshes", f"{snapshot.step:08d}{suffix}")
+    found = _extract(snapshot, request, snapshot.experiment.subfolder("meshes") / UNFINISHED)
+    surface = _finished(snapshot, request, found.mesh)
+    _write(snapshot, request, surface, path)
+    found.kept.clear()
+    return path
 
 
 def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
     """A mesh of the working frame to meshes/<step>.ply, in world coordinates."""
-    world = to_world(mesh, snapshot.experiment.scene.scene_to_world)
     path = snapshot.experiment.path("meshes", f"{snapshot.step:08d}.ply")
-    write_mesh(world, path)
-    snapshot.log.info(f"mesh of {len(world.vertices)} vertices and {len(world.faces)} triangles, world frame: {path}")
+    _write(snapshot, MeshRequest(0), Surface(mesh), path)
     return path
+
+
+def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
+    """The surface in the working frame; the log hears what it took."""
+    level_set = _level_set(snapshot)
+    low, high = box(snapshot.experiment.scene, request)
+    found = sparse.extract(
+        level_set,
+        low,
+        high,
+        request.resolution,
+        _threshold(level_set, request),
+        snapshot.chunks.points(level_set.outward),
+        lambda items: _bar(snapshot, items, "surface"),
+        folder,
+    )
+    resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
+    snapshot.log.note(
+        f"surface: {level_set.quantity} asked {found.queries} times, {found.share:.1%} of a dense grid, in "
+        f"{found.blocks} blocks{resumed}; {found.rule}"
+    )
+    return found
+
+
+def _level_set(snapshot: Snapshot) -> LevelSet:
+    """What is marched; raises EmptySurfaceError for a kind of model without a surface."""
+    level_set = snapshot.model.level_set
+    if level_set is None:
+        raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
+    return level_set
+
+
+def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
+    """The level that is meshed."""
+    return level_set.threshold if request.threshold is None else request.threshold
+
+
+def _bar(snapshot: Snapshot, items: Iterable, what: str) -> Iterable:
+    """The items, with a bar."""
+    return snapshot.log.progress(items, desc=what, leave=False)
+
+
+def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
+    """The corners [3] of what is meshed, in the working frame.
+
+    A box of the world is turned there; what is meshed is the smallest upright one that holds it.
+    """
+    if request.bbox is None:
+        return scene.bbox_min, scene.bbox_max
+    corners = np.array(list(itertools.product(*zip(request.bbox[:3], request.bbox[3:], strict=True))))
+    if request.frame != UNIT:
+        to_unit = np.linalg.inv(scene.scene_to_world)
+        corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
+    return corners.min(axis=0), corners.max(axis=0)
+
+
+def _finished(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
+    """Cleaned, decimated, on the level set and coloured, in this order: each step has less to do for the one before."""
+    mesh = _cleaned(snapshot, request, mesh)
+    faces = request.decimate
+    if request.color == TEXTURE and faces is None:
+        from models.surface.texture import TEXTURED_FACES
+
+        faces = TEXTURED_FACES
+    if faces is not None:
+        mesh = clean.decimated(mesh, faces)
+    mesh, normals = _on_level(snapshot, request, mesh)
+    if request.color == NONE:
+        return Surface(mesh, normals)
+    return _colored(snapshot, request, mesh, normals)
+
+
+def _cleaned(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+    """Without what --clean takes away; raises EmptySurfaceError where nothing is left."""
+    if request.clean is None:
+        return mesh
+    scene = snapshot.experiment.scene
+    if request.clean == VIEWS:
+        before = len(mesh.faces)
+        mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Sight(mesh))
+        if len(mesh.faces) == 0:
+            raise EmptySurfaceError(
+                "No surface: --clean views leaves nothing, for no camera sees it or the masks exclude all of it; "
+                "check the masks (--mode inspect draws them), or leave it out"
+            )
+        snapshot.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
+    found = clean.without_dust(mesh)
+    removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
+    snapshot.log.info(f"{removed} below {clean.SMALL:.0%} of the largest one's area removed, {found.kept} kept")
+    return found.mesh
+
+
+def _on_level(
+    snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh
+) -> tuple[trimesh.Trimesh, np.ndarray | None]:
+    """Moved onto the level set with the field's normals, where the field can be followed; else as it is, and None."""
+    level_set = _level_set(snapshot)
+    if not request.is_refined or level_set.gradient is None:
+        return mesh, None
+    low, high = box(snapshot.experiment.scene, request)
+    found = onto_level(
+        np.asarray(mesh.vertices),
+        level_set.gradient,
+        _threshold(level_set, request),
+        0.5 * float(np.linalg.norm((high - low) / (request.resolution - 1))),
+        _wide_chunk(snapshot, level_set),
+        lambda items: _bar(snapshot, items, "level set"),
+    )
+    snapshot.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
+    return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
+
+
+def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+    """With the colours of the photographs, at the vertices or as a texture."""
+    scene, level_set, sight = snapshot.experiment.scene, _level_set(snapshot), Sight(mesh)
+    photographs = Photographs(_cameras(scene), scene.images, scene.masks)
+    shares = []
+
+    def colors(points: np.ndarray, towards: np.ndarray) -> np.ndarray:
+        found = paint(
+            points,
+            towards,
+            photographs,
+            sight,
+            _in_chunks(level_set.color, _wide_chunk(snapshot, level_set)),
+            lambda items: _bar(snapshot, items, "colours"),
+        )
+        shares.append(found.seen)
+        return found.rgb
+
+    if request.color == TEXTURE:
+        from models.surface.texture import texture
+
+        textured = texture(mesh, request.texture_size, colors)
+        surface = Surface(textured.mesh, textured.normals, None, textured.uv, textured.picture)
+    else:
+        found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
+        surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))
+    rest = "the colour network" if level_set.color is not None else "their mean colour"
+    snapshot.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
+    return surface
+
+
+def _wide_chunk(snapshot: Snapshot, level_set: LevelSet) -> int:
+    """Points at which slopes or colours are asked for at a time."""
+    return max(1, snapshot.chunks.points(level_set.outward) // WIDE)
+
+
+def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
+    """The colour of points and normals [P, 3], asked for `chunk` at a time."""
+    if color is None:
+        return None
+    return lambda points, normals: np.concatenate(
+        [color(points[at : at + chunk], normals[at : at + chunk]) for at in range(0, len(points), chunk)]
+    )
+
+
+def _cameras(scene: Scene) -> list:
+    """Those of the photographs."""
+    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
+
+
+def _write(snapshot: Snapshot, request: MeshRequest, surface: Surface, path: Path) -> None:
+    """To the disk, in the frame that is asked for; the log hears what it is."""
+    if request.frame != UNIT:
+        surface = surface_to_world(surface, snapshot.experiment.scene.scene_to_world)
+    conf = snapshot.experiment.conf.general.base_exp_dir
+    write_surface(surface, path, About(request.frame, UNITS[request.frame], snapshot.step, conf))
+    closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
+    if surface.picture is not None:
+        closed = "textured"
+    names = ", ".join(str(name) for name in (path, *companions(path, request.color)))
+    snapshot.log.info(
+        f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
+        f"{request.frame} frame: {names}"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import trimesh
 
 from data.errors import UserError
 from data.io.files import write_result
+from models.surface.described import Surface
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl", ".off", ".glb")
 
@@ -33,6 +35,15 @@ def to_world(mesh: trimesh.Trimesh, scene_to_world: np.ndarray) -> trimesh.Trime
         normals = mesh.vertex_normals @ np.linalg.inv(matrix[:3, :3])
         normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     return trimesh.Trimesh(vertices, np.array(faces), vertex_normals=normals, visual=mesh.visual.copy(), process=False)
+
+
+def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
+    """The same of a surface: its normals turn with it, its colours stay."""
+    normals = surface.normals
+    if normals is not None:
+        normals = normals @ np.linalg.inv(np.asarray(scene_to_world, dtype=np.float64)[:3, :3])
+        normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.finfo(float).tiny)
+    return replace(surface, mesh=to_world(surface.mesh, scene_to_world), normals=normals)
 
 
 def write_mesh(mesh: trimesh.Trimesh, path: Path | str) -> None:

@@ -7,17 +7,12 @@ https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import mcubes
 import numpy as np
 import trimesh
 
 from data.errors import UserError
-from models.surface.request import MeshRequest
-
-if TYPE_CHECKING:
-    from models.kinds.protocol import LevelSet
 
 SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
 
@@ -36,23 +31,6 @@ def no_surface(kind: str) -> str:
 
 def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
     return chunks
-
-
-def extract(
-    surface: LevelSet,
-    request: MeshRequest,
-    bound_min: np.ndarray,
-    bound_max: np.ndarray,
-    chunk: int,
-    progress: Callable[[Iterable[int]], Iterable[int]] = _unchanged,
-) -> trimesh.Trimesh:
-    """The mesh that is wanted of a surface, in the working frame; the rest as for `sample_grid`.
-
-    Raises EmptySurfaceError where there is none.
-    """
-    grid = sample_grid(surface.outward, bound_min, bound_max, request.resolution, chunk, progress)
-    threshold = surface.threshold if request.threshold is None else request.threshold
-    return marching_cubes(grid, threshold, bound_min, bound_max, surface.quantity)
 
 
 def sample_grid(
@@ -98,28 +76,33 @@ def marching_cubes(
     outwards, because the marched field grows inwards. `quantity` is what messages call the field. Raises
     EmptySurfaceError where nothing crosses the threshold.
     """
-    _require_crossing(grid, threshold, quantity)
+    require_crossing(float(grid.min()), float(grid.max()), threshold, quantity)
     vertices, faces = mcubes.marching_cubes(-grid, threshold)
     if len(faces) == 0:
-        raise EmptySurfaceError(_no_crossing(float(grid.min()), float(grid.max()), threshold, quantity))
+        raise EmptySurfaceError(no_crossing(float(grid.min()), float(grid.max()), threshold, quantity))
     low, high = np.asarray(bound_min, dtype=np.float64), np.asarray(bound_max, dtype=np.float64)
     vertices = vertices / (np.array(grid.shape) - 1.0) * (high - low) + low
     return trimesh.Trimesh(vertices, faces.astype(np.int64), process=False)
 
 
-def _require_crossing(grid: np.ndarray, threshold: float, quantity: str) -> None:
-    """Raises EmptySurfaceError unless the grid is finite and lies on both sides of the threshold."""
-    lowest, highest = float(grid.min()), float(grid.max())
+def require_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> None:
+    """Raises EmptySurfaceError unless a field of this range is finite and lies on both sides of the threshold."""
     if not (np.isfinite(lowest) and np.isfinite(highest)):
-        raise EmptySurfaceError(
-            f"No surface: {quantity} is not finite everywhere inside the bounds, which means that the training "
-            "diverged; resume from an earlier checkpoint or train again with a lower learning rate."
-        )
+        raise not_finite(quantity)
     if not lowest < -threshold < highest:
-        raise EmptySurfaceError(_no_crossing(lowest, highest, threshold, quantity))
+        raise EmptySurfaceError(no_crossing(lowest, highest, threshold, quantity))
 
 
-def _no_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> str:
+def not_finite(quantity: str) -> EmptySurfaceError:
+    """What is wrong with a field that holds NaN or infinity."""
+    return EmptySurfaceError(
+        f"No surface: {quantity} is not finite everywhere inside the bounds, which means that the training "
+        "diverged; resume from an earlier checkpoint or train again with a lower learning rate."
+    )
+
+
+def no_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> str:
+    """What is wrong with a field of this range."""
     return (
         f"No surface: {quantity} runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
         f"{-threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation images), "

@@ -22,6 +22,7 @@ from models.structs import RayView, Var
 # Per working-frame unit: of the light that meets it, a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
 NORMAL_STEP = 0.01  # working-frame units to either side of a surface, for the slope of the density there
+SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
 SMALLEST_SLOPE = 1e-12  # to divide by where the density is constant
 
 
@@ -40,7 +41,7 @@ class NeRFModel(PixelModel):
     @property
     def level_set(self) -> LevelSet:
         """A level set of the fine network's density."""
-        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density")
+        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density", evened=_raw, color=self._colors)
 
     def sharpness(self) -> None:
         """A density has none."""
@@ -104,6 +105,11 @@ class NeRFModel(PixelModel):
         """Minus the density at points [P, 3], [P, 1]."""
         return -softplus(self._raw_density(points)).numpy()
 
+    def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """RGB [P, 3] of the fine network at points seen against their normals [P, 3]."""
+        with jt.no_grad():
+            return self.renderer.fields.fine(jt.array(points), -jt.array(normals))[1].sigmoid().numpy()
+
     def _normals(self, points: np.ndarray) -> np.ndarray:
         """Unit normals [P, 3], against the slope of the density, by central differences.
 
@@ -114,3 +120,9 @@ class NeRFModel(PixelModel):
         raw = self._raw_density(around).numpy().reshape(2, 3, -1)
         slope = (raw[1] - raw[0]).T
         return slope / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_SLOPE)
+
+
+def _raw(emptiness: np.ndarray) -> np.ndarray:
+    """What the network gives before its activation, negated: the inverse of softplus, down to SMALLEST_DENSITY."""
+    density = np.maximum(-emptiness, SMALLEST_DENSITY)
+    return -(density + np.log(-np.expm1(-density)))

@@ -44,7 +44,14 @@ class NeuSModel(PixelModel):
     @property
     def level_set(self) -> LevelSet:
         """The zero set of the signed distance."""
-        return LevelSet(self._distances, 0.0, "the signed distance")
+        return LevelSet(
+            self._distances,
+            0.0,
+            "the signed distance",
+            bounded=True,
+            gradient=self._gradients,
+            color=self._colors,
+        )
 
     def sharpness(self) -> float:
         """inv_s."""
@@ -107,6 +114,19 @@ class NeuSModel(PixelModel):
         """Signed distances [P, 1]."""
         with jt.no_grad():
             return self.renderer.fields.sdf.at_weights().distance(jt.array(points)).numpy()
+
+    def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Signed distances [P, 1] and their gradients [P, 3]."""
+        with jt.no_grad():
+            field = self.renderer.fields.sdf.at_weights().evaluate(jt.array(points))
+            return field.sdf.numpy(), field.gradient.numpy()
+
+    def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """RGB [P, 3] of points seen against their normals [P, 3]."""
+        with jt.no_grad():
+            place = jt.array(points)
+            field = self.renderer.fields.sdf.at_weights().evaluate(place)
+            return self.renderer.fields.color(place, field.gradient, -jt.array(normals), field.feature).numpy()
 
 
 def cos_anneal_ratio(step: int, conf: TrainConfig) -> float:

@@ -11,7 +11,8 @@
 
 namespace neus {
 
-constexpr int POINT = 3;  // channels of x in front of the features
+constexpr int POINT = 3;                  // channels of x in front of the features
+constexpr int LINE = 64 / sizeof(float);  // numbers in a line of the cache
 
 struct GridShape : GridSizes {
     std::vector<Level> grid;
@@ -27,6 +28,15 @@ struct GridShape : GridSizes {
     long recorded() const { return BLOCK * all_hidden() + 5l * active * PAIRS; }
     long left() const { return POINT * (BLOCK + PAIRS) + (long)active * PAIRS; }
 };
+
+// Ask for numbers that are read soon, or written.
+inline void expect(const float *values, long count) {
+    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i);
+}
+
+inline void expect_to_write(const float *values, long count) {
+    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i, 1);
+}
 
 // What is kept of a block.
 struct GridRecord {
@@ -140,8 +150,10 @@ struct GridBlock {
             for (int i = 0; i < stride; i += LANES) *(Vec *)(wide_a + r * stride + i) += *(Vec *)(bias[last] + i);
     }
 
-    // x and s_l again, from the record; the points are left for the table.
+    // x and s_l again, from the record; the points are left for the table. The next block's record, which lies behind this
+    // one, is on its way meanwhile.
     void resume(const float *from, int count, const GridRecord &record, const GridLeft &leave) {
+        expect(record.hidden + shape.recorded(), shape.recorded());
         transpose_points(from, count, points);
         std::memcpy(leave.points, points, POINT * BLOCK * sizeof(float));
         fill_input(record);
@@ -251,9 +263,13 @@ struct GridBlock {
                 gradients + layers[l].gradient_offset, stride_of(layers[l].inputs), true);
     }
 
+    // sum [padded width] += the rows of a block, `stride` apart; a vector of columns at a time stays in a register.
     static void add_rows(int width, long stride, const float *rows, float *sum) {
-        for (int r = 0; r < BLOCK; r++)
-            for (int i = 0; i < width; i++) sum[i] += rows[r * stride + i];
+        for (int i = 0; i < width; i += LANES) {
+            Vec total{};
+            for (int r = 0; r < BLOCK; r++) total += *(const Vec *)(rows + r * stride + i);
+            *(Vec *)(sum + i) += total;
+        }
     }
 };
 

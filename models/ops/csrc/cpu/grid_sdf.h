@@ -24,9 +24,14 @@ inline void reduce_table(const GridShape &shape, long n, const float *left, cons
             if (l >= shape.active) continue;
             for (long b = 0; b * BLOCK < n; b++) {
                 const GridLeft from(const_cast<float *>(left + b * shape.left()));
+                expect(from.points + shape.left(), POINT * (BLOCK + (SLOPES ? PAIRS : 0)));
+                expect(from.features + shape.left() + l * PAIRS, PAIRS);
                 locate(level, from.points, cells);
                 const float *pull = nullptr;
-                if (SLOPES) pull = GridRecord(shape, const_cast<float *>(record + b * shape.recorded())).pull + l * PAIRS;
+                if (SLOPES) {
+                    pull = GridRecord(shape, const_cast<float *>(record + b * shape.recorded())).pull + l * PAIRS;
+                    expect(pull + shape.recorded(), PAIRS);
+                }
                 scatter<SLOPES>(cells, from.features + l * PAIRS, pull, from.push, gradient);
             }
         }
@@ -79,6 +84,7 @@ inline void grid_forward(const GridSizes &sizes, long n, const float *points, co
     const long stride = shape.width(last);
     each_block<GridBlock>(shape, layers, n, [&](GridBlock &block, long begin, int count) {
         const GridRecord record(shape, sizes.keeps ? kept + begin / BLOCK * shape.recorded() : block.scratch_record);
+        if (sizes.keeps) expect_to_write(record.hidden, BLOCK * shape.all_hidden());
         block.encode(table, points + begin * 3, count, record, true);
         block.values(true);
         for (int r = 0; r < count; r++) {

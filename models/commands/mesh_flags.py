@@ -1,0 +1,140 @@
+"""The flags of `--mode validate_mesh` beyond resolution and level, and the mesh that they ask for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from data.errors import UserError
+from models.commands.command import OUTPUT, flag
+from models.commands.flag_types import MAX_INT, finite, whole
+from models.commands.shared import mesh_request
+from models.surface.request import NONE, PIECES, TEXTURE, UNIT, VERTEX, VIEWS, WORLD, MeshRequest
+
+TEXTURE_SIZE = 2048  # texels each way; 100,000 triangles have some thirty each
+LARGEST_TEXTURE = 16384  # graphics cards take no larger ones
+FEWEST_FACES = 4  # of a closed surface
+
+FINISH = (
+    flag(
+        "--bbox",
+        OUTPUT,
+        nargs=6,
+        type=finite,
+        metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1"),
+        help="validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's "
+        "own box)",
+    ),
+    flag(
+        "--frame",
+        OUTPUT,
+        choices=(WORLD, UNIT),
+        default=WORLD,
+        help="validate_mesh: coordinates of the scene's cameras, or of the unit sphere (default: world)",
+    ),
+    flag(
+        "--no-refine",
+        OUTPUT,
+        dest="is_refined",
+        action="store_false",
+        help="validate_mesh: leave the vertices where marching cubes put them",
+    ),
+    flag(
+        "--clean",
+        OUTPUT,
+        nargs="?",
+        const=PIECES,
+        default=PIECES,
+        choices=(PIECES, VIEWS),
+        help="validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does "
+        "what no camera sees or the masks, dilated, exclude",
+    ),
+    flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all pieces"),
+    flag(
+        "--decimate",
+        OUTPUT,
+        type=whole(FEWEST_FACES, MAX_INT),
+        metavar="N",
+        help="validate_mesh: about N triangles at the most (default: all; 100000 with a texture)",
+    ),
+    flag(
+        "--colour",
+        OUTPUT,
+        choices=(VERTEX, TEXTURE, NONE),
+        help="validate_mesh: from the photographs, at the vertices or as a picture (default: vertex, where the format "
+        "holds it)",
+    ),
+    flag(
+        "--texture_size",
+        OUTPUT,
+        type=whole(1, LARGEST_TEXTURE),
+        default=TEXTURE_SIZE,
+        metavar="N",
+        help=f"validate_mesh: texels of the texture each way (default: {TEXTURE_SIZE})",
+    ),
+    flag(
+        "--output",
+        OUTPUT,
+        type=Path,
+        metavar="FILE",
+        help="validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, "
+        ".glb with a texture)",
+    ),
+)
+# What a flag needs beyond the packages of every mesh: package -> (the flag, whether it is given).
+PACKAGES = {
+    "fast_simplification": ("--decimate", lambda values: values.decimate is not None),
+    "xatlas": ("--colour texture", lambda values: values.colour == TEXTURE),
+}
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError for a box without room, a format that cannot hold the colour, and a package that is missing."""
+    if values.bbox is not None and not all(
+        low < high for low, high in zip(values.bbox[:3], values.bbox[3:], strict=True)
+    ):
+        raise UserError(
+            f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
+            "its counterpart among the last three"
+        )
+    color(values)
+    _require_place(values.output)
+    for package, (name, is_given) in PACKAGES.items():
+        if is_given(values) and importlib.util.find_spec(package) is None:
+            raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")
+
+
+def _require_place(output: Path | None) -> None:
+    """Raises UserError where no file can be written: better now than after the work."""
+    if output is None:
+        return
+    place = next((folder for folder in output.absolute().parents if os.path.lexists(folder)), Path("/"))
+    if os.path.isdir(output):
+        raise UserError(f"--output {output}: is a folder; name a file in it")
+    if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)):
+        raise UserError(f"--output {output}: nothing can be written in {place}; choose another place")
+
+
+def color(values: argparse.Namespace) -> str:
+    """The colour that the mesh will have; raises UserError for a format that cannot hold what is asked for."""
+    from models.surface.formats import require_format
+
+    return values.colour or VERTEX if values.output is None else require_format(values.output, values.colour)
+
+
+def full_request(values: argparse.Namespace) -> MeshRequest:
+    """The mesh that all the flags describe; raises UserError where it exceeds what is free."""
+    return replace(
+        mesh_request(values),
+        bbox=None if values.bbox is None else tuple(values.bbox),
+        frame=values.frame,
+        is_refined=values.is_refined,
+        clean=values.clean,
+        decimate=values.decimate,
+        color=color(values),
+        texture_size=values.texture_size,
+        output=values.output,
+    )

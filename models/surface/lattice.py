@@ -1,0 +1,109 @@
+"""Cells and corners of a cubic lattice as arrays: halving it, and what of it lies on both sides of a surface.
+
+A lattice of K cells per axis holds K + 1 values per axis. Halved, it has 2 K cells; the parent cell i covers the cells
+2 i and 2 i + 1, and touches the 27 points of `parents`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import numpy as np
+
+AXES = (0, 1, 2)
+# To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any slope, so that
+# the steepest of them shows at least 0.88 of it.
+DIRECTIONS = tuple(step for step in itertools.product((-1, 0, 1), repeat=3) if step > (0, 0, 0))
+Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def halved(values: np.ndarray) -> np.ndarray:
+    """Values [K + 1]^3 on the lattice of half the spacing, [2 K + 1]^3, between by linear interpolation.
+
+    Where all corners of a cell have one sign, so has all that is interpolated in it.
+    """
+    for axis in AXES:
+        there = np.moveaxis(values, axis, 0)
+        finer = np.empty((2 * len(there) - 1, *there.shape[1:]), values.dtype)
+        finer[::2] = there
+        finer[1::2] = 0.5 * (there[1:] + there[:-1])
+        values = np.moveaxis(finer, 0, axis)
+    return values
+
+
+def halved_marks(known: np.ndarray) -> np.ndarray:
+    """Marks [K + 1]^3 of points on the lattice of half the spacing; the points between have none."""
+    finer = np.zeros([2 * count - 1 for count in known.shape], bool)
+    finer[::2, ::2, ::2] = known
+    return finer
+
+
+def children(cells: np.ndarray) -> np.ndarray:
+    """Marks [K]^3 of cells, handed on to their eight children, [2 K]^3."""
+    for axis in AXES:
+        cells = np.repeat(cells, 2, axis=axis)
+    return cells
+
+
+def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
+    """What `pair` makes of each cell's eight corners, taken two by two: [K + 1]^3 -> [K]^3."""
+    for axis in AXES:
+        there = np.moveaxis(values, axis, 0)
+        values = np.moveaxis(pair(there[1:], there[:-1]), 0, axis)
+    return values
+
+
+def parents(values: np.ndarray, pair: Pair) -> np.ndarray:
+    """What `pair` makes of the 27 points of each parent cell: [2 K + 1]^3 -> [K]^3."""
+    for axis in AXES:
+        there = np.moveaxis(values, axis, 0)
+        values = np.moveaxis(pair(pair(there[:-1:2], there[1::2]), there[2::2]), 0, axis)
+    return values
+
+
+def mixed_corners(values: np.ndarray) -> np.ndarray:
+    """The cells [K]^3 that have corners on both sides of zero."""
+    inside = values < 0
+    return corners(inside, np.logical_or) & ~corners(inside, np.logical_and)
+
+
+def mixed_parents(values: np.ndarray) -> np.ndarray:
+    """The parent cells [K]^3 among whose 27 points some lie on either side of zero."""
+    inside = values < 0
+    return parents(inside, np.logical_or) & ~parents(inside, np.logical_and)
+
+
+def points_of_parents(cells: np.ndarray) -> np.ndarray:
+    """The points [2 K + 1]^3 of marked parent cells [K]^3."""
+    points = np.zeros([2 * count + 1 for count in cells.shape], bool)
+    for i, j, k in itertools.product(range(3), repeat=3):
+        x, y, z = (slice(start, start + 2 * count - 1, 2) for start, count in zip((i, j, k), cells.shape, strict=True))
+        points[x, y, z] |= cells
+    return points
+
+
+def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
+    """What `pair` makes of each cell and its 26 neighbours, of those that there are: [K]^3 -> [K]^3."""
+    for axis in AXES:
+        there = np.moveaxis(cells, axis, 0)
+        spread = there.copy()
+        spread[1:] = pair(spread[1:], there[:-1])
+        spread[:-1] = pair(spread[:-1], there[1:])
+        cells = np.moveaxis(spread, 0, axis)
+    return cells
+
+
+def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> float:
+    """The steepest slope between two neighbours, along any of DIRECTIONS, that are both known; 0 for none."""
+    shape = [count + 2 for count in values.shape]  # a rim of unknown points: no neighbour is looked for beyond it
+    padded, marks = np.zeros(shape), np.zeros(shape, bool)
+    padded[1:-1, 1:-1, 1:-1], marks[1:-1, 1:-1, 1:-1] = values, known
+    padded, marks = padded.reshape(-1), marks.reshape(-1)
+    places = np.flatnonzero(marks)
+    here, square = padded[places], 0.0
+    for step in DIRECTIONS:
+        there = places + int(np.ravel_multi_index(np.array(step) + 1, shape) - np.ravel_multi_index((1, 1, 1), shape))
+        most = float(np.square(padded[there] - here).max(initial=0.0, where=marks[there]))
+        square = max(square, most / float(np.sum(np.square(step * spacing))))
+    return float(np.sqrt(square))

@@ -1,0 +1,86 @@
+"""Which points of a mesh which camera sees. The working frame throughout; P points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import trimesh
+
+# Of the unit sphere's radius: a ray begins this far off the surface that it starts from, which float32 rays and the
+# triangles about a vertex make necessary. Where another surface is nearer than that, its shadow is not seen.
+OFFSET = 2e-3
+RAYS = 2**18  # cast at a time
+MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes for each
+CLUSTER = 1 / 384  # of the radius: a grid of some 770 cells each way
+
+
+@dataclass(frozen=True)
+class Camera:
+    """A photograph's camera."""
+
+    intrinsics: np.ndarray  # [3, 3]
+    c2w: np.ndarray  # [4, 4]
+    width: int
+    height: int
+
+    @property
+    def center(self) -> np.ndarray:
+        """Where it stands, [3]."""
+        return self.c2w[:3, 3]
+
+    def shows(self, pixels: np.ndarray, depth: np.ndarray) -> np.ndarray:
+        """Whether pixels [P, 2] lie between the centres of its first and its last, in front of it: bool [P]."""
+        inside = (pixels >= 0).all(axis=1) & (pixels <= [self.width - 1, self.height - 1]).all(axis=1)
+        return inside & (depth > 0)
+
+
+def cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: Iterable[tuple[int, int]]) -> list[Camera]:
+    """Of V photographs: [V, 3, 3], [V, 4, 4] and V sizes (width, height)."""
+    return [Camera(k, pose, *size) for k, pose, size in zip(intrinsics, c2w, sizes, strict=True)]
+
+
+def project(points: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; the pixel of a point behind the camera means nothing."""
+    seen = (points - camera.center) @ camera.c2w[:3, :3] @ camera.intrinsics.T
+    depth = seen[:, 2]
+    return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
+
+
+def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
+    """The mesh with all vertices of a cell of that size as one, in their middle; triangles without area go."""
+    vertices = np.asarray(mesh.vertices)
+    cells = np.floor((vertices - vertices.min(axis=0)) / size).astype(np.int64)
+    extent = cells.max(axis=0) + 1
+    _, which = np.unique(np.ravel_multi_index(tuple(cells.T), tuple(extent)), return_inverse=True)
+    count = np.bincount(which)
+    middles = np.stack([np.bincount(which, vertices[:, axis]) / count for axis in range(3)], axis=1)
+    faces = which.astype(np.int32)[mesh.faces]
+    first, second, third = faces.T
+    faces = faces[(first != second) & (second != third) & (third != first)]
+    return trimesh.Trimesh(middles, faces, process=False)
+
+
+class Sight:
+    """A mesh that hides what lies behind it; a very fine one is made coarser, so that rays can be cast at it."""
+
+    def __init__(self, mesh: trimesh.Trimesh) -> None:
+        is_fine = len(mesh.faces) > MOST_FACES
+        self._mesh = clustered(mesh, CLUSTER) if is_fine else mesh
+        self._offset = 2.0 * CLUSTER if is_fine else OFFSET
+
+    def sees(self, points: np.ndarray, normals: np.ndarray, center: np.ndarray) -> np.ndarray:
+        """Whether nothing lies between points [P, 3] on the mesh, with outward normals, and `center` [3]: bool [P].
+
+        A point is not seen from behind.
+        """
+        towards = center - points
+        towards /= np.linalg.norm(towards, axis=1, keepdims=True)
+        found = np.zeros(len(points), bool)
+        facing = np.flatnonzero(np.sum(towards * normals, axis=1) > 0)
+        for start in range(0, len(facing), RAYS):
+            part = facing[start : start + RAYS]
+            origins = points[part] + self._offset * normals[part]
+            found[part] = ~self._mesh.ray.intersects_any(origins, towards[part])
+        return found

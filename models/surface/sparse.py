@@ -1,0 +1,203 @@
+"""A surface from a field that is asked only where the surface may be; the same triangles as from the dense grid.
+
+A coarse lattice is evaluated everywhere. Of its cells those are refined that the rule of the field cannot exclude
+(models.surface.rules), block by block, each of which is marched and kept by itself (models.surface.kept). Then what
+blocks say of their common faces is compared: where a surface leaves a block, and its neighbour knows nothing of it,
+both are evaluated there whole, until all agree. So whatever piece of the surface is found, all of it is found.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import trimesh
+
+from models.surface.block import Block, face_signs, march, refine
+from models.surface.extraction import EmptySurfaceError, no_crossing, require_crossing
+from models.surface.kept import Kept, Key, Patch
+from models.surface.lattice import DIRECTIONS, mixed_corners, steepest
+from models.surface.rules import COARSEST_BOUNDED, COARSEST_UNBOUNDED, MARGIN, Bounded, Field, Rule, Unbounded
+from models.surface.samples import BLOCK, Grid, Progress, Samples, unchanged
+from models.surface.weld import weld
+
+SLOPE_SAMPLES = 1024  # places where the slope of a signed distance is measured, beside the coarse lattice
+NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # of a block, itself among them
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A mesh, and what it took."""
+
+    mesh: trimesh.Trimesh
+    queries: int  # of the field
+    share: float  # of the dense grid's
+    blocks: int  # that the surface was looked for in
+    resumed: int  # of them, kept from an earlier run
+    rule: str  # in words
+    kept: Kept
+
+
+def extract(
+    field: Field,
+    low: np.ndarray,
+    high: np.ndarray,
+    resolution: int,
+    threshold: float,
+    chunk: int,
+    progress: Progress = unchanged,
+    folder: Path | None = None,
+) -> Sparse:
+    """The surface of `field` between the corners `low` and `high` [3], on a grid of `resolution` points per axis.
+
+    As published, what is marched is minus the field at `threshold`. At most `chunk` points are asked at a time;
+    finished blocks are kept in `folder`, until `Sparse.kept.clear`. Raises EmptySurfaceError where there is no surface,
+    UserError for a resolution below 2 or a disk without room.
+    """
+    grid = Grid.of(low, high, resolution, COARSEST_BOUNDED if field.bounded else COARSEST_UNBOUNDED)
+    samples = Samples(field.outward, field.quantity, grid, threshold, chunk)
+    coarse = samples.coarse(grid, progress)
+    rule = _rule(field, grid, samples, coarse, threshold)
+    work = _Work(grid, samples, coarse, rule, Kept(folder, coarse, grid))
+    queue = work.active_blocks()
+    if not queue:
+        require_crossing(samples.lowest, samples.highest, threshold, field.quantity)
+    work.kept.require_space(len(queue))
+    while queue:
+        for key in progress(queue):
+            work.finish(key)
+        queue = sorted(work.inconsistent() | work.too_steep())
+    patches = [(patch.vertices, patch.faces) for _, patch in sorted(work.patches.items()) if len(patch.faces)]
+    if not patches:
+        require_crossing(samples.lowest, samples.highest, threshold, field.quantity)
+        raise EmptySurfaceError(no_crossing(samples.lowest, samples.highest, threshold, field.quantity))
+    vertices, faces = weld(patches)
+    mesh = trimesh.Trimesh(grid.places(vertices), faces, process=False)
+    share = samples.queries / resolution**3
+    return Sparse(mesh, samples.queries, share, len(work.patches), work.resumed, rule.text(), work.kept)
+
+
+def _rule(field: Field, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
+    """The rule for this field; the slope of a signed distance is measured."""
+    if not field.bounded:
+        return Unbounded(-threshold) if field.evened is None else Unbounded(-threshold, field.evened)
+    places = np.random.default_rng(0).integers(1, max(2, grid.resolution - 1), (SLOPE_SAMPLES, 1, 3))
+    steps = np.array([(0, 0, 0), *DIRECTIONS])
+    values = samples((places + steps).reshape(-1, 3)).reshape(SLOPE_SAMPLES, -1)
+    slopes = np.abs(values[:, 1:] - values[:, :1]) / np.linalg.norm(steps[1:] * grid.spacing, axis=1)
+    wide = steepest(coarse, np.ones(coarse.shape, bool), grid.stride * grid.spacing)
+    return Bounded(MARGIN * max(float(slopes.max()), wide))
+
+
+class _Work:
+    """The blocks of an extraction, as they become finished."""
+
+    def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Rule, kept: Kept) -> None:
+        self._grid, self._samples, self._coarse, self._rule, self.kept = grid, samples, coarse, rule, kept
+        self.patches: dict[Key, Patch] = {}
+        self.resumed = 0
+        self._forced: dict[Key, np.ndarray] = {}
+
+    def active_blocks(self) -> list[Key]:
+        """The blocks with coarse cells that the surface may cross."""
+        active = self._active(self._coarse, self._rule)
+        count, cells = self._grid.blocks, self._grid.cells
+        by_block = active.reshape(count, cells, count, cells, count, cells).any(axis=(1, 3, 5))
+        return [tuple(key) for key in np.argwhere(by_block).tolist()]
+
+    def _active(self, coarse: np.ndarray, rule: Rule) -> np.ndarray:
+        """The coarse cells that the surface may cross."""
+        return rule.may_cross(coarse, self._grid.stride * self._grid.spacing, coarse=True) | mixed_corners(coarse)
+
+    def finish(self, key: Key) -> None:
+        """Have the patch of a block, kept or new."""
+        patch = None if key in self.patches else self.kept.load(key)
+        if patch is None:
+            patch = self._evaluated(key)
+            self.kept.save(key, patch)
+        else:
+            self.resumed += 1
+            self._forced[key] = patch.forced
+        self.patches[key] = patch
+
+    def _evaluated(self, key: Key) -> Patch:
+        """The patch of a block, with the widest slope seen in it or beside it."""
+        grid, origin = self._grid, np.array(key) * BLOCK
+        coarse = self._coarse[grid.coarse(key)]
+        forced = self._forced.setdefault(key, np.zeros((grid.cells,) * 3, bool))
+        slope = self._slope_near(key)
+        while True:
+            rule = self._rule.widened(slope)
+            active = self._active_in(key, rule)
+            block = Block(coarse, active, forced, grid.stride, grid.spacing)
+            refined = refine(block, rule, lambda places: self._samples(places + origin))
+            if rule.widened(refined.steepest) is rule:
+                break
+            slope = refined.steepest
+        vertices, faces = march(refined.values[grid.within(key)], origin)
+        return Patch(vertices, faces, face_signs(refined.values), forced, refined.steepest, max(slope, 0.0))
+
+    def _active_in(self, key: Key, rule: Rule) -> np.ndarray:
+        """The coarse cells of a block that the surface may cross, by what is around them as well."""
+        around = tuple(slice(max(part.start - 1, 0), part.stop + 1) for part in self._grid.coarse(key))
+        inner = tuple(
+            slice(part.start - wide.start, part.start - wide.start + self._grid.cells)
+            for part, wide in zip(self._grid.coarse_cells(key), around, strict=True)
+        )
+        return self._active(self._coarse[around], rule)[inner]
+
+    def _slope_near(self, key: Key) -> float:
+        """The steepest slope that was seen in a block and its neighbours so far."""
+        near = (self.patches.get(tuple(np.add(key, step).tolist())) for step in NEIGHBOURS)
+        return max((patch.steepest for patch in near if patch is not None), default=0.0)
+
+    def too_steep(self) -> set[Key]:
+        """The blocks in which the rule has to be wider than it was, by what was seen beside them."""
+        found = set()
+        steep = [key for key, patch in self.patches.items() if self._rule.widened(patch.steepest) is not self._rule]
+        for key in {tuple(np.add(key, step).tolist()) for key in steep for step in NEIGHBOURS}:
+            if min(key) < 0 or max(key) >= self._grid.blocks:
+                continue
+            slope = self._slope_near(key)
+            if key in self.patches:
+                allowed = self._rule.widened(self.patches[key].allowed)
+                if allowed.widened(slope) is not allowed:
+                    found.add(key)
+            elif self._active_in(key, self._rule.widened(slope)).any():
+                found.add(key)
+        return found
+
+    def inconsistent(self) -> set[Key]:
+        """The blocks that have to be evaluated again: the surface leaves one, and the other does not know of it."""
+        found = set()
+        for key, patch in self.patches.items():
+            for axis, end in itertools.product(range(3), range(2)):
+                other = tuple(index + (2 * end - 1) * (axis == at) for at, index in enumerate(key))
+                if min(other) < 0 or max(other) >= self._grid.blocks:
+                    continue
+                differs = patch.signs[axis, end] != self._signs(other, axis, 1 - end)
+                if differs.any():
+                    self._force(key, axis, end, differs)
+                    self._force(other, axis, 1 - end, differs)
+                    found |= {key, other}
+        return found
+
+    def _signs(self, key: Key, axis: int, end: int) -> np.ndarray:
+        """Which points of a face lie inside; a block that was not looked into has one sign."""
+        if key in self.patches:
+            return self.patches[key].signs[axis, end]
+        return self._coarse[tuple(part.start for part in self._grid.coarse(key))] < 0
+
+    def _force(self, key: Key, axis: int, end: int, points: np.ndarray) -> None:
+        """Mark the coarse cells of a block at marked points [B + 1, B + 1] of one of its faces."""
+        cells, stride = self._grid.cells, self._grid.stride
+        marked = np.zeros((cells, cells), bool)
+        for row, column in itertools.product(range(cells), repeat=2):
+            here = points[row * stride : (row + 1) * stride + 1, column * stride : (column + 1) * stride + 1]
+            marked[row, column] = here.any()
+        forced = self._forced.get(key, np.zeros((cells,) * 3, bool)).copy()
+        side = tuple(-end if at == axis else slice(None) for at in range(3))
+        forced[side] |= marked
+        self._forced[key] = forced

@@ -1,0 +1,108 @@
+"""A mesh's surface laid out flat, and a picture painted on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import trimesh
+from scipy.ndimage import distance_transform_edt
+
+from data.errors import UserError
+
+TEXTURED_FACES = 100_000  # unless told otherwise: laying out takes minutes beyond, and the picture has the detail
+PADDING = 2  # texels between charts: a viewer's interpolation reaches one, its first smaller picture two
+SUBTEXEL = 4  # bits of a triangle's corners when it is drawn
+FEWEST_TEXELS = 0.5  # per triangle in the mean: a texture with less shows the charts' borders and no more
+
+Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals [P, 3] -> RGB [P, 3] in [0, 1]
+
+
+@dataclass(frozen=True)
+class Textured:
+    """A mesh with a picture on it."""
+
+    mesh: trimesh.Trimesh  # corners on the borders of charts are there once for each chart
+    normals: np.ndarray  # float32 [V, 3], unit
+    uv: np.ndarray  # float32 [V, 2] in [0, 1], from the lower left corner
+    picture: np.ndarray  # uint8 [size, size, 3], its first row at the top
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A mesh cut into charts that lie beside each other."""
+
+    source: np.ndarray  # [V] which vertex of the mesh each new one is
+    faces: np.ndarray  # [F, 3] of the new ones
+    uv: np.ndarray  # [V, 2] in [0, 1]
+
+
+def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
+    """Charts for a picture of `size` texels each way; raises UserError where it is too small for them."""
+    if len(mesh.faces) * FEWEST_TEXELS > size * size:
+        raise _too_small(size, f"{len(mesh.faces)} triangles")
+    import xatlas  # which only this needs
+
+    atlas = xatlas.Atlas()
+    atlas.add_mesh(np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.uint32))
+    packing = xatlas.PackOptions()
+    packing.resolution, packing.padding, packing.bilinear = size, PADDING, True
+    atlas.generate(pack_options=packing)
+    # More than was asked for is squeezed into it, and the padding with it, down to less than a texel.
+    if atlas.atlas_count > 1 or max(atlas.width, atlas.height) > PADDING * size:
+        raise _too_small(size, f"{atlas.chart_count} charts")
+    source, faces, uv = atlas[0]
+    # xatlas divides by the width and height of what it used; charts keep their shape in a square.
+    scale = np.array([atlas.width, atlas.height]) / max(atlas.width, atlas.height, size)
+    return Layout(source.astype(np.int64), faces.astype(np.int64), (uv * scale).astype(np.float64))
+
+
+def _too_small(size: int, what: str) -> UserError:
+    """A picture that does not hold what it should."""
+    return UserError(f"--texture_size {size}: too small for the {what} of this mesh; raise it, or lower --decimate")
+
+
+def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Textured:
+    """The mesh with a picture of `size` texels each way, painted by `paint`; raises UserError for one too small.
+
+    Texels beyond a chart take the colour of its nearest one, so that no seam shows where they are interpolated.
+    """
+    layout = unwrap(mesh, size)
+    face = _face_of_texels(layout, size)
+    rows, columns = np.nonzero(face >= 0)
+    corners = layout.faces[face[rows, columns]]
+    place = np.stack([(columns + 0.5) / size, 1.0 - (rows + 0.5) / size], axis=1)
+    share = _barycentric(place, layout.uv[corners])
+    source = layout.source[corners]
+    points = np.einsum("pk,pkc->pc", share, np.asarray(mesh.vertices)[source])
+    normals = np.einsum("pk,pkc->pc", share, np.asarray(mesh.vertex_normals)[source])
+    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
+    picture = np.zeros((size, size, 3), np.uint8)
+    picture[rows, columns] = np.rint(np.clip(paint(points, normals), 0.0, 1.0) * 255.0)
+    nearest = distance_transform_edt(face < 0, return_distances=False, return_indices=True)
+    flat = trimesh.Trimesh(np.asarray(mesh.vertices)[layout.source], layout.faces, process=False)
+    normals = np.asarray(mesh.vertex_normals, np.float32)[layout.source]
+    return Textured(flat, normals, layout.uv.astype(np.float32), picture[tuple(nearest)])
+
+
+def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
+    """The face that each texel belongs to, int32 [size, size], -1 for none; texels that a face only touches too."""
+    drawn = np.full((size, size), -1, np.int32)
+    places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
+    fixed = np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]
+    for index, corners in enumerate(fixed):
+        cv2.fillConvexPoly(drawn, corners, index, lineType=cv2.LINE_8, shift=SUBTEXEL)
+    return drawn
+
+
+def _barycentric(places: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Shares [P, 3] of a triangle's corners [P, 3, 2] at places [P, 2]; at its nearest border for places outside."""
+    edge_1, edge_2, away = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0], places - corners[:, 0]
+    area = edge_1[:, 0] * edge_2[:, 1] - edge_1[:, 1] * edge_2[:, 0]
+    area = np.where(np.abs(area) < 1e-20, 1.0, area)
+    second = (away[:, 0] * edge_2[:, 1] - away[:, 1] * edge_2[:, 0]) / area
+    third = (edge_1[:, 0] * away[:, 1] - edge_1[:, 1] * away[:, 0]) / area
+    share = np.clip(np.stack([1.0 - second - third, second, third], axis=1), 0.0, 1.0)
+    return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,266 @@
+"""What is done to a mesh after it was marched: Newton's steps, pieces, views, fewer triangles, colours, texture."""
+
+import numpy as np
+import pytest
+import trimesh
+
+from data.errors import UserError
+from models.surface import clean, color, texture
+from models.surface.extraction import marching_cubes, sample_grid
+from models.surface.refine import onto_level
+from models.surface.sight import Camera, Sight, clustered, project
+from tests.analytic_fields import BOX, sphere
+
+RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
+SIZE = 200
+
+
+def slopes(points, center=(0.1, 0.05, -0.02), radius=0.7):
+    """A sphere's signed distance times 2 and bent, and its slope."""
+    away = points - np.float32(center)
+    length = np.linalg.norm(away, axis=1, keepdims=True)
+    distance = length - np.float32(radius)
+    return 2.0 * distance + 3.0 * distance**2, (2.0 + 6.0 * distance) * away / length
+
+
+def marched(resolution=40, function=sphere):
+    return marching_cubes(sample_grid(function, *BOX, resolution, 10**5), 0.0, *BOX)
+
+
+def looking_at_origin(direction, distance=3.0):
+    """A camera on the ray along `direction`, that looks at the origin and shows a good part of the unit sphere."""
+    forward = -np.asarray(direction, float) / np.linalg.norm(direction)
+    right = np.cross(forward, [0.12, 0.34, 0.56])
+    right /= np.linalg.norm(right)
+    pose = np.eye(4)
+    pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
+    pose[:3, 3] = -forward * distance
+    intrinsics = np.array([[250.0, 0.0, SIZE / 2], [0.0, 250.0, SIZE / 2], [0.0, 0.0, 1.0]])
+    return Camera(intrinsics, pose, SIZE, SIZE)
+
+
+AROUND = [looking_at_origin(d) for d in [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]]
+
+
+def photograph(camera, rgb):
+    return np.broadcast_to(np.rint(np.asarray(rgb) * 255).astype(np.uint8), (camera.height, camera.width, 3))
+
+
+# onto the level set
+
+
+def test_vertices_come_to_lie_on_the_level_set_with_its_normals():
+    mesh = marched(24)
+    found = onto_level(mesh.vertices, slopes, 0.0, 0.05, 1000, iter)
+    radii = np.linalg.norm(found.vertices - [0.1, 0.05, -0.02], axis=1)
+    assert np.abs(radii - 0.7).max() < 1e-5 < np.abs(np.linalg.norm(mesh.vertices, axis=1) - 0.7).max()
+    assert found.after < 1e-2 * found.before
+    outwards = (found.vertices - [0.1, 0.05, -0.02]) / radii[:, None]
+    assert np.allclose(found.normals, outwards, atol=1e-4)
+
+
+def test_another_level_is_met_too():
+    found = onto_level(marched(24).vertices, slopes, -0.05, 0.2, 1000, iter)
+    values = slopes(found.vertices.astype(np.float32))[0]
+    assert np.abs(values - 0.05).max() < 1e-5
+
+
+def test_no_vertex_goes_farther_than_the_reach_or_away_from_the_surface():
+    start = np.random.default_rng(0).normal(size=(500, 3))
+    found = onto_level(start, slopes, 0.0, 0.01, 64, iter)
+    assert np.linalg.norm(found.vertices - start, axis=1).max() < 0.01 + 1e-6
+
+    def wrong(points):
+        value, slope = slopes(points)
+        return value, -slope
+
+    beside = 1.02 * np.asarray(marched(16).vertices)
+    assert np.array_equal(onto_level(beside, wrong, 0.0, 0.05, 64, iter).vertices, beside)
+
+
+def test_flat_places_stay_and_have_no_normal():
+    start = np.ones((3, 3))
+    found = onto_level(start, lambda points: (np.ones((3, 1)), np.zeros((3, 3))), 0.0, 1.0, 10, iter)
+    assert np.array_equal(found.vertices, start) and not found.normals.any()
+
+
+# pieces
+
+
+def spheres(*radii):
+    parts = [trimesh.creation.icosphere(2, radius) for radius in radii]
+    for index, part in enumerate(parts):
+        part.apply_translation([4.0 * index, 0, 0])
+    joined = trimesh.util.concatenate(parts)
+    return trimesh.Trimesh(joined.vertices, joined.faces, process=False)
+
+
+def test_pieces_below_a_hundredth_of_the_largest_area_go_and_are_counted():
+    found = clean.without_dust(spheres(1.0, 0.11, 0.09, 0.05))
+    assert (found.removed, found.kept) == (2, 2)
+    assert found.mesh.area == pytest.approx(spheres(1.0, 0.11).area) and clean.is_watertight(found.mesh)
+
+
+def test_mesh_without_dust_stays_as_it_is():
+    mesh = spheres(1.0, 0.5)
+    found = clean.without_dust(mesh)
+    assert found.mesh is mesh and (found.removed, found.kept) == (0, 2)
+
+
+def test_watertight_is_what_it_says():
+    mesh = trimesh.creation.icosphere(2)
+    assert clean.is_watertight(mesh)
+    assert not clean.is_watertight(trimesh.Trimesh(mesh.vertices, mesh.faces[1:], process=False))
+    turned = np.concatenate([mesh.faces[:1, ::-1], mesh.faces[1:]])
+    assert not clean.is_watertight(trimesh.Trimesh(mesh.vertices, turned, process=False))
+    assert not clean.is_watertight(trimesh.Trimesh(np.zeros((0, 3)), np.zeros((0, 3), int), process=False))
+
+
+def test_normals_are_those_of_the_sphere_and_unit():
+    mesh = marched(40)
+    found = clean.vertex_normals(mesh)
+    assert np.abs(found - (np.asarray(mesh.vertices) - [0.1, 0.05, -0.02]) / 0.7).max() < 0.05
+    assert np.allclose(np.linalg.norm(found, axis=1), 1.0)
+
+
+def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
+    monkeypatch.setattr("models.surface.sight.MOST_FACES", 1000)
+    mesh = marched(80)
+    camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
+    assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)
+    found = Sight(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
+    facing = np.sum((camera.center - mesh.vertices) * normals, axis=1) > 0.3
+    assert found[facing].all() and not found[mesh.vertices[:, 2] < -0.3].any()
+
+
+def test_decimation_leaves_the_shape_and_the_number_asked_for():
+    mesh = marched(60)
+    found = clean.decimated(mesh, 2000)
+    assert 1900 <= len(found.faces) <= 2000 and found.volume == pytest.approx(mesh.volume, rel=0.01)
+    assert clean.decimated(mesh, 10**7) is mesh
+
+
+# views
+
+
+def test_what_no_camera_sees_goes():
+    shell, core = trimesh.creation.icosphere(3, 0.8), trimesh.creation.icosphere(2, 0.4)
+    both = trimesh.util.concatenate([shell, core])
+    mesh = trimesh.Trimesh(both.vertices, both.faces, process=False)
+    found = clean.as_seen(mesh, AROUND, None, Sight(mesh))
+    assert len(found.faces) == len(shell.faces)
+    half = clean.as_seen(mesh, AROUND[:1], None, Sight(mesh))
+    assert 0 < len(half.faces) < len(shell.faces) * 0.6 and half.vertices[:, 0].max() > 0.79
+
+
+def test_what_dilated_masks_exclude_goes_and_what_a_photograph_does_not_show_stays():
+    mesh = trimesh.creation.icosphere(4, 0.8)
+    camera = looking_at_origin([0, 0, 1])
+    mask = np.zeros((SIZE, SIZE), np.uint8)
+    mask[:, : SIZE // 2] = 255
+    pixels, _ = project(mesh.vertices, camera)
+    found = clean.as_seen(mesh, [camera, *AROUND], [mask, *[np.full((SIZE, SIZE), 255, np.uint8)] * 10], Sight(mesh))
+    kept = project(found.vertices, camera)[0][:, 0]
+    grown = round(SIZE * 50 / 1600)
+    assert SIZE / 2 - 1 + grown - 3 < kept.max() <= SIZE / 2 + grown and pixels[:, 0].max() > SIZE / 2 + 20
+    empty = [np.zeros((SIZE, SIZE), np.uint8)] * 10
+    assert len(clean.as_seen(mesh, AROUND, empty, Sight(mesh)).faces) == 0
+
+
+def test_points_project_as_rays_lead():
+    from data.cameras import pixels_to_rays
+
+    camera, pixels = AROUND[6], np.random.default_rng(0).uniform(0, SIZE, (50, 2))
+    origins, directions = pixels_to_rays(pixels, camera.intrinsics, camera.c2w)
+    found, depth = project(origins + 2.5 * directions, camera)
+    assert np.allclose(found, pixels) and (depth > 0).all()
+
+
+# colours
+
+
+def test_a_point_gets_the_colour_of_the_photographs_that_see_it_and_the_rest_from_the_network():
+    mesh = trimesh.creation.icosphere(4, 0.8)
+    cameras = [looking_at_origin([0, 0, 1]), looking_at_origin([0, 0, -1])]
+    images = [photograph(cameras[0], RED), photograph(cameras[1], BLUE)]
+    asked = []
+
+    def network(points, normals):
+        asked.append(len(points))
+        return np.full((len(points), 3), 0.25)
+
+    found = color.paint(
+        mesh.vertices, mesh.vertex_normals, color.Photographs(cameras, images, None), Sight(mesh), network, iter
+    )
+    height = mesh.vertices[:, 2]
+    assert np.allclose(found.rgb[height > 0.4], RED) and np.allclose(found.rgb[height < -0.4], BLUE)
+    assert np.allclose(found.rgb[np.abs(height) < 0.05], 0.25)
+    assert sum(asked) == round((1 - found.seen) * len(height)) and 0.5 < found.seen < 0.9
+
+
+def test_what_stands_before_a_point_hides_it():
+    near, far = trimesh.creation.icosphere(3, 0.2), trimesh.creation.icosphere(4, 0.3)
+    near.apply_translation([0, 0, 0.6])
+    both = trimesh.util.concatenate([near, far])
+    camera = looking_at_origin([0, 0, 1])
+    sight = Sight(trimesh.Trimesh(both.vertices, both.faces, process=False))
+    tip = np.array([[0.0, 0.0, 0.3], [0.25, 0.0, np.sqrt(0.3**2 - 0.25**2)]])
+    assert sight.sees(tip, tip / 0.3, camera.center).tolist() == [False, True]
+
+
+def test_colours_that_stand_out_are_left_out_and_agreement_is_averaged():
+    generator = np.random.default_rng(0)
+    colors = np.clip(np.array([0.3, 0.5, 0.7]) + generator.normal(0, 0.02, (12, 300, 3)), 0, 1)
+    colors[:4] = generator.uniform(0, 1, (4, 300, 3))
+    found = color.blend(colors.astype(np.float32), np.ones((12, 300), np.float32))
+    assert np.abs(found - [0.3, 0.5, 0.7]).max() < 0.05
+    assert np.abs(colors.mean(axis=0) - [0.3, 0.5, 0.7]).max() > 0.15
+
+
+def test_the_nearer_and_straighter_view_counts_more():
+    point, normal = np.array([[0.0, 0.0, 0.8]]), np.array([[0.0, 0.0, 1.0]])
+    cameras = [looking_at_origin([0, 0, 1], 2.0), looking_at_origin([0, 0, 1], 4.0), looking_at_origin([0, 1, 1], 2.0)]
+    images = [photograph(camera, RED) for camera in cameras]
+    sight = Sight(trimesh.creation.icosphere(3, 0.8))
+    _, weights = color.gather(point, normal, color.Photographs(cameras, images, None), sight)
+    assert weights[0, 0] == 1.0 and weights[1, 0] < 0.2 and weights[2, 0] < 0.6
+
+
+def test_background_in_a_mask_lends_no_colour():
+    camera = looking_at_origin([0, 0, 1])
+    mesh = trimesh.creation.icosphere(3, 0.8)
+    masks = [np.zeros((SIZE, SIZE), np.uint8)]
+    photographs = color.Photographs([camera], [photograph(camera, RED)], masks)
+    found = color.paint(mesh.vertices, mesh.vertex_normals, photographs, Sight(mesh), None, iter)
+    assert found.seen == 0.0 and np.allclose(found.rgb, 0.5)
+
+
+# texture
+
+
+def painted_by_place(points, normals):
+    return (points + 1.0) / 2.0
+
+
+def test_texture_shows_at_each_place_what_was_painted_there():
+    mesh = clean.decimated(marched(60), 2000)
+    found = texture.texture(mesh, 256, painted_by_place)
+    assert found.picture.shape == (256, 256, 3) and len(found.uv) == len(found.mesh.vertices)
+    assert np.allclose(found.mesh.triangles.sum(axis=0), mesh.triangles.sum(axis=0), atol=1e-4)
+    share = np.random.default_rng(0).dirichlet(np.ones(3), len(found.mesh.faces))
+    uv = np.einsum("fk,fkc->fc", share, found.uv[found.mesh.faces])
+    places = np.einsum("fk,fkc->fc", share, found.mesh.triangles)
+    columns, rows = np.floor(uv[:, 0] * 256).astype(int), np.floor((1 - uv[:, 1]) * 256).astype(int)
+    shown = found.picture[np.clip(rows, 0, 255), np.clip(columns, 0, 255)] / 255.0
+    assert np.abs(shown - painted_by_place(places, None)).max() < 0.03
+
+
+def test_no_texel_near_a_seam_is_left_unpainted():
+    found = texture.texture(clean.decimated(marched(60), 500), 128, lambda points, normals: np.ones((len(points), 3)))
+    assert (found.picture == 255).all()
+
+
+@pytest.mark.parametrize("size", [8, 30])
+def test_texture_too_small_for_its_charts_is_said(size):
+    with pytest.raises(UserError, match=f"--texture_size {size}: too small for the .*raise it"):
+        texture.texture(clean.decimated(marched(60), 2000), size, painted_by_place)

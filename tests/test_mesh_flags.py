@@ -1,0 +1,93 @@
+"""The flags of a mesh: what they ask for, and what is refused before anything is loaded."""
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from data.errors import UserError
+from models.commands.arguments import parse_arguments
+from models.commands.mesh_flags import full_request
+from models.results.meshes import box
+from models.surface.request import MeshRequest
+
+
+def requested(*flags):
+    return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
+
+
+def test_a_mesh_is_refined_cleaned_and_coloured_unless_told_otherwise():
+    plain = {"is_refined": True, "clean": "pieces", "color": "vertex", "texture_size": 2048}
+    assert requested() == MeshRequest(512, **plain)
+    bare = requested("--no-refine", "--no-clean", "--colour", "none")
+    assert (bare.is_refined, bare.clean, bare.color) == (False, None, "none")
+    assert requested("--clean").clean == "pieces" and requested("--clean", "views").clean == "views"
+
+
+def test_what_is_asked_for_reaches_the_request():
+    found = requested(
+        "--bbox", "-1", "-2", "-3", "4", "5", "6.5", "--frame", "unit", "--decimate", "500", "--colour", "texture",
+        "--texture_size", "512", "--output", "a/b.OBJ",
+    )  # fmt: skip
+    assert found.bbox == (-1, -2, -3, 4, 5, 6.5) and (found.frame, found.decimate) == ("unit", 500)
+    assert (found.color, found.texture_size, found.output) == ("texture", 512, Path("a/b.OBJ"))
+    assert requested("--output", "a.stl").color == "none" and requested("--colour", "texture").output is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--bbox", "0", "0", "0", "1", "0", "1"], "--bbox 0 0 0 1 0 1: each of the first three"),
+        (["--bbox", "0", "0", "0", "1", "1"], "--bbox"),
+        (["--bbox", "0", "0", "nan", "1", "1", "1"], "finite"),
+        (["--output", "a.stl", "--colour", "vertex"], "cannot hold --colour vertex"),
+        (["--output", "a.ply", "--colour", "texture"], "cannot hold --colour texture"),
+        (["--output", "a.jpg"], "must end in one of"),
+        (["--decimate", "3"], "not a whole number in 4"),
+        (["--texture_size", "0"], "not a whole number in 1"),
+        (["--texture_size", "100000"], "16384"),
+        (["--clean", "all"], "--clean"),
+        (["--frame", "camera"], "--frame"),
+        (["--resolution", "4096"], "2..2048"),
+    ],
+)
+def test_what_cannot_be_is_refused(flags, words):
+    with pytest.raises(UserError, match=words):
+        requested(*flags)
+
+
+def test_place_that_cannot_hold_the_mesh_is_refused_before_the_work(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "a.ply").mkdir()
+    for name, words in (("file/b.ply", "nothing can be written in .*file"), ("a.ply", "is a folder")):
+        with pytest.raises(UserError, match=words):
+            requested("--output", str(tmp_path / name))
+    assert requested("--output", str(tmp_path / "new/b.ply")).output.name == "b.ply"
+
+
+@pytest.mark.parametrize(
+    ("package", "flags"), [("xatlas", ["--colour", "texture"]), ("fast_simplification", ["--decimate", "9"])]
+)
+def test_missing_package_is_named_with_the_flag_that_needs_it(package, flags, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == package else find(name))
+    requested()
+    with pytest.raises(UserError, match=f"{flags[0]}.*the Python package {package} is missing; run `pip install"):
+        requested(*flags)
+
+
+def test_box_is_in_the_frame_of_the_mesh():
+    turn = np.eye(4)
+    turn[:3, :3] = 2.0 * Rotation.from_euler("z", 90, degrees=True).as_matrix()
+    turn[:3, 3] = [1.0, 0.0, 0.0]
+    scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=turn)
+    assert np.array_equal(box(scene, MeshRequest(8))[1], scene.bbox_max)
+    given = (0.0, -0.5, -1.0, 0.5, 0.5, 1.0)
+    assert np.allclose(box(scene, MeshRequest(8, bbox=given, frame="unit")), [given[:3], given[3:]])
+    corners = np.array([given[:3], given[3:]])
+    world = corners @ turn[:3, :3].T + turn[:3, 3]
+    upright = (*world.min(axis=0), *world.max(axis=0))
+    assert np.allclose(box(scene, MeshRequest(8, bbox=upright)), corners)

@@ -1,0 +1,263 @@
+"""Few samples give the surface that all of them give; across blocks, after a kill, and for any kind of field."""
+
+import shutil
+
+import numpy as np
+import pytest
+import trimesh
+
+from data.errors import UserError
+from models.surface import sparse
+from models.surface.block import march
+from models.surface.extraction import EmptySurfaceError, marching_cubes, sample_grid
+from models.surface.lattice import DIRECTIONS, halved, mixed_corners, mixed_parents, points_of_parents, steepest
+from models.surface.metrics import point_to_mesh
+from models.surface.rules import Bounded, Unbounded
+from models.surface.samples import BLOCK, Grid
+from models.surface.weld import weld
+from tests.analytic_fields import BOX, Analytic, cut_off, minus_density, sphere, steep_in_a_corner, thin, torus
+
+CHUNK = 2**16
+FIELDS = {
+    "sphere": (sphere, True, 0.0),
+    "sphere, another level": (sphere, True, 0.1),
+    "thin": (thin, True, 0.0),
+    "steeper than it looks": (steep_in_a_corner, True, 0.0),
+    "distance cut off": (cut_off, False, 0.0),
+    "density": (minus_density, False, 25.0),
+}
+
+
+def dense(function, threshold, resolution, low=BOX[0], high=BOX[1]):
+    grid = sample_grid(function, low, high, resolution, CHUNK)
+    return marching_cubes(grid, threshold, low, high)
+
+
+def apart(a, b, voxel):
+    """Hausdorff distance of two meshes, from the vertices of each, in voxels."""
+    return max(point_to_mesh(a.vertices, b).max(), point_to_mesh(b.vertices, a).max()) / voxel
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_sparse_mesh_is_the_dense_mesh(name):
+    function, bounded, threshold = FIELDS[name]
+    found = sparse.extract(Analytic(function, bounded), *BOX, 140, threshold, CHUNK)
+    expected = dense(function, threshold, 140)
+    assert (len(found.mesh.vertices), len(found.mesh.faces)) == (len(expected.vertices), len(expected.faces))
+    assert apart(found.mesh, expected, 2.0 / 139) < 1e-3
+    assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
+
+
+def test_box_of_any_shape_and_a_surface_that_leaves_it():
+    low, high = np.array([-1.0, -0.4, -0.6]), np.array([0.5, 1.1, 0.7])
+    found = sparse.extract(Analytic(torus), low, high, 150, 0.0, CHUNK)
+    expected = dense(torus, 0.0, 150, low, high)
+    assert len(found.mesh.faces) == len(expected.faces) and not found.mesh.is_watertight
+    assert apart(found.mesh, expected, 1.3 / 149) < 1e-3
+
+
+@pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
+def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):
+    field = Analytic(function, bounded)
+    found = sparse.extract(field, *BOX, 512, threshold, CHUNK)
+    assert field.queries == found.queries and found.queries == round(found.share * 512**3)
+    assert found.share < 0.06
+    assert found.mesh.is_watertight
+
+
+@pytest.mark.parametrize("resolution", [2, 3, 17, 64, 65, 66, 129])
+def test_any_resolution(resolution):
+    def slope(points):
+        return points @ np.float32([1.0, 0.3, 0.2]) - np.float32(0.123)
+
+    found = sparse.extract(Analytic(slope), *BOX, resolution, 0.0, CHUNK)
+    assert len(found.mesh.faces) == len(dense(slope, 0.0, resolution).faces)
+
+
+def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch):
+    """The rule sees the first cell only; all that hangs together with it is found all the same."""
+
+    class Blind:
+        coarsest = 32
+
+        def may_cross(self, values, spacing, coarse):
+            seen = np.zeros([count - 1 for count in values.shape], bool)
+            if coarse and np.argwhere(mixed_corners(values)).size:
+                seen[tuple(np.argwhere(mixed_corners(values))[0])] = True
+            return seen
+
+        def widened(self, slope):
+            return self
+
+        def text(self):
+            return "blind"
+
+    monkeypatch.setattr(sparse, "_rule", lambda *_: Blind())
+    monkeypatch.setattr(sparse, "mixed_corners", lambda values: np.zeros([n - 1 for n in values.shape], bool))
+    found = sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK)
+    expected = dense(torus, 0.0, 140)
+    assert len(found.mesh.faces) == len(expected.faces) and found.mesh.is_watertight
+
+
+def test_cells_that_a_bound_excludes_hold_no_surface():
+    generator = np.random.default_rng(0)
+    grid = Grid.of(*BOX, 65, 32)
+    points = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
+    for _ in range(20):
+        slope, center = generator.uniform(0.5, 3.0), generator.uniform(-1, 1, 3)
+        values = slope * (np.linalg.norm(points - center, axis=-1) - generator.uniform(0.01, 1.0))
+        excluded = ~Bounded(slope).may_cross(values[::8, ::8, ::8], 8 * grid.spacing, coarse=True)
+        within = np.repeat(np.repeat(np.repeat(excluded, 8, 0), 8, 1), 8, 2)
+        assert not (within & mixed_corners(values)).any()
+
+
+def test_slope_beyond_the_bound_widens_it_with_a_margin():
+    rule = Bounded(1.0)
+    assert rule.widened(1.0) is rule and rule.widened(2.0).slope == pytest.approx(2.5)
+    unbounded = Unbounded(0.0)
+    assert unbounded.widened(1e9) is unbounded
+
+
+def test_values_that_vary_unevenly_are_compared_evenly():
+    values = np.exp(np.linspace(0.0, 40.0, 21))[:, None, None] * np.ones((1, 5, 5))
+    level = float(np.exp(20.1))
+    plain = Unbounded(level).may_cross(values - level, np.ones(3), coarse=False)
+    even = Unbounded(level, np.log).may_cross(values - level, np.ones(3), coarse=False)
+    assert plain[:, 0, 0].tolist() != even[:, 0, 0].tolist()
+    assert np.flatnonzero(even[:, 0, 0]).tolist() == list(range(7, 14))  # within 3 cells of the level
+
+
+# lattices
+
+
+def test_halving_keeps_signs_and_values():
+    values = np.random.default_rng(0).normal(size=(4, 5, 6))
+    finer = halved(values)
+    assert finer.shape == (7, 9, 11) and np.array_equal(finer[::2, ::2, ::2], values)
+    assert not halved(np.abs(values)).min() < 0
+
+
+def test_parents_touch_27_points_and_are_mixed_where_these_are():
+    cells = np.zeros((3, 3, 3), bool)
+    cells[1, 2, 0] = True
+    points = points_of_parents(cells)
+    assert points.sum() == 27 and points[2:5, 4:7, 0:3].all()
+    values = np.ones((7, 7, 7))
+    values[3, 5, 1] = -1.0
+    assert np.array_equal(mixed_parents(values), cells)
+
+
+def test_some_direction_is_near_any_slope():
+    units = np.array(DIRECTIONS) / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
+    slopes = np.random.default_rng(0).normal(size=(10**4, 3))
+    slopes /= np.linalg.norm(slopes, axis=1, keepdims=True)
+    assert len(DIRECTIONS) == 13 and np.abs(slopes @ units.T).max(axis=1).min() > 0.88
+
+
+def test_steepest_slope_is_that_of_known_neighbours_only():
+    values = np.zeros((4, 4, 4))
+    values[1, 2, 3] = 3.0
+    known, spacing = np.ones((4, 4, 4), bool), np.array([0.5, 1.0, 2.0])
+    assert steepest(values, known, spacing) == pytest.approx(6.0)
+    known[:, 2, 3] = False
+    known[1, 2, 3] = True
+    assert steepest(values, known, spacing) == pytest.approx(3.0)
+    known[1, 2, 3] = False
+    assert steepest(values, known, spacing) == 0.0
+
+
+# blocks
+
+
+def test_blocks_give_a_vertex_on_their_common_face_the_same_numbers():
+    grid = Grid.of(*BOX, 2 * BLOCK + 1, 32)
+    points = np.stack(np.meshgrid(*grid.axes, indexing="ij"), axis=-1)
+    values = sphere(points.reshape(-1, 3)).astype(np.float64).reshape(points.shape[:3])
+    halves = [values[: BLOCK + 1], values[BLOCK:]]
+    patches = [march(half, np.array([start, 0, 0])) for half, start in zip(halves, (0, BLOCK), strict=True)]
+    on_face = [{tuple(vertex) for vertex in vertices if vertex[0] == BLOCK} for vertices, _ in patches]
+    assert on_face[0] == on_face[1] and len(on_face[0]) > 100
+    vertices, faces = weld(patches)
+    assert trimesh.Trimesh(vertices, faces, process=False).is_watertight
+
+
+def test_kill_loses_at_most_a_block_and_the_mesh_is_the_same(tmp_path):
+    expected = sparse.extract(Analytic(torus), *BOX, 200, 0.0, CHUNK)
+    asked, kept, kills = 0, 0, 0
+    for most in (60_000, 150_000, 240_000):
+        field = Analytic(torus, most=most)
+        try:
+            sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path)
+        except KeyboardInterrupt:
+            kills += 1
+        files = len(list(tmp_path.rglob("*.npz")))
+        assert files >= kept
+        kept, asked = files, asked + field.queries
+    assert kills and kept
+    field = Analytic(torus)
+    found = sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path)
+    assert found.resumed >= kept and field.queries < expected.queries
+    assert np.array_equal(found.mesh.vertices, expected.mesh.vertices)
+    assert np.array_equal(found.mesh.faces, expected.mesh.faces)
+    found.kept.clear()
+    assert not list(tmp_path.rglob("*.npz"))
+
+
+def test_kept_blocks_of_another_surface_or_damaged_ones_are_not_used(tmp_path):
+    sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
+    other = sparse.extract(Analytic(sphere), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
+    assert other.resumed == 0
+    for path in tmp_path.rglob("*.npz"):
+        path.write_bytes(path.read_bytes()[:100])
+    again = sparse.extract(Analytic(torus), *BOX, 140, 0.0, CHUNK, folder=tmp_path)
+    assert again.resumed == 0 and again.mesh.is_watertight
+
+
+def test_full_disk_is_said_before_the_work(tmp_path, monkeypatch):
+    field = Analytic(torus)
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage)
+    with pytest.raises(UserError, match="GB of disk.*lower --resolution"):
+        sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path / "new")
+    assert field.queries < 200_000 and not list(tmp_path.iterdir())
+
+
+def test_progress_is_told_and_chunks_are_bounded():
+    sizes, seen = [], []
+
+    class Watched(Analytic):
+        def outward(self, points):
+            assert points.dtype == np.float32
+            sizes.append(len(points))
+            return super().outward(points)
+
+    def progress(items):
+        for item in items:
+            seen.append(item)
+            yield item
+
+    sparse.extract(Watched(torus), *BOX, 100, 0.0, 1000, progress)
+    assert max(sizes) <= 2000 and len(seen) > 8
+
+
+# no surface
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda points: np.full(len(points), 0.5, np.float32), "from 0.5 to 0.5"),
+        (lambda points: np.where(points[:, 0] > 0.3, np.nan, sphere(points)), "diverged"),
+        (lambda points: np.full(len(points), np.inf, np.float32), "diverged"),
+    ],
+)
+@pytest.mark.parametrize("bounded", [True, False])
+def test_no_surface_is_said(function, words, bounded):
+    with pytest.raises(EmptySurfaceError, match=words):
+        sparse.extract(Analytic(function, bounded), *BOX, 80, 0.0, CHUNK)
+
+
+@pytest.mark.parametrize(("resolution", "chunk", "word"), [(1, 10, "--resolution 1"), (4, 0, "chunk 0")])
+def test_impossible_grid_is_the_users_mistake(resolution, chunk, word):
+    with pytest.raises(UserError, match=word):
+        sparse.extract(Analytic(torus), *BOX, resolution, 0.0, chunk)

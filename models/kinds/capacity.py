@@ -47,7 +47,7 @@ def require_batch(conf: ExperimentConfig) -> None:
 
 
 def require_mesh(resolution: int, name: str) -> None:
-    """Raises UserError where a mesh that fills its grid exceeds what is free; `name` is the flag or key, with its value."""
+    """Raises UserError where a mesh exceeds what is free; `name` is the flag or key, with its value."""
     needed, free = MESH_BYTES * resolution**2, available_bytes()
     if needed > free:
         raise UserError(

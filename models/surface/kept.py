@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import shutil
-import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -14,11 +13,14 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from models.surface.samples import Grid
+from data.io.npz import NpzError, read_members
+from models.surface.samples import BLOCK, Grid
 
 # A block that a plain surface crosses: 1.5 vertices for each of its 64 x 64 columns, 24 bytes each, and two triangles
 # of 12 bytes each; and the same again in the mesh file. Curved ones have up to twice as many.
 BYTES_PER_BLOCK = 2 * 64 * 64 * 1.5 * (24 + 2 * 12) * 2
+
+MOST_BYTES = 1 << 28  # of an array of a block: one that the surface goes through in every cell takes half of it
 
 Key = tuple[int, int, int]  # of a block, in blocks from the first corner
 
@@ -59,12 +61,14 @@ class Kept:
         """What was kept of a block; None where nothing was, or it cannot be read."""
         if self._folder is None:
             return None
+        names = [field.name for field in fields(Patch)]
         try:
-            with np.load(self._path(key), allow_pickle=False) as arrays:
-                found = {field.name: arrays[field.name] for field in fields(Patch)}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            found = read_members(self._path(key), names, MOST_BYTES)
+            patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
+        except (OSError, NpzError, KeyError, TypeError):
             return None
-        return Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
+        fits = patch.signs.shape == (3, 2, BLOCK + 1, BLOCK + 1) and patch.faces.max(initial=-1) < len(patch.vertices)
+        return patch if fits else None
 
     def save(self, key: Key, patch: Patch) -> None:
         """Keep a block; raises UserError where the disk does not take it."""

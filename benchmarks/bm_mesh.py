@@ -1,0 +1,88 @@
+"""What a mesh costs: `python -m benchmarks.bm_mesh [--resolution N] [--conf FILE] [--dense]`.
+
+Without a conf, a sphere of radius 0.7; with one, its freshly initialised model, whose networks have the released sizes
+in confs/wmask.conf. The dense grid is estimated from some of its chunks, or with --dense evaluated and compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from data.io.streams import say
+from models.surface import clean, sparse
+from models.surface.extraction import marching_cubes, sample_grid
+from models.surface.metrics import point_to_mesh
+
+LOW, HIGH = np.full(3, -1.01), np.full(3, 1.01)
+CHUNK = 2**16
+CHUNKS = 6  # of the dense grid, where it is estimated
+COMPARED = 100_000  # vertices of each mesh
+
+
+def sphere(points: np.ndarray) -> np.ndarray:
+    """A signed distance."""
+    return np.linalg.norm(points - np.float32([0.1, 0.05, -0.02]), axis=1)[:, None] - np.float32(0.7)
+
+
+def field_of(conf: Path | None) -> SimpleNamespace:
+    """The field to march, with its level."""
+    if conf is None:
+        return SimpleNamespace(outward=sphere, threshold=0.0, quantity="a distance", bounded=True, evened=None)
+    from models.machine import backend
+
+    backend.select("cpu", 0)
+    from models.kinds.conf import load_config
+    from models.kinds.registry import build_model
+
+    loaded = load_config(conf, "none")
+    return build_model(loaded.model, loaded.train, np.random.default_rng(0)).level_set
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--resolution", type=int, default=512)
+    parser.add_argument("--conf", type=Path)
+    parser.add_argument("--dense", action="store_true")
+    values = parser.parse_args()
+    field, count = field_of(values.conf), values.resolution
+    begin = time.perf_counter()
+    found = sparse.extract(field, LOW, HIGH, count, field.threshold, CHUNK)
+    seconds = time.perf_counter() - begin
+    say(
+        f"{count}^3: {found.share:.2%} of the dense queries, {found.blocks} blocks, {seconds:.1f} s, "
+        f"{len(found.mesh.faces)} triangles, watertight: {clean.is_watertight(found.mesh)}; {found.rule}"
+    )
+    say(f"memory at its highest: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
+    if values.dense:
+        begin = time.perf_counter()
+        mesh = marching_cubes(sample_grid(field.outward, LOW, HIGH, count, CHUNK), field.threshold, LOW, HIGH)
+        dense, voxel = time.perf_counter() - begin, 2.02 / (count - 1)
+        pairs = ((mesh, found.mesh), (found.mesh, mesh))
+        apart = max(point_to_mesh(_some(a.vertices), b).max() for a, b in pairs) / voxel
+        pieces = [clean.pieces(each)[0] for each in (mesh, found.mesh)]
+        say(f"dense: {dense:.1f} s; Hausdorff distance {apart:.2g} voxels; pieces {pieces[0]} and {pieces[1]}")
+    else:
+        points = np.random.default_rng(0).uniform(LOW, HIGH, (CHUNK, 3)).astype(np.float32)
+        field.outward(points)
+        begin = time.perf_counter()
+        for _ in range(CHUNKS):
+            field.outward(points)
+        dense = (time.perf_counter() - begin) / (CHUNKS * CHUNK) * count**3
+        say(f"dense grid, estimated from {CHUNKS} chunks: {dense:.0f} s")
+    say(f"dense by sparse time: {dense / seconds:.1f}")
+
+
+def _some(vertices: np.ndarray) -> np.ndarray:
+    """COMPARED of them, or all."""
+    return vertices[np.random.default_rng(0).permutation(len(vertices))[:COMPARED]]
+
+
+if __name__ == "__main__":
+    main()

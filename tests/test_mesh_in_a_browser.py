@@ -1,0 +1,54 @@
+"""A GLB in a headless browser, shown by the viewer that trimesh brings (three.js): neither black nor blank."""
+
+import base64
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+import trimesh
+from trimesh import resources, util
+
+from data.io.images import read_image
+from models.surface.described import About, Surface
+from models.surface.gltf import to_glb
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SECONDS = 120
+ABOUT = About("world", "those of the scene's cameras", 1, "exp")
+
+
+def browser():
+    """The first browser that there is; None without one."""
+    return next((found for found in map(shutil.which, BROWSERS) if found), None)
+
+
+def page(glb):
+    """The viewer's page with a GLB in it."""
+    archive = util.decompress(resources.get_bytes("templates/viewer.zip"), file_type="zip")
+    text = archive["viewer.html.template"].read().decode("utf-8")
+    assert "$B64GLTF" in text
+    return text.replace("$B64GLTF", base64.b64encode(glb).decode())
+
+
+@pytest.mark.skipif(browser() is None, reason=f"no headless browser is installed ({', '.join(BROWSERS)})")
+@pytest.mark.parametrize("kind", ["colours", "texture"])
+def test_glb_is_shown_neither_black_nor_blank(kind, tmp_path):
+    mesh = trimesh.creation.icosphere(4, 0.7)
+    rgb = np.rint((mesh.vertices + 1.0) * 127.5).astype(np.uint8)
+    uv = ((mesh.vertices[:, :2] + 1.0) / 2.0).astype(np.float32)
+    picture = np.random.default_rng(0).integers(80, 255, (64, 64, 3)).astype(np.uint8)
+    surface = Surface(mesh, None, rgb) if kind == "colours" else Surface(mesh, None, None, uv, picture)
+    (tmp_path / "page.html").write_text(page(to_glb(surface, ABOUT)), encoding="utf-8")
+    command = [browser(), "--headless", "--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader"]
+    command += ["--virtual-time-budget=20000", "--window-size=640,480", f"--user-data-dir={tmp_path / 'profile'}"]
+    command += [f"--screenshot={tmp_path / 'shot.png'}", (tmp_path / "page.html").as_uri()]
+    subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
+    shot = read_image(tmp_path / "shot.png").astype(float)
+    middle = shot[shot.shape[0] // 3 : -shot.shape[0] // 3, shot.shape[1] // 3 : -shot.shape[1] // 3]
+    assert middle.std() > 5 and 20 < middle.mean() < 250
+
+
+def test_page_of_the_viewer_takes_a_glb():
+    found = page(to_glb(Surface(trimesh.creation.icosphere(1)), ABOUT))
+    assert "$B64GLTF" not in found and "three" in found.lower()

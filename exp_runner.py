@@ -17,10 +17,11 @@ if __name__ == "__main__":  # before anything else is imported: a json.py beside
 from collections.abc import Sequence
 from typing import NoReturn
 
-from data.errors import UserError
-from data.io.quiet import silence_libraries
+from data.errors import UserError, is_allocation_failure
+from data.io.quiet import forget_library_variables, silence_libraries
 from data.io.streams import report_crash, secure
 from models.commands.command import failed
+from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
@@ -34,6 +35,7 @@ MEMORY_SENTENCE = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (default: the process's own); returns the exit status."""
     try:
+        check_limits()
         from models.commands.arguments import parse_arguments
         from models.commands.conf import read_conf
 
@@ -44,18 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
         return failed("interrupted", EXIT_INTERRUPTED)
-    except (MemoryError, RuntimeError) as error:
-        from models.machine.available import is_allocation_failure
-
-        if not is_allocation_failure(error):
-            raise
-        return failed(MEMORY_SENTENCE, EXIT_USER_ERROR)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] in ("data", "models"):
             raise
         return failed(
             f"the Python package {error.name} is missing; run `pip install -r requirements.txt`", EXIT_USER_ERROR
         )
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:  # a library may not fit either
+        if not is_allocation_failure(error):
+            raise
+        return failed(MEMORY_SENTENCE, EXIT_USER_ERROR)
 
 
 def _require_current_folder() -> None:
@@ -70,6 +70,7 @@ def _start() -> int:
     """`main` for the process of its own: whatever becomes of its streams, the exit status is that of the work."""
     secure()
     silence_libraries()
+    forget_library_variables()
     try:
         return main()
     except SystemExit as leave:  # argparse, after the help page

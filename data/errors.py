@@ -7,6 +7,10 @@ from collections.abc import Iterable, Sequence
 LONGEST_SENTENCE = 2000  # characters; two paths of the greatest length some systems allow need less
 LONGEST_REASON = 200  # characters of a library's own words, which may quote a whole file
 MOST_LISTED = 5  # names in a sentence before the others are only counted
+# Texts of the errors in which Jittor, CUDA and the C++ library report that memory ran out.
+FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
+# The same where a library is loaded, or a thread is to be started.
+FAILURE_TEXTS += ("failed to map segment", "resource temporarily unavailable", "can't start new thread")
 
 
 class UserError(Exception):
@@ -46,3 +50,9 @@ def listed_views(views: Iterable[int], names: Sequence[str] = ()) -> str:
     """`view 3`, `views 1, 2 and 7`, `views 0, 1, 2, 3, 4 and 12 more`; with `names` of all views, those beside."""
     shown = [f"{view} ({names[view]})" if names else str(view) for view in views]
     return f"view{'s' if len(shown) > 1 else ''} {listed(shown)}"
+
+
+def is_allocation_failure(error: BaseException) -> bool:
+    """Whether an exception, of Jittor's too, says that there was no memory left."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, is_allocation_failure
 from data.io.bars import Bar
 from data.scenes.scene import summary
 from models.checkpoints.ours import CheckpointError, not_finite
@@ -17,7 +17,6 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
-from models.machine.available import is_allocation_failure
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
 from models.results.snapshot import Snapshot

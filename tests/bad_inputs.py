@@ -206,6 +206,10 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         checkpoint(OURS, stateful(state={"conf": 'include url("http://127.0.0.1:9/")'})),
         ["nothing is fetched"],
     ),
+    "a conf in it that includes a file": (
+        checkpoint(OURS, stateful(state={"conf": 'include required("/etc/passwd")'})),
+        ["the checkpoint's conf", "this text stands alone"],
+    ),
     "other networks": (
         checkpoint(OURS, stateful(state={"conf": CONF.replace("n_layers = 8", "n_layers = 5")})),
         ["contradicts the checkpoint's networks", "n_layers"],

@@ -88,6 +88,8 @@ BAD_REQUESTS: dict[str, tuple[Change, list[str]]] = {
     "an Arabic image": (flags("--image", "٣"), ["--image", "not a whole number"]),
     "an Arabic region": (flags("--roi", "٠ 0 0 1"), ["--roi", "four numbers"]),
     "a second key behind a line break": (setting("train.end_iter=3\ntrain.batch_size=4"), ["--set", "line breaks"]),
+    "two keys in a block": (setting("train={end_iter=8, seed=3}"), ["--set train", "sets several keys"]),
+    "a variable of the environment": (setting("general.base_exp_dir=${HOME}/x"), ["--set", "${HOME}"]),
     "a second key behind a comma": (setting("train.end_iter=3,train.batch_size=4"), ["--set", "sets other keys too"]),
     "a second key in a block": (setting("train={end_iter=3},general={base_exp_dir=a}"), ["--set train", "other keys"]),
     # meshes

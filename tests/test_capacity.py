@@ -6,7 +6,7 @@ from config_samples import changed
 from runs import SHORT, run, saved
 
 import exp_runner
-from data.errors import UserError
+from data.errors import UserError, is_allocation_failure
 from models.fields.state import named_parameters
 from models.kinds import capacity
 from models.kinds.nerf.conf import NeRFConfig
@@ -67,9 +67,13 @@ def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
     assert available.available_bytes() == 3
 
 
-@pytest.mark.parametrize("text", ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory"])
+MEMORY_TEXTS = ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory", "can't start new thread"]
+MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reason:Resource temporarily unavailable"]
+
+
+@pytest.mark.parametrize("text", MEMORY_TEXTS)
 def test_what_the_libraries_say_of_memory_is_understood(text):
-    assert available.is_allocation_failure(RuntimeError(text)) and not available.is_allocation_failure(OSError("no"))
+    assert is_allocation_failure(RuntimeError(text)) and not is_allocation_failure(OSError("no"))
 
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 GiB"), RuntimeError("std::bad_alloc")])
@@ -88,7 +92,7 @@ def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_p
     assert saved(tmp_path, 2).step == 2
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("bad_alloc")])
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("bad_alloc"), ImportError("failed to map segment")])
 def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, capsys):
     def failing(arguments):
         raise error
@@ -96,6 +100,16 @@ def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, caps
     monkeypatch.setattr("models.commands.conf.read_conf", failing)
     assert exp_runner.main([]) == 2
     assert capsys.readouterr().err.startswith("error: memory ran out: ")
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ImportError, OSError])
+def test_where_memory_runs_out_before_the_first_step_nothing_stays(kind, tmp_path, monkeypatch, capsys):
+    def failing(*arguments):
+        raise kind("Cannot allocate memory")
+
+    monkeypatch.setattr("models.runner.Runner.__init__", failing)
+    assert run(tmp_path / "new", settings=SHORT) == 2
+    assert "memory ran out" in capsys.readouterr().err and not (tmp_path / "new").exists()
 
 
 def test_a_deleted_current_folder_is_one_sentence(tmp_path, monkeypatch, capsys):

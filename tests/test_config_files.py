@@ -60,6 +60,8 @@ BAD_FILES = [
     (WHOLE + '\ninclude "missing.conf"', "missing.conf: no such conf file"),
     (WHOLE + '\ninclude required("x.conf")', "includes itself"),
     (WHOLE + '\ninclude "sub/evil.conf"', "nothing is fetched"),
+    (WHOLE + '\ngeneral.base_exp_dir = "./"${HOME}', "Cannot resolve variable ${HOME}"),
+    (WHOLE + "\nPATH = ${PATH}", "Cannot resolve"),
     (WHOLE + "\ntrain.seed = ${train.seed2}", "cannot be filled in: No configuration setting found for key seed2"),
 ]
 

@@ -248,6 +248,10 @@ def fail(report):
     raise ValueError("two\nlines")
 
 
+def exhaust(report):
+    raise ImportError("failed to map segment from shared object")
+
+
 def echo(report, value):
     report("event")
     return value
@@ -263,6 +267,11 @@ def test_a_child_returns_its_result_and_reports_events(tmp_path):
 def test_a_child_that_fails_says_how(tmp_path, task, words):
     with pytest.raises(ChildError, match=words):
         run_apart(task, log=tmp_path / "log")
+
+
+def test_memory_that_runs_out_in_a_child_is_not_its_input(tmp_path):
+    with pytest.raises(MemoryError, match="failed to map"):
+        run_apart(exhaust, log=tmp_path / "log")
 
 
 def test_a_focal_length_in_exif_is_where_the_search_starts(tmp_path):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models.machine import toolchain
+from models.machine import backend, toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -195,6 +195,8 @@ def test_the_first_level_of_threads_counts(text, count, monkeypatch):
 BAD_VARIABLES = {
     "OMP_NUM_THREADS": ["abc", "4,", "0", "-1", "1e3", "٣", "1000000", "4;2"],
     "log_v": ["", "abc", "-1"],
+    "cc_flags": ["-foo"],
+    "cc_path": ["/bin/true", "/bin/false"],
     "use_cuda": ["yes"],
     "cache_name": ["", "..", "../x", "a b", "\x1b"],
     "HOME": ["", ".", "/proc/none"],
@@ -205,10 +207,42 @@ BAD_VARIABLES = {
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_VARIABLES.items() for text in texts])
 def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JITTOR_HOME", raising=False)  # what is loaded already has set it
     monkeypatch.setenv(name, text)
     with pytest.raises(UserError, match=name) as caught:
         toolchain.check_environment()
     assert "\n" not in str(caught.value)
+
+
+def test_flags_that_the_compiler_takes_are_taken(monkeypatch):
+    monkeypatch.setenv("cc_flags", " -O1 -DNOTHING")
+    toolchain.check_environment()
+
+
+def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
+    before = dict(os.environ)
+    monkeypatch.setattr(backend.os, "environ", {**before, "use_cuda": "1", "no_grad": "1", "log_v": "0"})
+    backend._set_environment(False)
+    assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
+
+
+@pytest.mark.parametrize(("flag", "kib"), [("-v", 300000), ("-v", 900000), ("-v", 1200000), ("-d", 100000)])
+def test_a_limit_below_what_the_libraries_take_is_one_sentence_and_leaves_nothing(flag, kib, tmp_path):
+    limited = f'ulimit {flag} {kib}; exec "$@"'
+    call = [sys.executable, str(ROOT / "exp_runner.py"), "--set", f"general.base_exp_dir={tmp_path / 'new'}"]
+    ended = subprocess.run(["bash", "-c", limited, "bash", *call], capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 2 and f"ulimit {flag} {kib}: " in ended.stderr and ended.stderr.count("\n") == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_libraries_read_of_the_environment_ends_nothing(tmp_path):
+    hostile = {"TQDM_MININTERVAL": "abc", "NUMPY_MADVISE_HUGEPAGE": "abc", "NPY_PROMOTION_STATE": "abc"}
+    hostile |= {"OPENCV_IO_MAX_IMAGE_PIXELS": "10", "OPENCV_IO_MAX_IMAGE_WIDTH": "abc", "OPENCV_FOR_THREADS_NUM": "abc"}
+    hostile |= {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "abc"}
+    conf = ["--conf", str(ROOT / "confs/debug.conf"), "--set", f"general.base_exp_dir={tmp_path}"]
+    call = [sys.executable, str(ROOT / "exp_runner.py"), *conf, "--mode", "inspect"]
+    ended = subprocess.run(call, env=os.environ | hostile, capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "1", "[" * 100000])

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
+from data.errors import is_allocation_failure
 from data.io.quiet import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
 from data.io.streams import secure
@@ -63,6 +64,7 @@ def run_apart(
         most_memory: bytes of address space the child may have; None for no limit of its own.
     Raises:
         ChildError: the task raised an exception, or the process ended without a result.
+        MemoryError: the task had none left, or its process ended where the user limits the memory of this one.
     An exception here, KeyboardInterrupt above all, ends the child before it goes on.
     """
     ours, theirs = Pipe()
@@ -71,7 +73,10 @@ def run_apart(
             ours.send((most_memory, task, arguments))
             return _result(ours, on_event, on_wait)
         except (EOFError, ConnectionError):
-            raise ChildError(_last_words(log, process.wait())) from None
+            words = _last_words(log, process.wait())
+            if _is_limited():  # C++ ends the process where it has no memory left
+                raise MemoryError(words) from None
+            raise ChildError(words) from None
 
 
 @contextlib.contextmanager
@@ -106,7 +111,21 @@ def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Call
             return value
         if kind == "error":
             raise ChildError(value)
+        if kind == "memory":
+            raise MemoryError(value)
         on_event(value)
+
+
+def _limit(most: int) -> None:
+    """Let this process have no more bytes of address space than that, nor than it may have already."""
+    known = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min(most, *known), min(most, *known)) if known else (most, most))
+
+
+def _is_limited() -> bool:
+    """Whether the user limits the addresses or the data of this process, and so those of its children."""
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
+    return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
 
 
 def serve(descriptor: int, parent: int) -> None:
@@ -118,13 +137,14 @@ def serve(descriptor: int, parent: int) -> None:
     secure()  # a full disk ends the log, not the work
     silence_libraries()
     with Connection(descriptor) as pipe:
-        most_memory, task, arguments = pipe.recv()
-        if most_memory is not None:
-            resource.setrlimit(resource.RLIMIT_AS, (most_memory, most_memory))
         try:
+            most_memory, task, arguments = pipe.recv()
+            if most_memory is not None:
+                _limit(most_memory)
             pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
         except Exception as error:  # noqa: BLE001 (whatever it was, the parent hears of it)
-            pipe.send(("error", _one_line(f"{error}") or type(error).__name__))
+            kind = "memory" if is_allocation_failure(error) else "error"
+            pipe.send((kind, _one_line(f"{error}") or type(error).__name__))
 
 
 def _last_words(log: Path, status: int | None) -> str:

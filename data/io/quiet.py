@@ -14,6 +14,9 @@ from collections.abc import Iterator
 
 STDERR = 2  # the file descriptor C libraries write to, whatever sys.stderr is
 OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
+# Names of variables that libraries read as they are loaded, and end the process over what they do not understand; or
+# that lower a bound on the size of pictures below the program's own.
+FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFFERS_")
 
 
 def silence_libraries() -> None:
@@ -26,6 +29,15 @@ def silence_libraries() -> None:
     logging.getLogger().addHandler(logging.NullHandler())  # else records of warnings go to stderr
     for name, value in OPENCV_QUIET.items():
         os.environ.setdefault(name, value)
+
+
+def forget_library_variables() -> None:
+    """For this process and those that it starts: settings of libraries by the environment count for nothing.
+
+    To be called before the libraries are loaded.
+    """
+    for name in [name for name in os.environ if name.startswith(FORGOTTEN) and name not in OPENCV_QUIET]:
+        del os.environ[name]
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.errors import UserError
+from data.errors import UserError, is_allocation_failure
 from data.io.streams import complain
 from models.commands.command import (
     EXIT_DONE,
@@ -105,8 +105,12 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
             from models.runner import Runner
 
             work(Runner(experiment, log))
-    except (UserError, ModuleNotFoundError, MemoryError):
+    except (UserError, ImportError, MemoryError):
         experiment.withdraw()
+        raise
+    except (RuntimeError, OSError) as error:
+        if is_allocation_failure(error):
+            experiment.withdraw()
         raise
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)

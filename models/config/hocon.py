@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any, NoReturn
 
 from pyhocon import config_parser
@@ -50,12 +50,13 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
         block = _require_block(files.parse_text(text, None, "--set"), "--set")
         _require_one_key(block, text)
         tree = block.with_fallback(tree, resolve=False)
-    return _resolved(tree, case, str(path))
+    return _resolved(tree, case, f"{path} with its --set" if overrides else str(path))
 
 
 def parse_tree(text: str, source: str) -> dict[str, Any]:
-    """HOCON text as nested dicts; raises ConfigError, naming source, where it is none."""
-    return _resolved(_require_block(_LocalFiles().parse_text(text, None, source), source), "", source)
+    """HOCON text that includes nothing as nested dicts; raises ConfigError, naming source, where it is none."""
+    files = _LocalFiles(may_include=False)
+    return _resolved(_require_block(files.parse_text(text, None, source), source), "", source)
 
 
 def check_case(case: str) -> None:
@@ -89,13 +90,24 @@ def _literal(value: Any) -> str:
     return quoted(value) if isinstance(value, str) else repr(value)
 
 
+def _without_environment(method: Any) -> FunctionType:
+    """A class method of pyhocon as a function to which the environment is empty."""
+    names = vars(config_parser) | {"os": SimpleNamespace(environ={})}
+    function = method.__func__
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+
+
 class _Parser(config_parser.ConfigParser):
-    """pyhocon's parser without `include package(...)`."""
+    """pyhocon's parser without `include package(...)` and without the variables of the environment."""
 
     @classmethod
     def resolve_package_path(cls, package_path: str) -> NoReturn:
         """Called by pyhocon for `include package(...)`; raises ConfigException."""
         raise ConfigException(f"include package({shown(package_path)}): only files can be included, by their path")
+
+    # pyhocon's own code, which would look for what is not in the conf among the variables of the environment.
+    _resolve_variable = classmethod(_without_environment(config_parser.ConfigParser._resolve_variable))
+    _fixup_self_references = classmethod(_without_environment(config_parser.ConfigParser._fixup_self_references))
 
 
 class _LocalFiles:
@@ -105,7 +117,9 @@ class _LocalFiles:
     are. By its own means it would open any URL.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, may_include: bool = True) -> None:
+        """`may_include`: whether a text may name files to be read in its place."""
+        self._may_include = may_include
         names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand, "Regex": _ascii_digits}
         self._parse = FunctionType(config_parser.ConfigParser.parse.__func__.__code__, names)
         self._being_read: list[Path] = []
@@ -113,6 +127,8 @@ class _LocalFiles:
 
     def parse_file(self, filename: str, **_options: Any) -> ConfigTree:
         """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
+        if not self._may_include:
+            raise ConfigException(f"include {shown(filename)}: this text stands alone; put what the file holds into it")
         path, resolved = Path(filename), _real_path(filename)
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
@@ -164,7 +180,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     if case:
         tree.put(CASE_KEY, case)
     try:
-        config_parser.ConfigParser.resolve_substitutions(tree)
+        _Parser.resolve_substitutions(tree)
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
@@ -189,13 +205,23 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
 
 
 def _require_one_key(block: ConfigTree, text: str) -> None:
-    """Raises ConfigError where an override, `key = value`, says more than its key: by a comma, a brace, an include."""
+    """Raises ConfigError where an override, `key = value`, says more than one key: by a comma, a brace, an include.
+
+    A block is refused too where it holds several keys; with one it says what a longer key would.
+    """
     key = text.partition(" = ")[0]
     part: Any = block
     for name in key.split("."):
         if not isinstance(part, ConfigTree) or list(part) != [name]:
             raise ConfigError(f"--set {key}: its value {shown(text.partition(' = ')[2])} sets other keys too; quote it")
         part = part[name]
+    while isinstance(part, ConfigTree):
+        if len(part) != 1:
+            raise ConfigError(
+                f"--set {key}: its value {shown(text.partition(' = ')[2])} is a block, which sets several keys; give "
+                "each with a --set of its own"
+            )
+        part = next(iter(part.values()))
 
 
 def _require_block(tree: Any, source: str) -> ConfigTree:

@@ -1,4 +1,4 @@
-"""How much memory the process may still take, in bytes, and how libraries say that there is none; without Jittor."""
+"""How much memory the process may still take, in bytes; without Jittor."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 NO_LIMIT = 2**63 - 1
-# Texts of the RuntimeErrors in which Jittor, CUDA and the C++ library report that memory ran out.
-FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
 
 
 def available_bytes() -> int:
@@ -38,9 +36,3 @@ def limits_leave() -> int:
     used = {resource.RLIMIT_AS: int(status[0]) * page, resource.RLIMIT_DATA: int(status[5]) * page}
     soft = {kind: resource.getrlimit(kind)[0] for kind in used}
     return min(NO_LIMIT if soft[kind] == resource.RLIM_INFINITY else max(0, soft[kind] - used[kind]) for kind in used)
-
-
-def is_allocation_failure(error: Exception) -> bool:
-    """Whether an exception, of Jittor's too, says that there was no memory left."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or any(part in text for part in FAILURE_TEXTS)

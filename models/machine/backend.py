@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.errors import UserError
+from data.errors import UserError, is_allocation_failure
 from data.io.streams import complain, is_watched, redraw
 from models.machine import precompiled, toolchain
 from models.machine.available import available_bytes
@@ -148,6 +148,8 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
         os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
+    for name in toolchain.FORGOTTEN_VARIABLES:
+        os.environ.pop(name, None)
     os.environ["JITTOR_HOME"] = toolchain.jittor_home()
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
     os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
@@ -171,6 +173,8 @@ def _import_quietly() -> Any:
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     except Exception as error:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
+        if is_allocation_failure(error):
+            raise MemoryError(str(error)) from error
         detail = (printed.getvalue().strip().splitlines() or [""])[-1]
         raise UserError(f"Jittor cannot be imported: {error}. {detail}".strip()) from error
     ssl._create_default_https_context = https_context

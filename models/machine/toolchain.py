@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,21 @@ THREADS_VARIABLE = "OMP_NUM_THREADS"
 MOST_THREADS = 1024  # far above any machine's cores; a million threads end the process
 # Jittor turns them into numbers as it is imported.
 NUMBER_VARIABLES = ("log_silent", "log_v", "log_sync", "use_parallel_op_compiler", "use_cuda", "debug", "disable_lock")
+# Flags of Jittor that any variable of that name would set. The device is the program's choice; the others change what
+# is computed, or lead Jittor to files that are not its own.
+FORGOTTEN_VARIABLES = ("use_cuda", "use_cuda_managed_allocator", "device_id", "gdb_attach", "gdb_path", "no_grad")
+FORGOTTEN_VARIABLES += ("no_fuse", "amp_reg", "auto_mixed_precision_level", "auto_convert_64_to_32", "check_graph")
+FORGOTTEN_VARIABLES += ("cpu_mem_limit", "device_mem_limit", "exclude_pass", "jit_search_kernel", "lazy_execution")
+FORGOTTEN_VARIABLES += ("node_order", "reuse_array", "th_mode", "rewrite_op", "gopt_disable", "sync_run", "cc_type")
+FORGOTTEN_VARIABLES += ("cache_path", "jittor_path", "python_path", "log_file", "log_vprefix", "trace_py_var")
+FORGOTTEN_VARIABLES += ("trace_depth", "trace_var_data", "profiler_enable", "profile_memory_enable", "l1_cache_size")
+FORGOTTEN_VARIABLES += ("use_threading", "use_tensorcore", "try_use_32bit_index", "use_stat_allocator", "enable_tuner")
+# Bytes that the libraries take of the limits on a process before there is any work, alone and for each thread: measured
+# at 1.4 GB of addresses and 0.3 GB of data with one thread, 1.6 and 0.4 with two. With less some end the process.
+LEAST_LIMITS = {
+    resource.RLIMIT_AS: ("-v", 1_400_000_000, 250_000_000),
+    resource.RLIMIT_DATA: ("-d", 300_000_000, 100_000_000),
+}
 CACHE_NAME = "neus"  # else named after the git branch around site-packages
 USUAL_COMPILER = "/usr/bin/g++"
 NO_HOME = "Jittor compiles into .cache/jittor of the home folder, and there is none that can be written to"
@@ -47,12 +63,29 @@ def check() -> None:
         )
 
 
+def check_limits() -> None:
+    """Raises UserError for a limit on the process under which not even the libraries can be loaded."""
+    for kind, (flag, alone, each) in LEAST_LIMITS.items():
+        limit = resource.getrlimit(kind)[0]
+        if limit == resource.RLIM_INFINITY:
+            continue
+        needed = alone + each * (threads(os.environ.get(THREADS_VARIABLE, "")) or len(os.sched_getaffinity(0)))
+        if limit < needed:
+            raise UserError(
+                f"ulimit {flag} {limit // 1024}: leaves this process less memory than its libraries take; raise it to "
+                f"{needed // 1024} at least"
+            )
+
+
 def check_environment() -> None:
     """Raises UserError for a variable of the environment that a library would stumble over."""
     threads(os.environ.get(THREADS_VARIABLE, ""))
     for name in NUMBER_VARIABLES:
         if (text := os.environ.get(name)) is not None and not re.fullmatch("[0-9]{1,9}", text):
             raise UserError(f"the environment variable {name} = {text!r}: must be a whole number; set it or unset it")
+    for name in ("cc_path", "cc_flags"):
+        if os.environ.get(name) and not _compiles(os.environ.get("cc_flags", "") if name == "cc_flags" else ""):
+            raise UserError(f"{name} = {os.environ[name]!r}: the C++ compiler {compiler()} fails with it; unset {name}")
     cache = os.environ.get("cache_name", CACHE_NAME)
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
@@ -113,6 +146,19 @@ def compiler() -> str:
     if asked is not None or found is None:
         return asked or "g++"
     return str(Path(found).parent.resolve() / "g++")
+
+
+def _compiles(flags: str) -> bool:
+    """Whether the C++ compiler takes the flags and compiles; true where it is missing, which `check` tells."""
+    command = shutil.which(compiler())
+    if command is None:
+        return True
+    call = [command, *flags.split(), "-x", "c++", "-E", "-P", "-"]
+    try:
+        made = subprocess.run(call, input="whole\n", capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return False
+    return made.returncode == 0 and "whole" in made.stdout
 
 
 def cache_name() -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.machine import memory
-from models.machine.available import is_allocation_failure
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
 from models.training.ema import WeightAverage

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from data.errors import UserError, listed
+from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
 from models.kinds.conf import ExperimentConfig, to_hocon
-from models.machine.available import is_allocation_failure
 from models.training.guard import MAX_NAMED, BadStep
 from models.training.trainer import Trainer
 from models.watch import collapse as health

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from data.inspection import epipolar
 from data.inspection.camera_checks import cameras
-from data.inspection.epipolar import neighbour_pairs, pair_distances, worst_views
+from data.inspection.epipolar import lone_views, neighbour_pairs, pair_distances, worst_views
 from data.scenes.scene import Scene
 
 COUNT = 12
@@ -105,6 +105,14 @@ def test_the_one_wrong_camera_is_named(corner):
     assert finding.verdict == "fair" and finding.figure.endswith("contradicted: view 5 (5.png)")
 
 
+@pytest.mark.parametrize("views", [(5,), (0,), (2, 9)])
+def test_mirrored_photographs_are_named(corner, views):
+    images = tuple(image[:, ::-1] if view in views else image for view, image in enumerate(corner.images))
+    finding = cameras(replace(corner, images=tuple(map(np.ascontiguousarray, images))))
+    assert finding.verdict != "good" and all(f"({view}.png)" in finding.figure for view in views), finding
+    assert finding.figure.count(".png") == len(views)
+
+
 def test_of_large_pictures_with_sixteen_bits_and_masks_the_same_is_said(corner):
     large = tuple(np.kron(image, np.ones((3, 3, 1), np.uint8)).astype(np.uint16) * 257 for image in corner.images)
     intrinsics = corner.intrinsics.copy()
@@ -131,7 +139,7 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
 def test_the_work_is_bounded(corner, monkeypatch):
     monkeypatch.setattr(epipolar, "MOST_VIEWS", 4)
     pairs, tried = pair_distances(corner)
-    assert tried <= 4 * (epipolar.NEIGHBOURS + 1) and {pair.first for pair in pairs} <= {0, 4, 7, 11}
+    assert len(tried) <= 4 * (epipolar.NEIGHBOURS + 1) and {pair.first for pair in pairs} <= {0, 4, 7, 11}
 
 
 def test_cameras_at_one_place_have_no_neighbours(corner):
@@ -143,3 +151,12 @@ def test_a_view_is_wrong_where_most_of_its_pairs_are():
     pair = epipolar.PairDistance
     assert worst_views([pair(0, 1, 9.0), pair(1, 2, 8.0), pair(0, 2, 0.2)], 1.5).tolist() == [1]
     assert worst_views([pair(0, 1, 0.1)], 1.5).tolist() == []
+
+
+def test_a_view_is_lone_where_its_neighbours_are_not():
+    tried = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 4), (3, 4)]
+    pairs = {pair: epipolar.PairDistance(*pair, 0.2) for pair in tried}
+    assert lone_views(list(pairs.values()), tried).tolist() == []
+    assert lone_views([pairs[pair] for pair in tried if 0 not in pair], tried).tolist() == [0]
+    assert lone_views([pairs[3, 4]], tried).tolist() == []
+    assert lone_views([], tried).tolist() == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from data.errors import listed_views
-from data.inspection.epipolar import pair_distances, worst_views
+from data.inspection.epipolar import lone_views, pair_distances, worst_views
 from data.inspection.finding import Finding, graded
 from data.scenes.scene import Scene
 
@@ -32,8 +32,8 @@ def cameras(scene: Scene) -> Finding:
 
 def _measured(scene: Scene) -> Finding:
     pairs, tried = pair_distances(scene)
-    if len(pairs) <= LEAST_PAIRS * tried:
-        figure = f"{len(pairs)} of {tried} pairs of neighbouring views show enough in common"
+    if len(pairs) <= LEAST_PAIRS * len(tried):
+        figure = f"{len(pairs)} of {len(tried)} pairs of neighbouring views show enough in common"
         consequence = (
             "nothing in the photographs bears out the cameras: they have no texture, or are not those of the cameras"
         )
@@ -44,6 +44,15 @@ def _measured(scene: Scene) -> Finding:
     verdict = graded(median, GOOD_DISTANCE, FAIR_DISTANCE)
     share = len(wrong) / len({view for pair in pairs for view in (pair.first, pair.second)})
     verdict = max(verdict, graded(share, 0.0, FAIR_CONTRADICTED), key=("good", "fair", "bad").index)
+    lone = lone_views(pairs, tried)
+    if len(lone):
+        figure = f"{figure}; nothing in common with their neighbours: {listed_views(lone, scene.image_names)}"
+    if verdict == "good" and len(lone):
+        consequence = (
+            "nothing bears out the cameras of these views, whose neighbours agree: are their photographs "
+            "mirrored, blurred or of something else? mend them or leave them out"
+        )
+        return Finding("cameras", figure, "fair", consequence)
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the photographs bear out the cameras")
     if len(wrong):

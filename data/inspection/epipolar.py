@@ -69,8 +69,8 @@ class PairDistance:
     pixels: float
 
 
-def pair_distances(scene: Scene) -> tuple[list[PairDistance], int]:
-    """The pairs of neighbouring views that show enough in common, and how many pairs were tried.
+def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
+    """The pairs of neighbouring views that show enough in common, and the pairs that were tried.
 
     Neighbours by their cameras, and by the order of their photographs: wrong cameras make neighbours of photographs
     that show nothing in common.
@@ -88,7 +88,7 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], int]:
             pixels = float(np.median(np.abs(epipolar_distances(match))))
         if np.isfinite(pixels):
             found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
-    return found, len(pairs)
+    return found, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
@@ -168,6 +168,29 @@ def worst_views(pairs: Sequence[PairDistance], limit: float) -> np.ndarray:
             own.setdefault(view, []).append(pair.pixels)
     middle = {view: sorted(pixels)[(len(pixels) - 1) // 2] for view, pixels in own.items()}
     return np.array(sorted((view for view in middle if middle[view] > limit), key=lambda view: -middle[view]), int)
+
+
+def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> np.ndarray:
+    """The views that show nothing in common with any neighbour, though these do with most of theirs, in order.
+
+    A view that only one other was held against says nothing.
+    """
+    found = {(pair.first, pair.second) for pair in pairs}
+    beside: dict[int, list[int]] = {}
+    for first, second in tried:
+        beside.setdefault(first, []).append(second)
+        beside.setdefault(second, []).append(first)
+    share = {
+        view: [(min(view, other), max(view, other)) in found for other in others] for view, others in beside.items()
+    }
+    lone = {view for view, others in beside.items() if len(others) > 1 and not any(share[view])}
+
+    def is_matched(view: int) -> bool:
+        """With most of the views that are not lone themselves."""
+        own = [is_found for other, is_found in zip(beside[view], share[view], strict=True) if other not in lone]
+        return sum(own) > len(own) / 2
+
+    return np.array(sorted(view for view in lone if all(map(is_matched, beside[view]))), int)
 
 
 def _consistent(pixels_1: np.ndarray, pixels_2: np.ndarray) -> np.ndarray | None:

@@ -162,6 +162,22 @@ def test_one_damaged_step_does_not_repeat_the_long_ones(copied):
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
 
+NO_FILES = [("link", ".prepare.lock"), ("link", "colmap.log"), ("link", "database")]
+NO_FILES += [("pipe", ".prepare.lock"), ("pipe", "colmap.log")]
+
+
+@pytest.mark.parametrize(("kind", "name"), NO_FILES)
+def test_what_is_no_file_of_ours_is_named_and_not_written_through(tmp_path, kind, name):
+    rendered_photographs.write_photographs(tmp_path / "photos", N_VIEWS)
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "scene" / "prepare" / name
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "elsewhere") if kind == "link" else os.mkfifo(path)
+    with pytest.raises(UserError, match=rf"prepare/{name}: is .*remove it$"):
+        prepare(request(tmp_path), str)
+    assert os.path.lexists(path) and list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def unlink(path):
     path.unlink()
 

@@ -17,24 +17,18 @@ from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
-from models.checkpoints.folder import (
-    ASIDE_SUFFIX,
-    SUFFIX,
-    CheckpointFolder,
-    has_checkpoints,
-    newest_checkpoint,
-)
+from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.watch.lock import FolderLock
+from models.watch.lock import FolderLock, FolderTakenError
 from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
 CHECKPOINTS = "checkpoints"
 # What a run writes to below its folder, as far as that is known before; other links are met as they are written to.
-WRITTEN = (CHECKPOINTS, CHECKPOINTS + ASIDE_SUFFIX, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
+WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
@@ -103,7 +97,7 @@ def open_training(
             "add a folder mask/, or set train.mask_weight = 0"
         )
     checkpoints = Experiment(conf, folder, scene, None).checkpoints
-    found = newest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
+    found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
         found = _read(checkpoint)
     if found is not None:
@@ -114,13 +108,14 @@ def open_training(
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_stake):
         raise UserError(_refusal(checkpoints, checkpoint))
     traces = Traces(folder, OF_A_TRAINING)
-    lock = FolderLock(folder)
     try:
-        store = CheckpointFolder(checkpoints, conf.train.keep_checkpoints, starts_over=overwrite)
+        lock = FolderLock(folder)
+    except FolderTakenError:
+        raise  # what is new in the folder is the other training's
     except UserError:
         traces.remove()
-        lock.release()
         raise
+    store = CheckpointFolder(checkpoints, conf.train.keep_checkpoints, starts_over=overwrite)
     return Experiment(conf, folder, scene, found, traces, lock, store)
 
 
@@ -139,7 +134,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
     folder = results_folder(conf)
     checkpoints = folder / CHECKPOINTS
-    found = newest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
+    found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"

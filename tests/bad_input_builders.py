@@ -204,6 +204,11 @@ def link(name: str, target: str) -> Change:
     return lambda folder: (folder / name).symlink_to(target)
 
 
+def hard_link(name: str, target: str) -> Change:
+    """A second name of a file."""
+    return lambda folder: (folder / name).hardlink_to(folder / target)
+
+
 def folder_named(name: str) -> Change:
     """A folder, with those above it."""
     return lambda folder: (folder / name).mkdir(parents=True)

@@ -33,6 +33,7 @@ from bad_input_builders import (
     folder_named,
     going_on,
     good_checkpoint,
+    hard_link,
     header,
     jpeg_size,
     link,
@@ -237,16 +238,13 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         then(folder_named("exp/checkpoints/ckpt_000003.safetensors"), going_on(UNBOUND, "--is_continue")),
         ["--is_continue without --checkpoint"],
     ),
-    "checkpoints that were set aside": (
-        folder_named("exp/checkpoints.earlier/ckpt_000003.safetensors"),
-        ["exp/checkpoints", "pass --is_continue"],
-    ),
     "checkpoints behind a link": (
         then(folder_named("elsewhere/ckpt_000003"), link("exp/checkpoints", "../elsewhere"), flags("--overwrite")),
         ["exp/checkpoints", "symbolic link", "remove it"],
     ),
     # what a training writes to
     "a lock that is a link": (link("exp/.training.lock", "../x.conf"), ["exp/.training.lock", "symbolic link"]),
+    "a lock that is a hard link": (hard_link("exp/.training.lock", "x.conf"), ["exp/.training.lock", "a hard link"]),
     "a lock that would be made elsewhere": (link("exp/.training.lock", "../new"), ["exp/.training.lock"]),
     "a lock that is a pipe": (lambda folder: os.mkfifo(folder / "exp/.training.lock"), ["it is not a file"]),
     "a lock that is a folder": (folder_named("exp/.training.lock"), ["exp/.training.lock", "cannot be written"]),
@@ -256,7 +254,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     ),
     **{
         f"a folder {name} that is a link": (link(f"exp/{name}", "../teapot"), [f"exp/{name}", "symbolic link"])
-        for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies", "checkpoints.earlier")
+        for name in ("logs", "meshes", "normals", "validations_fine", "recording", "anomalies")
     },
     # what is asked of a run
     "a photograph there is not": (

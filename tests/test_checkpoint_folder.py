@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from models.checkpoints.folder import (
     CheckpointFolder,
     has_checkpoints,
     latest_checkpoint,
-    newest_checkpoint,
 )
 from models.checkpoints.ours import CheckpointError, load_checkpoint, save_checkpoint
 
@@ -106,34 +106,116 @@ def killed_while_saving(folder, monkeypatch, module, function):
 
 def test_a_kill_before_the_first_new_one_is_complete_leaves_the_earlier_ones(earlier, monkeypatch):
     killed_while_saving(earlier, monkeypatch, checkpoint, "write_atomically")
-    assert has_checkpoints(earlier) and newest_checkpoint(earlier, pytest.fail).step == 600
+    assert has_checkpoints(earlier) and latest_checkpoint(earlier, pytest.fail).step == 600
     CheckpointFolder(earlier, 0, False)
     assert names(earlier) == [name(300), name(600)] and names(earlier.parent) == ["checkpoints"]
 
 
-def test_a_kill_after_the_first_new_one_is_complete_leaves_that(earlier, monkeypatch):
-    killed_while_saving(earlier, monkeypatch, checkpoint_folder.shutil, "rmtree")
-    assert has_checkpoints(earlier) and newest_checkpoint(earlier, pytest.fail).step == 3
-    CheckpointFolder(earlier, 0, False)
-    assert names(earlier) == [name(3)] and names(earlier.parent) == ["checkpoints"]
+def test_a_kill_after_the_first_new_one_is_complete_leaves_the_newest_earlier_one_too(earlier, monkeypatch):
+    killed_while_saving(earlier, monkeypatch, checkpoint_folder, "_remove_earlier")
+    assert names(earlier) == [name(3), name(300), name(600)]
+    assert latest_checkpoint(earlier, pytest.fail).step == 600
+    CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
+    assert names(earlier) == [name(3)]
 
 
-def test_what_cannot_be_moved_back_is_said_and_kept(earlier):
-    aside = earlier.rename(earlier.with_name("checkpoints.earlier"))
-    earlier.mkdir()
-    (earlier / "notes.txt").write_text("mine")
-    with pytest.raises(CheckpointError) as caught:
-        CheckpointFolder(earlier, 0, False)
-    assert_one_sentence(caught.value, aside, earlier)
-    assert names(aside) == [name(300), name(600)] and names(earlier) == ["notes.txt"]
+def test_the_newest_earlier_one_goes_last(earlier, monkeypatch):
+    gone = []
+    monkeypatch.setattr(checkpoint_folder, "_remove_earlier", lambda path: gone.append(path.name))
+    CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
+    assert gone == [name(300), name(600)]
 
 
-def test_leftovers_that_cannot_be_removed_are_told_before_the_first_step(earlier, monkeypatch):
+def test_an_earlier_one_that_cannot_be_removed_is_told_and_never_gone_back_into(earlier, monkeypatch):
+    unlink = Path.unlink
+
+    def refuse(path, missing_ok=False):
+        if path.name == name(300):
+            raise PermissionError(1, "Operation not permitted")
+        unlink(path, missing_ok)
+
+    store = CheckpointFolder(earlier, 0, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        with pytest.raises(CheckpointError) as caught:
+            store.save(make_checkpoint(3))
+    assert_one_sentence(caught.value, earlier / name(300), "cannot be removed")
+    assert store.last_finite(pytest.fail) is None
+    store.save(make_checkpoint(6))
+    assert names(earlier) == [name(6)]
+
+
+def test_starting_over_removes_nothing_but_checkpoints_of_this_program(earlier, monkeypatch):
+    foreign = ["notes.txt", "final.safetensors", "ckpt_300000.pth", name(700), "best/" + name(600), name(800) + "/mine"]
+    for inner in foreign:
+        (earlier / inner).parent.mkdir(exist_ok=True)
+        (earlier / inner).write_bytes(b"mine")
     shutil.copytree(earlier, earlier.with_name("checkpoints.earlier"))
-    monkeypatch.setattr(checkpoint_folder.shutil, "rmtree", lambda *_, **__: None)
-    with pytest.raises(CheckpointError, match="cannot be removed"):
-        CheckpointFolder(earlier, 0, True)
-    CheckpointFolder(earlier, 0, False).save(make_checkpoint(900))
+    aside = sorted(earlier.with_name("checkpoints.earlier").rglob("*"))
+    shutil.copy(earlier / name(300), earlier / name(999999))
+    for starts_over in (True, False):
+        CheckpointFolder(earlier, 1, starts_over).save(make_checkpoint(3))
+    assert [(earlier / inner).read_bytes() for inner in foreign] == [b"mine"] * len(foreign)
+    assert names(earlier) == sorted([name(3), "best", name(800), *(inner for inner in foreign if "/" not in inner)])
+    assert sorted(earlier.with_name("checkpoints.earlier").rglob("*")) == aside
+
+
+# what could not be read
+
+
+def of_a_newer_version(folder, step, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "PLAIN_SCHEMA", checkpoint.SCHEMA + 1)
+        return save_checkpoint(folder, make_checkpoint(step))
+
+
+def altered(folder, step, _):
+    path = save_checkpoint(folder, make_checkpoint(step))
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    return path
+
+
+def cut_short(folder, step, _):
+    path = save_checkpoint(folder, make_checkpoint(step))
+    path.write_bytes(path.read_bytes()[:100])
+    return path
+
+
+UNREADABLE = [of_a_newer_version, altered, cut_short]
+
+
+@pytest.mark.parametrize("make", UNREADABLE, ids=lambda make: make.__name__)
+def test_what_was_refused_is_never_overwritten(tmp_path, monkeypatch, make):
+    save_checkpoint(tmp_path, make_checkpoint(3))
+    kept = make(tmp_path, 6, monkeypatch).read_bytes()
+    assert latest_checkpoint(tmp_path, str).step == 3
+    store = CheckpointFolder(tmp_path, 1, False)
+    store.save(make_checkpoint(6, seed=1))
+    assert names(tmp_path) == [name(6), name(6) + ".refused"]
+    assert (tmp_path / (name(6) + ".refused")).read_bytes() == kept
+    make(tmp_path, 6, monkeypatch)
+    store.save(make_checkpoint(6, seed=1))
+    assert names(tmp_path) == [name(6), name(6) + ".refused", name(6) + ".refused2"]
+    assert latest_checkpoint(tmp_path, pytest.fail).step == 6
+
+
+@pytest.mark.parametrize("make", UNREADABLE, ids=lambda make: make.__name__)
+def test_what_was_refused_is_not_counted_among_those_that_go(tmp_path, monkeypatch, make):
+    kept = make(tmp_path, 6, monkeypatch)
+    store = CheckpointFolder(tmp_path, 1, False)
+    for step in (9, 12, 15):
+        store.save(make_checkpoint(step))
+    assert names(tmp_path) == [kept.name, name(15)]
+
+
+def test_one_that_does_not_fit_into_memory_is_not_overwritten(tmp_path, monkeypatch):
+    def too_large(*_):
+        raise MemoryError
+
+    kept = save_checkpoint(tmp_path, make_checkpoint(6)).read_bytes()
+    monkeypatch.setattr(checkpoint, "_decode", too_large)
+    CheckpointFolder(tmp_path, 1, False).save(make_checkpoint(6, seed=1))
+    assert (tmp_path / (name(6) + ".refused")).read_bytes() == kept
 
 
 def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path):
@@ -141,7 +223,7 @@ def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path
     (earlier / kept.name).symlink_to(kept)
     (earlier / "folder").symlink_to(kept.parent)
     CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
-    assert names(earlier) == [name(3)] and load_checkpoint(kept).step == 9
+    assert names(earlier) == [name(3), "folder"] and load_checkpoint(kept).step == 9
 
 
 def test_published_checkpoints_count_unless_ours_are_asked_for(tmp_path):

@@ -1,16 +1,21 @@
 """--mode inspect looks at a scene without Jittor, writes its three files, and says what it found."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from runs import ROOT
 from synthetic_scene import write_scene
 
+from data.errors import UserError
 from data.inspection.finding import Finding
 from data.io.images import read_image
+from models.commands import inspection
 from models.commands.inspection import markdown, table
+from models.kinds.conf import load_config
 from models.watch.lock import FolderLock
 
 FOUND = (
@@ -84,3 +89,18 @@ def test_a_bar_in_a_name_does_not_break_the_page(tmp_path):
     rows = [line for line in markdown(scene, FOUND).splitlines() if line.startswith("| ")]
     assert all(line.replace("\\|", "").count("|") == 5 for line in rows) and len(rows) == 4
     assert np.char.startswith(rows[2:], ["| views", "| sphere"]).all()
+
+
+def test_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):
+    def full(*_args):
+        raise UserError("no space")
+
+    write_scene(tmp_path / "scene")
+    before = sorted(tmp_path.rglob("*"))
+    conf = load_config(ROOT / "confs/debug.conf")
+    dataset = dataclasses.replace(conf.dataset, data_dir=str(tmp_path / "scene"))
+    general = dataclasses.replace(conf.general, base_exp_dir=str(tmp_path / "a" / "b"))
+    monkeypatch.setattr(inspection, "write_result", full)  # the picture is written before
+    with pytest.raises(UserError, match="no space"):
+        list(inspection.inspect(dataclasses.replace(conf, dataset=dataset, general=general)))
+    assert sorted(tmp_path.rglob("*")) == before

@@ -117,3 +117,20 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="general.base_exp_dir"):
         FolderLock(tmp_path / "file" / "exp")
+
+
+def test_a_disk_that_takes_no_number_keeps_no_folder(tmp_path, capsys, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("models.watch.lock.FolderLock._sign", full)
+    assert run(tmp_path / "a" / "b") == 2
+    assert "No space left on device" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
+def test_a_hard_link_is_not_written_through(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / LOCK_NAME).hardlink_to(tmp_path / "mine")
+    with pytest.raises(UserError, match="a hard link"):
+        FolderLock(tmp_path)
+    assert (tmp_path / "mine").read_text() == "precious"

@@ -163,3 +163,12 @@ def test_closing_twice_is_closing_once(tmp_path):
     log.close()
     log.close()
     assert len(read_scalars(tmp_path)) == 1
+
+
+def test_a_log_that_is_a_hard_link_is_not_written_to(tmp_path, capsys):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "train.log").hardlink_to(tmp_path / "mine")
+    with RunLogger(tmp_path) as log:
+        log.info("words")
+    assert "a hard link" in "".join(capsys.readouterr()) and (tmp_path / "mine").read_text() == "precious"

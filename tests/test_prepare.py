@@ -153,20 +153,6 @@ def test_grabcut_that_tells_nothing_is_refused(copied, radius, words):
     assert read(copied / "scene").n_views == N_VIEWS
 
 
-def test_masks_of_an_earlier_scene_do_not_stay(copied):
-    (copied / "scene" / "mask").mkdir()
-    write_image(copied / "scene" / "mask" / "000.png", np.zeros((9, 9), np.uint8))
-    assert prepare(request(copied, overwrite=True), str)
-    assert not (copied / "scene" / "mask").exists()
-
-
-def test_what_was_not_made_here_is_not_overwritten(tmp_path):
-    rendered_photographs.write_photographs(tmp_path / "photos", 3)
-    rendered_photographs.write_photographs(tmp_path / "scene" / "image", 1)
-    with pytest.raises(UserError, match="holds image already; pass --overwrite"):
-        prepare(request(tmp_path), str)
-
-
 def test_photographs_are_not_taken_from_where_the_scene_is_written(tmp_path):
     rendered_photographs.write_photographs(tmp_path / "scene" / "image", 3)
     with pytest.raises(UserError, match="which is written here; move it elsewhere"):

@@ -16,6 +16,7 @@ import rendered_photographs
 
 from data.config import DatasetConfig
 from data.errors import UserError
+from data.io.child import run_apart
 from data.io.images import read_image
 from data.prepare.database import is_sound, read_links
 from data.prepare.lock import LOCK_NAME, only_one
@@ -162,22 +163,6 @@ def test_one_damaged_step_does_not_repeat_the_long_ones(copied):
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
 
-NO_FILES = [("link", ".prepare.lock"), ("link", "colmap.log"), ("link", "database")]
-NO_FILES += [("pipe", ".prepare.lock"), ("pipe", "colmap.log")]
-
-
-@pytest.mark.parametrize(("kind", "name"), NO_FILES)
-def test_what_is_no_file_of_ours_is_named_and_not_written_through(tmp_path, kind, name):
-    rendered_photographs.write_photographs(tmp_path / "photos", N_VIEWS)
-    (tmp_path / "elsewhere").mkdir()
-    path = tmp_path / "scene" / "prepare" / name
-    path.parent.mkdir(parents=True)
-    path.symlink_to(tmp_path / "elsewhere") if kind == "link" else os.mkfifo(path)
-    with pytest.raises(UserError, match=rf"prepare/{name}: is .*remove it$"):
-        prepare(request(tmp_path), str)
-    assert os.path.lexists(path) and list((tmp_path / "elsewhere").iterdir()) == []
-
-
 def unlink(path):
     path.unlink()
 
@@ -279,3 +264,29 @@ def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("fcntl.flock", unsupported)
     with only_one(tmp_path / "prepare"):
         pass
+
+
+def test_a_lock_that_is_a_hard_link_is_not_written_through(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / LOCK_NAME).hardlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="a hard link"), only_one(tmp_path):
+        pass
+    assert (tmp_path / "mine").read_text() == "precious" and (tmp_path / LOCK_NAME).exists()
+
+
+def test_a_disk_that_takes_no_number_keeps_no_lock(tmp_path, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("data.prepare.lock.os.pwrite", full)
+    with pytest.raises(OSError, match="No space"), only_one(tmp_path / "scene" / "prepare"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_childs_log_that_is_a_hard_link_is_not_written_through(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "log").hardlink_to(tmp_path / "mine")
+    with pytest.raises(OSError, match="a hard link"):
+        run_apart(print, log=tmp_path / "log")
+    assert (tmp_path / "mine").read_text() == "precious"

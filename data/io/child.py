@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import is_allocation_failure
+from data.io.files import open_regular
 from data.io.quiet import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
 from data.io.streams import secure
@@ -36,8 +37,6 @@ from data.io.child import serve
 serve(int(sys.argv[1]), int(sys.argv[2]))
 """
 PR_SET_PDEATHSIG = 1  # prctl(2)
-# Appended to where it is a file: a link is not followed, a pipe not waited for.
-LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
 LAST_BYTES = 65536  # of a log, where the last words are looked for
 LONGEST_LOG_LINE = 200  # characters of the library's own words in a message
@@ -84,7 +83,7 @@ def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
     """The child's process, which ends with the block; its end of the pipe is closed here."""
     places = [ROOT, *without_current_folder(sys.path)]
     command = [sys.executable, "-P", "-c", START, str(theirs.fileno()), str(os.getpid()), *places]
-    with theirs, open(os.open(log, LOG_FLAGS, 0o644), "wb") as sink:
+    with theirs, open(open_regular(log, os.O_WRONLY | os.O_APPEND), "wb") as sink:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

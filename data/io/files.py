@@ -11,6 +11,7 @@ from pathlib import Path
 from data.errors import UserError
 
 LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
+HARD_LINK_WORDS = "it is a hard link, and nothing is written through links: remove it"
 
 
 def is_file(path: Path) -> bool:
@@ -75,16 +76,19 @@ def make_folder(root: Path, inner: Path | str) -> Path:
 def open_regular(path: Path, flags: int) -> int:
     """A descriptor of the regular file `path`, made if need be; `flags` as of os.open.
 
-    Raises OSError for a link, which is not followed, and for a pipe, which is not waited for.
+    Raises OSError for a link, which is not followed, for a file that has another name as well (a hard link), and for a
+    pipe, which is not waited for.
     """
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         words = {errno.ELOOP: LINK_WORDS, errno.ENXIO: "it is not a file"}.get(error.errno, error.strerror)
         raise OSError(error.errno, words, str(path)) from error
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
+        words = HARD_LINK_WORDS if stat.S_ISREG(found.st_mode) else "it is not a file"
+        raise OSError(errno.EINVAL, words, str(path))
     return descriptor
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data.errors import UserError
+from data.io.files import open_regular
 
 LOCK_NAME = ".prepare.lock"
 ATTEMPTS = 20  # to open the file while others remove it
@@ -45,7 +46,7 @@ def _acquired(path: Path) -> int:
     for _ in range(ATTEMPTS):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+            descriptor = open_regular(path, os.O_RDWR)
         except FileNotFoundError:  # the folder went with another process
             continue
         try:
@@ -61,11 +62,21 @@ def _acquired(path: Path) -> int:
             if error.errno not in WITHOUT_LOCKS:
                 raise
         if _is_at(descriptor, path):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            _sign(descriptor, path)
             return descriptor
         os.close(descriptor)  # its holder removed it meanwhile: it locks nothing
     raise UserError(f"{path}: cannot be locked; remove it, and try again")
+
+
+def _sign(descriptor: int, path: Path) -> None:
+    """Write who holds the lock into its file; where the disk does not take that the file goes again, with OSError."""
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except OSError:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+        raise
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -24,6 +24,7 @@ from data.prepare.frames import (
     read_frame_list,
 )
 from data.prepare.lock import LOCK_NAME, only_one
+from data.prepare.made import made_here, require_made
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
 from data.prepare.reconstruct import (
@@ -46,6 +47,7 @@ from data.roi.region import parse_roi
 WORK = "prepare"
 MASKS = "masks"
 FINISHED = FRESH
+OUTPUTS = (IMAGES, str(Path(DATABASE).parent), PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all of it, but for stamps
 Say = Callable[[str], None]
 
 
@@ -76,8 +78,10 @@ def prepare(request: Request, say: Say) -> bool:
         _require_no_links(request.target / WORK)
         with only_one(request.target / WORK):
             steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths), say)
+            steps.require_own(OUTPUTS)
             if _is_finished(request, steps, say):
                 return False
+            require_made(steps.folder, request.target, bool(request.masks))
             for note in notes_of(request.images, sources):
                 say(note)
             try:
@@ -86,7 +90,7 @@ def prepare(request: Request, say: Say) -> bool:
                 raise
             except UserError:
                 if not steps.is_done("cameras"):
-                    remove(steps.folder)
+                    steps.withdraw(OUTPUTS)
                 raise
     except OSError as error:
         named = error.filename or request.target
@@ -102,7 +106,7 @@ def _prepare(request: Request, sources: Sequence[Path], mask_paths: Sequence[Pat
 
     def work() -> dict[str, object]:
         notes = write_scene(steps.folder, request.target, frames, request.roi, request.masks == "grabcut")
-        return {"notes": notes, "files": noted(request.target, PRODUCTS)}
+        return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
         say(note)
@@ -168,6 +172,7 @@ def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
             f"{request.target}: holds the scene of other photographs or options; pass --overwrite to replace it, or "
             "choose another --case"
         )
+    require_made(steps.folder, request.target, bool(request.masks))
     raise UserError(
         f"{request.target}: holds {', '.join(there)} already; pass --overwrite to replace that, or choose another "
         "--case"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +13,11 @@ from data.capture import MASK_HALF
 from data.config import DatasetConfig
 from data.errors import UserError, listed
 from data.inspection.overview import overview
+from data.io.files import make_folder
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.prepare import masks
 from data.prepare.frames import Frame
+from data.prepare.made import made_here, record, require_free
 from data.prepare.progress import Bar
 from data.prepare.sheet import contact_sheet
 from data.prepare.steps import is_as_noted, remove
@@ -50,8 +53,7 @@ def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, has
     if scene.masks is not None:
         write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
     write_image(fresh / OVERVIEW, overview(scene))
-    _put(fresh, target)
-    return [*scene.notes, *_mask_notes(scene)]
+    return [*scene.notes, *_mask_notes(scene), *_put(work, target)]
 
 
 def _with_grabcut(scene: Scene) -> Scene:
@@ -81,14 +83,39 @@ def _mask_notes(scene: Scene) -> list[str]:
     return [f"masks cover {shares.min():.0%} to {shares.max():.0%} of the photographs, see {MASK_SHEET}{named}"]
 
 
-def _put(fresh: Path, target: Path) -> None:
-    """Move the products from `fresh` to their places in `target`; what is there is replaced."""
-    for name in reversed(PRODUCTS):
+def _put(work: Path, target: Path) -> list[str]:
+    """Move the products from the work folder to their places in `target`; what was made here before goes.
+
+    Returns what is to be said. Raises UserError, before anything changes, where something else is in their places.
+    """
+    fresh, made = work / FRESH, made_here(work, target)
+    new = [path.relative_to(fresh).as_posix() for path in sorted(fresh.rglob("*")) if path.is_file()]
+    require_free(target, new, made)
+    record(work, {*new, *made})
+    for name in sorted(made, key=_place, reverse=True):
         remove(target / name)
+    for name in sorted(new, key=_place):
+        make_folder(target, Path(name).parent)
+        (fresh / name).replace(target / name)
     for name in PRODUCTS:
-        if (fresh / name).exists():
-            (fresh / name).replace(target / name)
+        with contextlib.suppress(OSError):  # no folder, or it holds something
+            (target / name).rmdir()
     remove(fresh)
+    record(work, new)
+    return _foreign_notes(target, new)
+
+
+def _place(name: str) -> int:
+    """Where a product stands in PRODUCTS."""
+    return PRODUCTS.index(Path(name).parts[0])
+
+
+def _foreign_notes(target: Path, made: Sequence[str]) -> list[str]:
+    """What is to be said of pictures that lie among the products and are none."""
+    found = [path for kind in ("image", "mask") for path in sorted((target / kind).glob("*"))]
+    names = [path.relative_to(target).as_posix() for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
+    others = [name for name in names if name not in made]
+    return [f"{listed(others)}: not made here, left as it was, and read with the scene"] if others else []
 
 
 def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str], list[str]]:

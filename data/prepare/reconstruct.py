@@ -10,6 +10,7 @@ from typing import Any
 
 from data.errors import UserError, listed
 from data.io.child import ChildError, run_apart
+from data.io.files import write_result
 from data.prepare import colmap_tasks
 from data.prepare.database import count_rows, read_links
 from data.prepare.frames import Frame, Group
@@ -55,7 +56,7 @@ def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> in
     """Compare the photographs; returns how many pairs. Raises WorkError where COLMAP fails."""
     names = [frame.name for frame in frames]
     chosen = pairs(len(names), is_sequence)
-    (work / PAIR_LIST).write_text("".join(f"{names[i]} {names[j]}\n" for i, j in chosen), encoding="utf-8")
+    write_result(work / PAIR_LIST, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
     _run(work, "matches", len(chosen), "two_view_geometries", colmap_tasks.match, str(work / PAIR_LIST), unit="pair")
     return len(chosen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -117,6 +118,25 @@ class Steps:
     def forget(self, name: str) -> None:
         """Have the step run again, from the start."""
         remove(self._path(name))
+
+    def require_own(self, outputs: Iterable[str]) -> None:
+        """Raises UserError where one of `outputs` is there and no stamp of a step tells who made it."""
+        if any(os.path.lexists(self._path(name)) for name in self._keys):
+            return
+        for output in outputs:
+            if os.path.lexists(self.folder / output):
+                raise UserError(
+                    f"{self.folder / output}: not made by --mode prepare, which replaces nothing else; move that "
+                    "elsewhere, or choose another --case"
+                )
+
+    def withdraw(self, outputs: Iterable[str]) -> None:
+        """Remove `outputs`, the stamps after them, and the folder where it is empty then; UserError as `remove`."""
+        for output in outputs:
+            remove(self.folder / output)
+        self._forget_all(self._keys)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
     def _forget_all(self, names: Iterable[str]) -> None:
         for name in names:

@@ -1,13 +1,14 @@
 """A folder of checkpoints: the newest good one, how many stay, and what becomes of those of an earlier run.
 
-The step inside a file counts, whatever the file is called.
+The step inside a file counts, whatever the file is called. Nothing goes but checkpoints that this program wrote: what
+it cannot read, and whatever else lies in the folder, stays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from models.checkpoints.ours import (
 )
 
 SUFFIX = ".safetensors"
-ASIDE_SUFFIX = ".earlier"  # of the folder beside, in which a run that starts over sets the earlier checkpoints aside
+REFUSED_SUFFIX = ".refused"  # added to the name of a file that could not be read, where a new one takes its name
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
 
@@ -30,53 +31,38 @@ _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
 class CheckpointFolder:
     """Where one training keeps its checkpoints.
 
-    One that starts over leaves the earlier ones where they are until it has one of its own to write. They are set aside
-    by one rename then, and removed when the new one is complete. Whenever it is killed, `newest_checkpoint` finds the
-    earlier ones or a new one.
+    One that starts over leaves the earlier ones where they are until its own first one is complete. They are removed
+    then, the newest last. Whenever it is killed, `latest_checkpoint` finds the newest earlier one or a new one.
     """
 
     def __init__(self, folder: Path, keep: int, starts_over: bool) -> None:
         """`keep` checkpoints stay, 0: all; `starts_over`: those that lie there now are to go.
 
-        Puts right what a killed run left. Only where no other writer can be alive; raises CheckpointError.
+        Removes what a killed run left half-written. Only where no other writer can be alive.
         """
         self.folder = folder
         self._keep = keep
         self._starts_over = starts_over
-        _finish_start(folder)
+        self._readable: dict[Path, bool] = {}  # what was looked at, for pruning
         _discard_unfinished(folder)
-        if starts_over and _aside(folder).exists():  # better now than at the first checkpoint
-            raise CheckpointError(
-                f"{_aside(folder)}, checkpoints of a run that is over, cannot be removed: do it yourself."
-            )
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint and remove those that are not to stay; raises CheckpointError where that is not possible.
 
-        Earlier ones are where they were then.
+        A file of its name that cannot be read is not overwritten: it gets the suffix `.refused`.
         """
-        if self._starts_over:
-            path = self._save_first(checkpoint)
-            self._starts_over = False
-        else:
-            path = save_checkpoint(self.folder, checkpoint)
+        earlier = _of_this_program(self.folder) if self._starts_over else []
+        if self._keep:
+            self._own(checkpoint.step)  # is looked at before the write: a kill soon after it finds the others gone
+        _set_unreadable_beside(self.folder / checkpoint_name(checkpoint.step))
+        path = save_checkpoint(self.folder, checkpoint)
+        self._readable[path] = True
+        for old in earlier:
+            if old != path:
+                _remove_earlier(old)
+        self._starts_over = False
         self._prune(checkpoint.step)
         return path
-
-    def _save_first(self, checkpoint: Checkpoint) -> Path:
-        """The first checkpoint of a run that starts over, in the place of the earlier ones."""
-        try:
-            if self.folder.exists():
-                self.folder.rename(_aside(self.folder))
-        except OSError as error:
-            raise CheckpointError(
-                f"The earlier checkpoints in {self.folder} cannot be set aside ({error.strerror or error}): move them "
-                "away yourself."
-            ) from error
-        try:
-            return save_checkpoint(self.folder, checkpoint)
-        finally:
-            _finish_start(self.folder)
 
     def last_finite(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest readable checkpoint of this run in which every number is finite; None where there is none."""
@@ -91,16 +77,26 @@ class CheckpointFolder:
         return None
 
     def _prune(self, step: int) -> None:
-        """Remove all but the newest of what this run wrote up to `step`; one that cannot be removed stays.
+        """Remove all but the newest of what this program wrote up to `step`; one that cannot be removed stays.
 
-        A file that is damaged, under a name that is not its own, or of a later step is none of them.
+        A file that cannot be read, under a name that is not its own, or of a later step is none of them.
         """
         if self._keep == 0:
             return
-        own = [path for inside, path in _newest_first(self.folder) if inside <= step and _is_own_name(path)]
-        for path in own[self._keep :]:
+        for path in self._own(step)[self._keep :]:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+    def _own(self, step: int) -> list[Path]:
+        """The checkpoints up to `step` under their own names, newest first, of those that can be read."""
+        own = [path for inside, path in _newest_first(self.folder) if inside <= step and _is_own_name(path)]
+        return [path for path in own if self._is_readable(path)]
+
+    def _is_readable(self, path: Path) -> bool:
+        """`_is_readable`, looked at once."""
+        if path not in self._readable:
+            self._readable[path] = _is_readable(path)
+        return self._readable[path]
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -123,38 +119,34 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     )
 
 
-def newest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """`latest_checkpoint`, or that of the earlier run where one that starts over was killed before its first."""
-    return latest_checkpoint(folder, warn) or latest_checkpoint(_aside(folder), warn)
-
-
 def has_checkpoints(folder: Path, suffix: str = "") -> bool:
-    """Whether checkpoints lie there, or are set aside; those of a suffix only, or of the published code too."""
-    return any(place.is_dir() and any(place.glob(f"ckpt_*{suffix}")) for place in (folder, _aside(folder)))
+    """Whether checkpoints lie there; those of a suffix only, or of the published code too."""
+    return folder.is_dir() and any(folder.glob(f"ckpt_*{suffix}"))
 
 
-def _aside(folder: Path) -> Path:
-    """Where the checkpoints of `folder` are set aside."""
-    return folder.with_name(folder.name + ASIDE_SUFFIX)
-
-
-def _finish_start(folder: Path) -> None:
-    """Remove checkpoints that were set aside where newer ones are there, else put them back; raises CheckpointError."""
-    aside = _aside(folder)
-    if not aside.is_dir():
-        return
-    if _newest_first(folder):
-        shutil.rmtree(aside, ignore_errors=True)
-        return
-    _discard_unfinished(folder)
+def _remove_earlier(path: Path) -> None:
+    """Remove a checkpoint of the run before; raises CheckpointError."""
     try:
-        if folder.exists():
-            folder.rmdir()
-        aside.rename(folder)
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(
-            f"The earlier checkpoints cannot be moved back from {aside} to {folder} ({error.strerror or error}): do "
-            "it yourself."
+            f"{path}, of a run that is over, cannot be removed ({error.strerror or error}): do it yourself."
+        ) from error
+
+
+def _set_unreadable_beside(path: Path) -> None:
+    """Rename what is at `path` where it is no checkpoint that can be read; raises CheckpointError."""
+    if not os.path.lexists(path) or path.is_dir() or _is_readable(path):
+        return
+    beside, number = path.with_name(path.name + REFUSED_SUFFIX), 1
+    while os.path.lexists(beside):
+        number += 1
+        beside = path.with_name(f"{path.name}{REFUSED_SUFFIX}{number}")
+    try:
+        path.rename(beside)
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} could not be read, and cannot be renamed ({error.strerror or error}): move it away yourself."
         ) from error
 
 
@@ -163,6 +155,11 @@ def _discard_unfinished(folder: Path) -> None:
     for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
         with contextlib.suppress(OSError):
             path.unlink()
+
+
+def _of_this_program(folder: Path) -> list[Path]:
+    """The checkpoints in `folder` that this program wrote, whatever version of it, by their headers; oldest first."""
+    return [path for _, path in reversed(_newest_first(folder)) if header_step(path) is not None]
 
 
 def _newest_first(folder: Path) -> list[tuple[int, Path]]:
@@ -189,3 +186,12 @@ def _is_own_name(path: Path) -> bool:
     """Whether a file is readable and named after the step inside."""
     step = header_step(path)
     return step is not None and path.name == checkpoint_name(step)
+
+
+def _is_readable(path: Path) -> bool:
+    """Whether a file is a whole checkpoint that this version reads."""
+    try:
+        load_checkpoint(path)
+    except CheckpointError:
+        return False
+    return True

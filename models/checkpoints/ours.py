@@ -110,13 +110,19 @@ def not_finite(checkpoint: Checkpoint) -> str | None:
 
 
 def header_step(path: Path) -> int | None:
-    """The step that the header of a checkpoint tells; None where it cannot be read. What it tells is not verified."""
+    """The step that the header of a checkpoint of this program tells, of whatever version; None for other files.
+
+    What it tells is not verified.
+    """
     try:
         if not path.is_file():
             return None
         with safe_open(str(path), framework="numpy") as file:
-            step = int((file.metadata() or {})["step"])
-    except (OSError, *_DAMAGE):
+            metadata = file.metadata() or {}
+            step = int(metadata["step"])
+    except (OSError, MemoryError, *_DAMAGE):
+        return None
+    if metadata.get("format") != FORMAT:
         return None
     return step if 0 <= step <= MOST_STEPS else None
 

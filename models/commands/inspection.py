@@ -8,7 +8,7 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from data.errors import one_line
+from data.errors import UserError, one_line
 from data.inspection.checks import findings
 from data.inspection.finding import Finding
 from data.inspection.overview import overview
@@ -18,8 +18,10 @@ from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
 from models.kinds.conf import ExperimentConfig
+from models.watch.traces import Traces
 
 FOLDER = "inspect"
+FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")
 NARROWEST = 60  # columns of a terminal: below it words are broken
 INDENT = 2
 
@@ -34,15 +36,20 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
     scene = load_scene(conf.dataset, background(conf))
     yield summary(scene)
     yield from scene.notes
-    path = Experiment(conf, folder, scene, None).path
-    write_image(path(FOLDER, "overview.png"), overview(scene))
     found = findings(scene)
-    write_result(path(FOLDER, "health.md"), markdown(scene, found).encode())
-    write_result(path(FOLDER, "health.json"), as_json(scene, found).encode())
+    traces = Traces(folder / FOLDER, FILES)
+    try:
+        path = Experiment(conf, folder, scene, None).path
+        write_image(path(FOLDER, PICTURE), overview(scene))
+        write_result(path(FOLDER, PAGE), markdown(scene, found).encode())
+        write_result(path(FOLDER, FIGURES), as_json(scene, found).encode())
+    except UserError:
+        traces.remove()
+        raise
     yield ""
     yield from table(found, shutil.get_terminal_size().columns)
     yield ""
-    yield f"written: {folder / FOLDER}: overview.png, health.md, health.json"
+    yield f"written: {folder / FOLDER}: {', '.join(FILES)}"
 
 
 def table(found: Sequence[Finding], columns: int) -> Iterator[str]:

@@ -87,6 +87,20 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
     return block_class(**{key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()})
 
 
+def check_part(block_class: type, mapping: object, path: str) -> None:
+    """Raises ConfigError, naming the key, for one that is unknown, ill-typed or out of range; none has to be given."""
+    if not isinstance(mapping, Mapping):
+        raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {shown(mapping)}")
+    kinds = get_type_hints(block_class)
+    metadata = {field.name: field.metadata for field in dataclasses.fields(block_class)}
+    for key, value in mapping.items():
+        if key not in kinds:
+            raise ConfigError(f"{path}.{key}: unknown key{nearest(str(key), kinds)}")
+        converted = _convert(value, kinds[key], f"{path}.{key}")
+        if fault := _fault(converted, metadata[key]):
+            raise ConfigError(f"{path}.{key} = {shown(converted)}: {fault}")
+
+
 def check_limits(block: Any, path: str = "") -> None:
     """Raises ConfigError for the first value below a dataclass that is outside the `limits` of its field."""
     for field in dataclasses.fields(block):

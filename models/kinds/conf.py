@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from data.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
-from models.config.strict import ConfigError, check_limits, from_tree, leaf_fields, nearest, shown
+from models.config.strict import ConfigError, check_limits, check_part, from_tree, leaf_fields, nearest, shown
 from models.fields.conf import INITIALISATION_KEYS
 from models.fields.registry import COLORS, SURFACES
 from models.kinds.block import ModelConfig
@@ -86,8 +86,8 @@ def from_blocks(tree: object) -> ExperimentConfig:
             own[key] = value
         elif key in further:
             more[key] = from_tree(further[key], value, f"model.{key}")
-        elif isinstance(known[key], type) and hasattr(known[key], "__dataclass_fields__"):
-            check_limits(from_tree(known[key], value, f"model.{key}"), f"model.{key}")
+        elif is_dataclass(known[key]):
+            check_part(known[key], value, f"model.{key}")
     model = from_tree(block, own | ({MORE: more} if further else {}), MODEL)
     return ExperimentConfig(blocks.general, blocks.dataset, blocks.train, model)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -13,6 +14,10 @@ from data.io.files import open_regular
 LOCK_NAME = ".training.lock"
 
 
+class FolderTakenError(UserError):
+    """Another training runs in the folder."""
+
+
 class FolderLock:
     """Holds `<folder>/.training.lock` until `release`, or until the process is gone, however it went.
 
@@ -20,7 +25,8 @@ class FolderLock:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the lock; raises UserError where another process holds it or the folder cannot be written to.
+        """Take the lock; raises UserError where the folder cannot be written to, and FolderTakenError, which is one,
+        where another process holds it.
 
         On a file system without locks there is none, and nothing is refused.
         """
@@ -29,6 +35,7 @@ class FolderLock:
         try:
             self._take()
         except OSError as error:
+            self._abandon()
             raise UserError(
                 f"{self._path}: cannot be written ({error.strerror or error}), as a training must: mend that, or "
                 "choose another general.base_exp_dir"
@@ -55,6 +62,11 @@ class FolderLock:
         if file is not None:
             file.close()
 
+    def _abandon(self) -> None:
+        """Let go where the disk did not take the number: closing the file writes it once more."""
+        with contextlib.suppress(OSError):
+            self.release()
+
     def _take(self) -> None:
         """Open and lock the file, again where it was deleted in between; raises OSError where it cannot be opened."""
         while True:
@@ -66,7 +78,7 @@ class FolderLock:
             except BlockingIOError as error:
                 holder = self._holder()
                 self.release()
-                raise UserError(
+                raise FolderTakenError(
                     f"another training{holder} is running in {self._path.parent}: wait for it, stop it, or choose "
                     "another general.base_exp_dir"
                 ) from error
@@ -75,6 +87,10 @@ class FolderLock:
             if self._is_in_place():
                 break
             self.release()
+        self._sign()
+
+    def _sign(self) -> None:
+        """Write who holds the lock; raises OSError where the disk does not take it."""
         self._file.truncate(0)
         self._file.write(f"{os.getpid()}\n")
         self._file.flush()

@@ -23,7 +23,7 @@ from data.prepare.frames import (
     groups,
     read_frame_list,
 )
-from data.prepare.lock import only_one
+from data.prepare.lock import LOCK_NAME, only_one
 from data.prepare.made import made_here, require_made
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
@@ -75,6 +75,7 @@ def prepare(request: Request, say: Say) -> bool:
         sources = find_pictures(request.images)
         mask_paths = _check_masks(request, sources)
         _require_apart(request)
+        _require_no_links(request.target / WORK)
         with only_one(request.target / WORK):
             steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths), say)
             steps.require_own(OUTPUTS)
@@ -145,6 +146,16 @@ def _require_apart(request: Request) -> None:
             product = (request.target / name).resolve()
             if product == path.resolve() or product in path.resolve().parents:
                 raise UserError(f"{flag} {path}: lies in {product}, which is written here; move it elsewhere")
+
+
+def _require_no_links(work: Path) -> None:
+    """Raises UserError where what is written on from an earlier run is a link, or no file."""
+    for name in (LOCK_NAME, LOG, str(Path(DATABASE).parent)):
+        path = work / name
+        if path.is_symlink():
+            raise UserError(f"{path}: is a link, which nothing is written through; remove it")
+        if name in (LOCK_NAME, LOG) and path.exists() and not path.is_file():
+            raise UserError(f"{path}: is not a file; remove it")
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:

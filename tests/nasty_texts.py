@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 import sys
 from collections.abc import Callable
 
@@ -69,8 +70,12 @@ def broken_streams() -> dict[str, io.TextIOBase | None]:
     }
 
 
-def prints_much(report: Callable[[object], None]) -> int:
-    """A task for a child whose library prints."""
+FULL_LOG = 2000  # bytes
+
+
+def prints_much_into_a_full_log(report: Callable[[object], None]) -> int:
+    """A task for a child whose library prints more than the disk takes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FULL_LOG, FULL_LOG))
     for _ in range(1000):
         print("a library speaks")
         sys.stderr.write("and complains\n")

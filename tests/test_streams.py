@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from nasty_texts import BREAKING, FORGED, broken_streams, dies, prints_much
+from nasty_texts import BREAKING, FORGED, FULL_LOG, broken_streams, dies, prints_much_into_a_full_log
 from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.io import streams
 from data.io.bars import Bar
-from data.io.child import ChildError, run_apart
+from data.io.child import run_apart
 from models.watch.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
@@ -238,13 +238,14 @@ def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
             assert file.read() == text
 
 
-def test_a_child_whose_log_is_full_does_its_work():
+def test_a_child_whose_log_is_full_does_its_work(tmp_path):
     events = []
-    assert run_apart(prints_much, log=Path("/dev/full"), on_event=events.append) == 3 and events == ["half"]
+    assert run_apart(prints_much_into_a_full_log, log=tmp_path / "log", on_event=events.append) == 3
+    assert events == ["half"] and (tmp_path / "log").stat().st_size <= FULL_LOG
 
 
-def test_the_end_of_a_child_whose_log_never_ends_is_told():
-    with pytest.raises(ChildError, match="its process ended with status 7"):
+def test_a_log_that_is_no_file_is_neither_read_nor_written():
+    with pytest.raises(OSError, match="it is not a file"):
         run_apart(dies, log=Path("/dev/full"))
 
 

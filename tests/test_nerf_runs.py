@@ -133,7 +133,7 @@ def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
     assert run_nerf(trained, "--mode", "interpolate_0_1") == 0
     assert (trained / "render/00000006_0_1.mp4").is_file()
     assert run_nerf(trained, "--mode", "evaluate", "--resolution", "24", *level) == 0
-    figures = json.loads((trained / "report/report.json").read_text())
+    figures = json.loads((trained / "report/metrics.json").read_text())
     assert 5 < figures["psnr"] < 40 and figures["chamfer"] > 0
 
 

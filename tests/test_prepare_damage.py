@@ -278,7 +278,7 @@ def test_a_disk_that_takes_no_number_keeps_no_lock(tmp_path, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("data.prepare.lock.os.pwrite", full)
+    monkeypatch.setattr("data.io.lock.os.pwrite", full)
     with pytest.raises(OSError, match="No space"), only_one(tmp_path / "scene" / "prepare"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import io
 import math
-import struct
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from data.errors import LONGEST_REASON, reason
+from data.errors import DAMAGE, LONGEST_REASON, reason
 
 # A 4 x 4 matrix of float64 takes 256 bytes with its header; the bound leaves room for odd headers and wider types.
 MAX_MEMBER_BYTES = 1 << 16
@@ -30,44 +29,23 @@ MAX_FILE_BYTES = 1 << 30
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SUFFIX = ".npy"
 
-# What zipfile, zlib and numpy are known to raise for files that are no npz, are damaged, encrypted or hold objects.
-_DAMAGE = (
-    ValueError,
-    EOFError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    SyntaxError,
-    tokenize.TokenError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# What zipfile, zlib and numpy raise for files that are no npz, are damaged, encrypted or hold objects.
+_DAMAGE = (*DAMAGE, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 class NpzError(Exception):
     """The file or a member cannot be used; the text says why, as part of a sentence."""
 
 
-def read_members(path: Path, wanted: Collection[str] | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
-    """The arrays of `wanted` (None: all) that the npz file at `path` has, by name without .npy.
+def read_members(path: Path, is_wanted: Callable[[str], object], most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
+    """The arrays that the npz file at `path` has under names that are wanted, by name without .npy.
 
     Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
     `most` bytes, and OSError for a file that cannot be read.
     """
     with _opened(path) as archive:
         entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-        return {key: _member(archive, entry, most) for key, entry in entries.items() if wanted is None or key in wanted}
-
-
-def member_names(path: Path) -> frozenset[str]:
-    """What the npz file at `path` says it holds, without .npy; raises NpzError and OSError as `read_members`."""
-    with _opened(path) as archive:
-        return frozenset(name.removesuffix(SUFFIX) for name in archive.namelist())
+        return {key: _member(archive, entry, most) for key, entry in entries.items() if is_wanted(key)}
 
 
 @contextmanager

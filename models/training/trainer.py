@@ -141,9 +141,8 @@ class Trainer:
 
     def _named_moments(self) -> dict[str, np.ndarray]:
         """Adam's moments by the words a finding has for them."""
-        groups = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
-        pairs = ((m, zip(self.optimizer.names, values, strict=True)) for m, values in groups)
-        return {f"{moment} of {name}": value.numpy() for moment, named in pairs for name, value in named}
+        moments = self.optimizer.named_moments.items()
+        return {f"{moment} of {name}": values for moment, named in moments for name, values in named.items()}
 
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""
@@ -181,14 +180,10 @@ class Trainer:
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
         self.settle()
-        moments = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
         return Checkpoint(
             step=self.finished_steps,
             tensors={name: export_state(module) for name, module in self.networks.items()},
-            moments={
-                moment: {name: var.numpy() for name, var in zip(self.optimizer.names, values, strict=True)}
-                for moment, values in moments
-            },
+            moments=self.optimizer.named_moments,
             adam_steps=self.optimizer.steps,
             state=state | self.random_states(),
             ema={} if self.average is None else self.average.export(),
@@ -205,10 +200,7 @@ class Trainer:
         restore_model(self.model, checkpoint)
         if self.average is not None:
             restore_model(self.average.model, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))
-        shapes = {
-            name: tuple(value.shape)
-            for name, value in zip(self.optimizer.names, self.optimizer.parameters, strict=True)
-        }
+        shapes = {name: tuple(value.shape) for name, value in self.optimizer.named_parameters.items()}
         exp_avg, exp_avg_sq = (
             [_moment(checkpoint, moment, name, shape) for name, shape in shapes.items()] for moment in MOMENTS
         )

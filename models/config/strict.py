@@ -57,10 +57,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
+def field_types(block_class: type) -> dict[str, Any]:
+    """The type of each field; of a block that may be None, that of the block."""
+    hints = get_type_hints(block_class)
+    return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}
+
+
 def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
     """Dotted key -> annotated type and `limits` of every leaf below a block class."""
     leaves: dict[str, tuple[Any, Mapping[str, Any]]] = {}
-    kinds = get_type_hints(block_class)
+    kinds = field_types(block_class)
     for field in dataclasses.fields(block_class):
         key, kind = prefix + field.name, kinds[field.name]
         leaves |= leaf_fields(kind, key + ".") if dataclasses.is_dataclass(kind) else {key: (kind, field.metadata)}
@@ -73,7 +79,7 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
     path: dotted key of the block, for the messages; "" for the whole conf.
     Raises ConfigError, naming the key, for an unknown, missing or ill-typed one.
     """
-    kinds = get_type_hints(block_class)
+    kinds = field_types(block_class)
     given = _given(kinds, mapping, path)
     for field in dataclasses.fields(block_class):
         if field.name not in given and field.default is field.default_factory is dataclasses.MISSING:
@@ -86,7 +92,7 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
 def check_part(block_class: type, mapping: object, path: str) -> None:
     """Raises ConfigError, naming the key, for one that is unknown, ill-typed or out of range; none has to be given."""
     metadata = {field.name: field.metadata for field in dataclasses.fields(block_class)}
-    for key, value in _given(get_type_hints(block_class), mapping, path).items():
+    for key, value in _given(field_types(block_class), mapping, path).items():
         if fault := _fault(value, metadata[key]):
             raise ConfigError(f"{path}.{key} = {shown(value)}: {fault}")
 

@@ -160,7 +160,7 @@ class Trainer:
 
     @contextmanager
     def _halved_where_memory_ends(self) -> Iterator[None]:
-        """Where an allocation fails within: half the rays at a time from now on, said once however often."""
+        """Where an allocation fails within: half the entries at a time from now on, said once however often."""
         try:
             yield
             return
@@ -171,9 +171,9 @@ class Trainer:
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
             complain(
-                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} rays at a "
-                f"time; going on with {halved} (fewer where need be), more slowly: set train.ray_chunk = {halved}, or "
-                "a lower train.memory_limit"
+                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
+                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
+                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
             )
         self.ray_chunk, self._has_halved = halved, True
 

@@ -38,10 +38,10 @@ class NeuSConfig(PlainBlock):
     """The networks and the renderer of a surface."""
 
     nerf: NerfConfig
-    sdf_network: SdfConfig
     variance_network: VarianceConfig
-    rendering_network: ColorConfig
     neus_renderer: RendererConfig
+    sdf_network: SdfConfig | None = None  # None where `surface` names another one
+    rendering_network: ColorConfig | None = None  # likewise `color`
     type: str = NEUS
     surface: str = SDF_NETWORK  # the block of the signed-distance field, one of fields.registry.SURFACES
     color: str = RENDERING_NETWORK  # the block of the colour field, one of fields.registry.COLORS

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,15 +38,17 @@ class NpzError(Exception):
     """The file or a member cannot be used; the text says why, as part of a sentence."""
 
 
-def read_members(path: Path, is_wanted: Callable[[str], object], most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
-    """The arrays that the npz file at `path` has under names that are wanted, by name without .npy.
+def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
+    """The arrays that the npz file at `path` has under `wanted` names (None: all), by name without .npy.
 
     Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
     `most` bytes, and OSError for a file that cannot be read.
     """
     with _opened(path) as archive:
         entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-        return {key: _member(archive, entry, most) for key, entry in entries.items() if is_wanted(key)}
+        return {
+            key: _member(archive, entry, most) for key, entry in entries.items() if not wanted or wanted.fullmatch(key)
+        }
 
 
 @contextmanager

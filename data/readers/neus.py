@@ -127,7 +127,7 @@ def _read_matrices(path: Path, conf_key: str, wanted: re.Pattern) -> dict[str, n
     if not path.is_file():
         raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
     try:
-        return read_members(path, wanted.fullmatch)
+        return read_members(path, wanted)
     except (NpzError, OSError) as error:
         raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
 

@@ -59,7 +59,7 @@ def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) 
 def load_anomaly(path: Path) -> Anomaly:
     """Read what `save_anomaly` wrote; raises UserError for a file that is missing, damaged or something else."""
     try:
-        return _decode(read_members(path, bool, MAX_MEMBER_BYTES))
+        return _decode(read_members(path, None, MAX_MEMBER_BYTES))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:

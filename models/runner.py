@@ -52,7 +52,7 @@ class Runner:
         self.log = log
         self.conf = experiment.conf.train
         log.info(backend.device_info().line())
-        for warning in backend.device_info().warnings:
+        if warning := backend.device_info().warning:
             log.warn(warning)
         for text in (summary(experiment.scene), *experiment.scene.notes):
             log.info(text)

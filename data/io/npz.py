@@ -14,8 +14,6 @@ import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -44,42 +42,29 @@ def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_B
     Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
     `most` bytes, and OSError for a file that cannot be read.
     """
-    with _opened(path) as archive:
-        entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-        return {
-            key: _member(archive, entry, most) for key, entry in entries.items() if not wanted or wanted.fullmatch(key)
-        }
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive at `path`; what is raised while it is read becomes an NpzError, as does one that is too large."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
     try:
         with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
-            yield archive
+            entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
+            chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
+            return {key: _member(archive, entry, most) for key, entry in chosen.items()}
     except _DAMAGE as error:
         raise NpzError("it is no npz archive, or a damaged one") from error
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array; raises NpzError, naming the member, for whatever is wrong with it."""
-    try:
-        return _array(archive, entry, most)
-    except _DAMAGE as error:
-        raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason(error)}") from error
-
-
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array, held to the bounds before it is unpacked."""
+    """One array, held to the bounds before it is unpacked; raises NpzError, naming it, for whatever is wrong."""
     name = entry.filename[:LONGEST_REASON]
     if entry.file_size > most:
         raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
         raise NpzError(f"{name} is compressed in a way numpy never uses")
-    return _parse(io.BytesIO(archive.read(entry)), name, most)
+    try:
+        return _parse(io.BytesIO(archive.read(entry)), name, most)
+    except _DAMAGE as error:
+        raise NpzError(f"{name}: {reason(error)}") from error
 
 
 def read_npy(path: Path, most: int) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
+from data.io.lock import TakenError
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
@@ -22,7 +23,7 @@ from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.watch.lock import FolderLock, FolderTakenError
+from models.watch.lock import FolderLock
 from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
@@ -110,7 +111,7 @@ def open_training(
     traces = Traces(folder, OF_A_TRAINING)
     try:
         lock = FolderLock(folder)
-    except FolderTakenError:
+    except TakenError:
         raise  # what is new in the folder is the other training's
     except UserError:
         traces.remove()

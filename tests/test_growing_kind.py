@@ -11,14 +11,13 @@ import pytest
 from cloud_kind import CloudConfig, MixedSampler, build
 from runs import SHORT, everything, saved
 from test_guard import with_nan
-from toys import registered, run_conf, write_conf
+from toys import NO_PROBE, registered, run_conf, write_conf
 
 import exp_runner
 from models.checkpoints.ours import load_checkpoint, save_checkpoint
 from models.commands.command import EXIT_EMPTY_SURFACE
 from models.kinds.registry import Kind
 
-NO_PROBE = "train.ray_chunk=32"
 LONG = ("train.end_iter=8", "train.warm_up_end=1", "train.save_freq=4", *SHORT[3:])
 
 

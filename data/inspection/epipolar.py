@@ -16,7 +16,7 @@ import numpy as np
 
 from data.cameras import spread
 from data.capture import MASK_HALF, Lens
-from data.io.images import size_within, to_float, to_uint8
+from data.io.images import eight_bits, size_within
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
@@ -218,6 +218,6 @@ def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
     if scale < 1:
         image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
         mask = None if mask is None else cv2.resize(mask, small, interpolation=cv2.INTER_NEAREST)
-    grey = cv2.cvtColor(image if image.dtype == np.uint8 else to_uint8(to_float(image)), cv2.COLOR_RGB2GRAY)
+    grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
     camera = Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
     return camera, find_features(grey, mask)

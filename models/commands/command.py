@@ -12,6 +12,8 @@ from data.io.streams import complain
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
+else:
+    ExperimentConfig = object  # the blocks of a conf are loaded when one is read, and not for the help page
 
 EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for all that the user can mend: a threshold, a region, more steps

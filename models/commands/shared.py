@@ -16,6 +16,7 @@ from models.commands.command import (
     EXPERIMENT,
     OUTPUT,
     Arguments,
+    ExperimentConfig,
     failed,
     flag,
 )
@@ -24,7 +25,6 @@ from models.surface.request import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
-    from models.kinds.conf import ExperimentConfig
     from models.results.snapshot import Snapshot
     from models.runner import Runner
 
@@ -133,8 +133,4 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
 
 def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
     """Make a result of a finished training; returns the exit status."""
-
-    def work(runner: Runner) -> None:
-        result(runner.snapshot())
-
-    return work_on(experiment, work)
+    return work_on(experiment, lambda runner: result(runner.snapshot()))

@@ -183,8 +183,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
     if request.color == TEXTURE:
         from models.surface.texture import texture
 
-        textured = texture(mesh, request.texture_size, colors)
-        surface = Surface(textured.mesh, textured.normals, None, textured.uv, textured.picture)
+        surface = texture(mesh, request.texture_size, colors)
     else:
         found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
         surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))

@@ -114,7 +114,7 @@ def test_training_teaches_both_passes():
 
 def middle_density(folder, capsys):
     """A level that the density crosses, from the sentence of a mesh without a surface."""
-    assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 1
+    assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 2
     error = capsys.readouterr().err
     assert "never crosses -25" in error and error.count("\n") == 1
     low, high = re.search(r"minus the density runs from (\S+) to (\S+) inside", error).groups()

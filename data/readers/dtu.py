@@ -9,6 +9,7 @@ All in millimetres, in the world of the cameras. Jensen et al., Large scale mult
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def read_dtu(folder: Path, scan: int) -> DtuReference:
     plane_file = folder / "ObsMask" / f"Plane{scan}.mat"
     points_file = folder / "Points" / "stl" / f"stl{scan:03d}_total.ply"
     for path in (mask_file, plane_file, points_file):
-        if not path.is_file():
+        if not os.path.isfile(path):  # Path.is_file raises on a long name
             raise SceneError(
                 f"{path}: no such file; --dtu names the folder with ObsMask/ and Points/stl/ of the DTU evaluation"
             )

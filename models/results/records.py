@@ -35,11 +35,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def require_table(path: Path) -> None:
     """Raises UserError where a row cannot be added to a table: better now than after the work."""
-    if path.is_symlink():
+    try:
+        is_link, is_folder, is_there = path.is_symlink(), path.is_dir(), path.exists()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise UserError(f"{path}: cannot be written ({error.strerror}); name another file with --csv") from error
+    if is_link:
         raise UserError(f"{path}: {LINK_WORDS}, or name another file with --csv")
-    if path.is_dir():
+    if is_folder:
         raise UserError(f"{path}: is a folder; name a file with --csv")
-    if path.exists():
+    if is_there:
         _read_table(path)
 
 

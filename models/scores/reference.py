@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.io.files import read_regular
+from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
 from models.surface.metrics import read_mesh, sample_surface
 
@@ -56,9 +56,9 @@ def read_reference(path: Path | str, source: str, to_working: np.ndarray | None)
 
 def _is_points(path: Path) -> bool:
     """Whether the file is a PLY whose header announces no faces."""
-    if path.suffix.lower() != ".ply" or not path.is_file():
-        return False
     try:
+        if path.suffix.lower() != ".ply" or not is_file(path):
+            return False
         header = read_regular(path, HEADER_BYTES).partition(b"end_header")[0]
     except OSError:
         return False  # reading it as a mesh says what is wrong

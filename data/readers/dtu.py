@@ -16,14 +16,12 @@ from pathlib import Path
 import numpy as np
 import scipy.io
 
-from data.errors import SceneError, reason
+from data.errors import DAMAGE, SceneError, reason
 from data.readers.points import read_points
 
 MOST_CELLS = 1 << 30  # of the observation mask; the published ones have some ten million
 MOST_BYTES = 1 << 30  # of its file
-# What scipy was seen to raise on damaged files; NotImplementedError: the HDF5 format of MATLAB 7.3.
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, NotImplementedError, OSError, EOFError, ArithmeticError)
-_DAMAGE += (scipy.io.matlab.MatReadError, MemoryError)
+_DAMAGE = (*DAMAGE, OSError, scipy.io.matlab.MatReadError)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,9 @@ from models.commands.shared import CHECKPOINT, FRAME, MESH, choose_device, mesh_
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
+    from models.results.asked import Asked, References
     from models.results.snapshot import Snapshot
+    from models.surface.request import MeshRequest
 
 DTU = "dtu"
 LARGEST_SCAN = 128  # of the DTU data set
@@ -93,13 +95,14 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     asked = Asked(values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv)
     experiment = open_trained(arguments, conf)
     references = read_references(experiment, asked)
+    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references))
 
-    def result(snapshot: Snapshot) -> None:
-        from models.results.evaluation import evaluate
 
-        evaluate(snapshot, request, asked, references)
+def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
+    """What needs Jittor, which is loaded by now."""
+    from models.results.evaluation import evaluate
 
-    return show(experiment, result)
+    evaluate(snapshot, request, asked, references)
 
 
 COMMAND = Command(

@@ -23,7 +23,8 @@ from models.scores.compared import SurfaceFigures, against_truth
 from models.scores.dtu import DtuFigures, dtu_figures, masked
 from models.scores.frames import SAMPLES, require_same_frame
 from models.scores.witness import PointFigures, point_figures
-from models.surface.export import to_world
+from models.surface.described import Surface
+from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.metrics import sample_surface
 from models.surface.request import MeshRequest
@@ -131,7 +132,7 @@ def _by_dtu(snapshot: Snapshot, mesh: trimesh.Trimesh | None, references: Refere
     kept = masked(mesh, cameras_of(scene), scene.masks)
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
-    return dtu_figures(to_world(kept, scene.scene_to_world), references.dtu)
+    return dtu_figures(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
 
 
 def _cameras(scene: Scene) -> CameraFigures:

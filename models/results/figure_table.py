@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LONGEST = 40  # letters of a name: a path keeps its end
 Value = Callable[[Any, Mapping[str, Any]], str]  # a figure, and all of them: what is shown
 
 
@@ -39,7 +40,8 @@ def _millimetres(value: float, _all: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any, _all: Mapping[str, Any]) -> str:
-    return str(value)
+    text = str(value)
+    return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"
 
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
@@ -122,7 +124,6 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ),
     ),
 )
-NARROWEST = 8  # columns of a value
 GAP = "  "
 
 

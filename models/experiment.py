@@ -156,15 +156,6 @@ def background(conf: ExperimentConfig) -> float:
     return 1.0 if conf.train.use_white_bkgd else 0.0
 
 
-def require_references(experiment: Experiment) -> None:
-    """Raises UserError where what `evaluate` compares with cannot be read: better now than after the rendering."""
-    from models.surface.metrics import read_mesh
-
-    held_out_scene(experiment)
-    if experiment.conf.dataset.reference_mesh:
-        read_mesh(experiment.conf.dataset.reference_mesh)
-
-
 def record(experiment: Experiment) -> None:
     """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published.
 

@@ -179,5 +179,5 @@ def test_large_buffers_can_be_read_back_where_the_block_says_how_large_they_get(
 def test_an_evaluation_has_the_figures_of_its_pictures_and_no_mesh(conf, trained):
     held_out = ("dataset.test_every=3", "dataset.roi=0.3 -0.2 4 2.5")
     assert run_conf(conf, trained, "--mode", "evaluate", settings=(*SHORT, *held_out)) == 0
-    figures = json.loads((trained / "report/report.json").read_text())
+    figures = json.loads((trained / "report/metrics.json").read_text())
     assert figures["chamfer"] is None and np.isfinite(figures["psnr"])

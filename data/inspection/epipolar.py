@@ -31,6 +31,7 @@ RATIO = 0.75  # Lowe's ratio test (Lowe 2004, Distinctive image features, sectio
 RANSAC_PIXELS = 2.0
 RANSAC_CONFIDENCE, RANSAC_ROUNDS = 0.999, 3000
 LEAST_MATCHES = 16  # twice what a fundamental matrix is made from: it fits fewer whatever they are
+LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be wrong matches
 LEAST_INLIERS = 0.5  # of the matches: below it repeated patterns were taken for each other
 
 
@@ -89,6 +90,11 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
         if np.isfinite(pixels):
             found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
     return found, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
+
+
+def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> float | None:
+    """The median of the pairs' distances, pixels; None where too few of those tried are among them."""
+    return float(np.median([pair.pixels for pair in pairs])) if len(pairs) > LEAST_PAIRS * len(tried) else None
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:

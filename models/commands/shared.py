@@ -21,7 +21,7 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import finite, whole
-from models.surface.request import MeshRequest
+from models.surface.request import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -45,6 +45,14 @@ CHECKPOINT = flag(
     metavar="FILE",
     help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
 )
+FRAME = flag(
+    "--frame",
+    OUTPUT,
+    choices=(WORLD, UNIT),
+    default=WORLD,
+    help="validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau "
+    "and --points are in (default: world)",
+)
 MESH = (
     flag(
         "--resolution",
@@ -52,7 +60,7 @@ MESH = (
         type=whole(2, MAX_RESOLUTION),
         default=PUBLISHED_RESOLUTION,
         metavar="N",
-        help=f"validate_mesh: grid points per side (default: {PUBLISHED_RESOLUTION})",
+        help=f"validate_mesh, evaluate: grid points per side (default: {PUBLISHED_RESOLUTION})",
     ),
     flag(
         "--mcube_threshold",

@@ -74,6 +74,20 @@ def to_hocon(conf: ExperimentConfig) -> str:
     return write_tree(tree)
 
 
+def flat(conf: ExperimentConfig) -> dict[str, Any]:
+    """Every key spelt out, dotted -> value, in the order of the blocks."""
+    tree = asdict(conf)
+    tree[MODEL] |= tree[MODEL].pop(MORE, {})
+
+    def leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in block.items():
+            found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        return found
+
+    return leaves(tree, "")
+
+
 def from_blocks(tree: object) -> ExperimentConfig:
     """The conf of a tree, not yet validated; raises ConfigError for unknown, missing or ill-typed keys.
 

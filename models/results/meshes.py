@@ -47,11 +47,9 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
     return path
 
 
-def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
-    """A mesh of the working frame to meshes/<step>.ply, in world coordinates."""
-    path = snapshot.experiment.path("meshes", f"{snapshot.step:08d}.ply")
+def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:
+    """A mesh of the working frame to `path`, in world coordinates."""
     _write(snapshot, MeshRequest(0), Surface(mesh), path)
-    return path
 
 
 def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> sparse.Sparse:

@@ -81,16 +81,26 @@ def as_seen(
     mask. The mesh may come back without faces.
     """
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
-    seen, excluded = np.zeros(len(vertices), bool), np.zeros(len(vertices), bool)
-    for index, camera in enumerate(cameras):
+    seen = np.zeros(len(vertices), bool)
+    for camera in cameras:
+        asked = np.flatnonzero(camera.shows(*project(vertices, camera)) & ~seen)
+        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
+    stays = seen[mesh.faces].any(axis=1)
+    if masks is not None:
+        stays &= within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1)
+    return with_faces(mesh, stays)
+
+
+def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether each vertex lies in the dilated mask of every photograph that shows its place: bool [V]."""
+    vertices = np.asarray(mesh.vertices)
+    within = np.ones(len(vertices), bool)
+    for camera, mask in zip(cameras, masks, strict=True):
         pixels, depth = project(vertices, camera)
         shown = camera.shows(pixels, depth)
-        if masks is not None:
-            places = np.rint(pixels[shown]).astype(int)
-            excluded[shown] |= ~_dilated(masks[index])[places[:, 1], places[:, 0]]
-        asked = np.flatnonzero(shown & ~seen)
-        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
-    return with_faces(mesh, seen[mesh.faces].any(axis=1) & ~excluded[mesh.faces].any(axis=1))
+        places = np.rint(pixels[shown]).astype(int)
+        within[shown] &= _dilated(mask)[places[:, 1], places[:, 0]]
+    return within
 
 
 def _dilated(mask: np.ndarray) -> np.ndarray:

@@ -231,8 +231,6 @@ def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
     It may have been found anew in other photographs. A checkpoint of the published code does not say where it was.
     """
     trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
-    if trained.shape != (4, 4) or not np.isfinite(trained).all():
-        raise CheckpointError(f"the checkpoint of step {checkpoint.step} is damaged: its {FRAME_KEY} is no matrix")
     radius = np.linalg.norm(trained[:3, 0])
     if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
         sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))

@@ -14,6 +14,7 @@ from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
 from models.experiment import Experiment
+from models.kinds.registry import KINDS
 from models.results.asked import Asked, read_references
 
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
@@ -155,6 +156,8 @@ REFUSED = {
     "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
     "a table of something else": (foreign_table, "is no table of figures that this program wrote"),
     "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
+    "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "nothing can be written in"),
+    "a table with a name too long": (lambda folder: ("--csv", "n" * 5000), "cannot be written"),
     "a protocol without its folder": (lambda folder: ("--protocol", "dtu"), "one needs the other"),
     "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),
     "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
@@ -183,6 +186,10 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     error = capsys.readouterr().err
     assert "no photographs held out" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
     assert contents(trained) == before
+
+
+def test_no_kind_of_today_trains_on_points():
+    assert [kind.block.trains_on_points.fget(None) for kind in KINDS.values()] == [False] * len(KINDS)
 
 
 def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from benchmarks.dtu_published import ROWS, SCANS
 SETTINGS = (
     "dataset.test_dir=",
     "dataset.reference_mesh=",
+    "dataset.downscale=4",
     "train.end_iter=2",
     "train.warm_up_end=1",
     "train.val_freq=0",

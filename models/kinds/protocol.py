@@ -155,7 +155,7 @@ class PlainModel:
     """What a kind gets for nothing: one learning rate, no state but the networks, nothing to do around a step."""
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Factor on the learning rate by network; 1 where it is not named."""
+        """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""
         del step
         return {}
 

@@ -79,7 +79,8 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.networks = model.networks
-        self.optimizer = Adam({name: named_parameters(module) for name, module in self.networks.items()})
+        named = {name: named_parameters(module) for name, module in self.networks.items()}
+        self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
         self._has_halved = False

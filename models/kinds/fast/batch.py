@@ -1,0 +1,182 @@
+"""Batches of packed samples: rays of random pixels of all photographs, and their samples where something may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from data.cameras import rays_of
+from data.errors import UserError
+from data.io.images import to_float
+from data.rays import Rays
+from data.scenes.scene import Scene
+from models.rendering.occupancy import Occupancy
+
+MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
+FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """R rays with at least a sample each, S samples in all; see ops.packed."""
+
+    rgb: np.ndarray  # [R, 3] in [0, 1]
+    mask: np.ndarray | None  # [R, 1] in [0, 1], None for a scene without masks
+    view: np.ndarray  # [R] int32, index of the photograph
+    offsets: np.ndarray  # int32 [R + 1]
+    points: np.ndarray  # [S, 3]
+    directions: np.ndarray  # [S, 3]
+    step: np.ndarray  # [1], the length of each sample's section
+
+    def __len__(self) -> int:
+        """R."""
+        return len(self.rgb)
+
+    def part(self, start: int, stop: int) -> PackedBatch:
+        """The rays start..stop-1, with no samples but theirs."""
+        stop = min(stop, len(self))
+        first, last = self.offsets[start], self.offsets[stop]
+        return PackedBatch(
+            self.rgb[start:stop],
+            None if self.mask is None else self.mask[start:stop],
+            self.view[start:stop],
+            self.offsets[start : stop + 1] - first,
+            self.points[first:last],
+            self.directions[first:last],
+            self.step,
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything by name."""
+        return {name: array for name, array in vars(self).items() if array is not None}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        batch = cls(**{"mask": None} | dict(arrays))
+        rays, samples = len(batch.rgb), len(batch.points)
+        expected = {
+            "rgb": (rays, 3),
+            "view": (rays,),
+            "offsets": (rays + 1,),
+            "points": (samples, 3),
+            "directions": (samples, 3),
+            "step": (1,),
+        } | ({} if batch.mask is None else {"mask": (rays, 1)})
+        for name, shape in expected.items():
+            array = getattr(batch, name)
+            is_whole = name in ("view", "offsets")
+            if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
+                raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
+        if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:
+            raise ValueError("its samples do not belong to its rays")
+        return batch
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The same by what it is, for messages."""
+        named = {
+            "the samples of the rays (the cameras)": np.hstack([self.points, self.directions]),
+            "the colours of the photographs": self.rgb,
+        }
+        return named if self.mask is None else named | {"the masks": self.mask}
+
+
+class PackedSampler:
+    """Batches without end, each of as many rays as fill a budget of samples."""
+
+    def __init__(
+        self, scene: Scene, occupancy: Occupancy, most_rays: int, budget: int, generator: np.random.Generator
+    ) -> None:
+        self.step = 0.0  # distance of samples in the next batches, working-frame units
+        self._scene, self._occupancy = scene, occupancy
+        self._most_rays, self._budget = most_rays, budget
+        self._generator = generator
+        self._per_ray = FIRST_PER_RAY
+        self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
+        self._windows = np.stack([_window(scene, occupancy, view) for view in range(scene.n_views)])
+
+    def next(self) -> PackedBatch:
+        """The next batch."""
+        while True:
+            drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
+            view, x, y = self._draw(drawn)
+            rays = rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
+            rgb, mask = _seen(self._scene, view, x, y)
+            jitter = self._generator.random((drawn, 1), dtype=np.float32)
+            walk = self._occupancy.walk(rays, jitter, self.step, self._budget)
+            used = int(walk.offsets[-1])
+            self._per_ray = max(used, 1) / max(walk.walked, 1)
+            if used:
+                break
+        rows = walk.rows
+        return PackedBatch(
+            rgb[rows],
+            None if mask is None else mask[rows],
+            view[rows],
+            walk.offsets,
+            walk.points,
+            walk.directions,
+            np.array([self.step], np.float32),
+        )
+
+    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """View, x and y of pixels that may see the hull, int32 [count], view by view."""
+        generator, views = self._generator, len(self._windows)
+        chosen = np.sort(generator.permutation(views)[:MOST_VIEWS])
+        sizes = (self._windows[chosen, 2:] - self._windows[chosen, :2]).astype(np.float64)
+        area = sizes.prod(axis=1)
+        view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
+        places = self._windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
+        return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
+
+    def state(self) -> dict[str, Any]:
+        """All that decides the batches to come but the occupancy and the step, ready for JSON."""
+        return {"per_ray": self._per_ray, "views": len(self._windows), "generator": self._generator.bit_generator.state}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
+        try:
+            per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
+        if views != len(self._windows):
+            raise UserError(
+                f"the checkpoint was made with {views} photographs and the scene {self._scene.name} has "
+                f"{len(self._windows)}; go on with the scene it was trained on"
+            )
+        try:
+            self._generator.bit_generator.state = generator
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
+        self._per_ray = per_ray
+
+
+def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:
+    """The pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64 [4]."""
+    width, height = scene.size(view)
+    whole = np.array([0, 0, width, height])
+    corners = occupancy.centres()
+    to_camera = scene.intrinsics[view] @ scene.c2w[view, :3, :3].T
+    x, y, depth = to_camera @ (corners - scene.c2w[view, :3, 3]).T
+    if (depth <= occupancy.side).any():
+        return whole
+    reach = occupancy.side * scene.intrinsics[view, 0, 0] / depth.min() + 1
+    low = np.floor([(x / depth).min() - reach, (y / depth).min() - reach])
+    high = np.ceil([(x / depth).max() + reach, (y / depth).max() + reach]) + 1
+    window = np.concatenate([np.clip(low, 0, whole[2:] - 1), np.clip(high, 1, whole[2:])]).astype(np.int64)
+    return window if (window[2:] > window[:2]).all() else whole
+
+
+def _seen(
+    scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
+    views, starts = np.unique(view, return_index=True)
+    parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]
+    rgb = np.concatenate([to_float(scene.images[one][y[part], x[part]]) for one, part in parts])
+    if scene.masks is None:
+        return rgb, None
+    return rgb, np.concatenate([to_float(scene.masks[one][y[part], x[part]]) for one, part in parts])[:, None]

@@ -1,0 +1,20 @@
+"""What a packed rendering hands on. R rays, S samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from models.structs import OF_THE_BATCH, Var
+
+
+@dataclass(frozen=True)
+class PackedOutput:
+    """What some rays show beside what the photographs show there."""
+
+    rgb: Var  # [R, 3]
+    opacity: Var  # [R, 1]
+    target: Var  # [R, 3]
+    mask: Var  # [R, 1], 0 or 1
+    gradient: Var = field(metadata=OF_THE_BATCH)  # [S, 3], of the distance
+    is_used: Var = field(metadata=OF_THE_BATCH)  # [S, 1], 1 where a sample belongs to a ray
+    inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]

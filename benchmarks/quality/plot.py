@@ -83,6 +83,6 @@ def _axes(panel: Axes, figure: Figure) -> None:
 class _Plain(LogFormatter):
     """0.002 and not 2 x 10^-3."""
 
-    def _num_to_string(self, value: float, low: float, high: float) -> str:
-        del low, high
-        return f"{value:g}"
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        """The number beside a tick; nothing where the ticks stand too close."""
+        return f"{x:g}" if super().__call__(x, pos) else ""

@@ -16,7 +16,8 @@ from benchmarks.report import provenance
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.io.files import write_result
-from models.kinds.conf import ExperimentConfig, load_config, to_hocon
+from models.config.strict import ConfigError
+from models.kinds.conf import ExperimentConfig, load_config, to_hocon, validate
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it names a folder
 TRAINED, MEASURED = "trained.json", "measured.json"
@@ -67,15 +68,24 @@ def make_runs(
     names = [spec.name for spec in specs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise UserError(f"--run {twice[0]}: there are two of this name; give each its own")
-    runs = []
-    for length in lengths:
-        for seed in seeds or (None,):
-            for spec in specs:
-                settings = (*common, *spec.settings, *(() if seed is None else (f"train.seed={seed}",)))
-                end = load_config(spec.path, case, settings).train.end_iter
-                conf = load_config(spec.path, case, (*settings, f"train.end_iter={max(1, round(length * end))}"))
-                runs.append(Run(spec, length, conf))
-    return runs
+    loaded = [(spec, load_config(spec.path, case, (*common, *spec.settings))) for spec in specs]
+    return [
+        Run(spec, length, _as_long(spec, conf, length, conf.train.seed if seed is None else seed))
+        for length in lengths
+        for seed in seeds or (None,)
+        for spec, conf in loaded
+    ]
+
+
+def _as_long(spec: Spec, conf: ExperimentConfig, length: float, seed: int) -> ExperimentConfig:
+    """The conf for another length and seed; raises UserError where it cannot be."""
+    end_iter = max(1, round(length * conf.train.end_iter))
+    changed = replace(conf, train=replace(conf.train, end_iter=end_iter, seed=seed))
+    try:
+        validate(changed)
+    except ConfigError as error:
+        raise UserError(f"{spec.path} at {length:g} times its length with seed {seed}: {error}") from error
+    return changed
 
 
 def marks(end_iter: int, shares: Sequence[float]) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,11 @@ import numpy as np
 from data.cameras import rays_of
 from data.errors import UserError
 from data.io.images import to_float
-from data.rays import Rays
 from data.scenes.scene import Scene
-from models.rendering.occupancy import Occupancy
+from models.rendering.occupancy import Occupancy, Walk
 
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
+WALKED_TO_KEPT = 12  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
 
 
@@ -91,6 +91,8 @@ class PackedSampler:
         self, scene: Scene, occupancy: Occupancy, most_rays: int, budget: int, generator: np.random.Generator
     ) -> None:
         self.step = 0.0  # distance of samples in the next batches, working-frame units
+        # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
+        self.sift: Callable[[Walk, float], np.ndarray] | None = None
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._budget = most_rays, budget
         self._generator = generator
@@ -100,17 +102,20 @@ class PackedSampler:
 
     def next(self) -> PackedBatch:
         """The next batch."""
-        while True:
+        used = 0
+        while not used:
             drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
             view, x, y = self._draw(drawn)
             rays = rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            walk = self._occupancy.walk(rays, jitter, self.step, self._budget)
+            if self.sift is None:
+                walk = self._occupancy.walk(rays, jitter, self.step, self._budget)
+            else:
+                walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * self._budget)
+                walk = walk.sifted(self.sift(walk, self.step), self._budget)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
-            if used:
-                break
         rows = walk.rows
         return PackedBatch(
             rgb[rows],

@@ -29,6 +29,7 @@ class PackedConfig:
     shell: float = limits(8.0, above=0)
     warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(0.5, above=0)
+    free_weight: float = limits(1.0, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 
 

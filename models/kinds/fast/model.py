@@ -14,6 +14,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.outputs import PackedOutput
+from models.kinds.fast.terms import free_term
 from models.kinds.fast.packed import PackedModel, PackedView
 from models.kinds.neus.terms import eikonal_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
@@ -86,6 +87,7 @@ class FastNeuSModel(PackedModel):
         terms = {
             "color": color_term(output.rgb, output.target, mask),
             "eikonal": eikonal_term(field.gradient, is_used[:, 0], self.train.igr_weight),
+            "free": free_term(field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight),
             "mask": mask_term(opacity, mask, self.train.mask_weight),
         }
         return Objective(terms, output)

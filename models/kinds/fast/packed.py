@@ -22,6 +22,7 @@ from models.rendering.occupancy import Occupancy
 from models.rendering.sections import SEEN_OPACITY
 from models.structs import RayView, Var
 
+MOST_LOST = 0.02  # of the rays of the masks: where a field loses more, its cells are not believed
 VIEW_BUDGET = 1 << 17  # samples of a picture that are computed at a time
 
 
@@ -70,6 +71,8 @@ class PackedModel(PlainModel):
         is_due = moment.step > 0 and moment.step % self.packed.prune_every == 0
         if is_due and moment.step >= self.packed.prune_from * self.train.end_iter:
             self._renew()
+            if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
+                self.occupancy.open()
 
     def _schedule(self, step: int) -> None:
         """The levels that are read and the distance of samples at a step."""

@@ -6,6 +6,7 @@ The largest chunk that fits `train.memory_limit` by measurements on the run's ow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,9 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
         return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
 
     memory.release()
-    return memory.largest_chunk(len(batch), peak, lambda: memory.budget(trainer.conf.memory_limit))
+    choice = memory.largest_chunk(len(batch), peak, lambda: memory.budget(trainer.conf.memory_limit))
+    # A batch in one piece stays in one where another one has more entries: its samples are as many.
+    return choice if choice.chunk < len(batch) else replace(choice, chunk=trainer.conf.batch_size)
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:

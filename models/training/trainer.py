@@ -30,6 +30,7 @@ class StepOutput:
     """What one step computed, not yet waited for."""
 
     model: Model
+    entries: int  # of the batch
     found: BatchGradient
 
     def scalars(self) -> dict[str, float]:
@@ -131,7 +132,7 @@ class Trainer:
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.model, found)
+        return StepOutput(self.model, len(batch), found)
 
     def settle(self) -> bool:
         """Wait for the last step and hear its verdict: False where it was refused and not told so before."""

@@ -18,6 +18,7 @@ from models.rendering.occupancy import Occupancy, Walk
 
 PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
 PROBE_STEPS = 1.0  # in edges of a cell
+MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
 WALKED_TO_KEPT = 12  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
@@ -115,8 +116,7 @@ class PackedSampler:
 
     def next(self) -> PackedBatch:
         """The next batch."""
-        used = 0
-        while not used:
+        for _ in range(MOST_DRAWS):
             drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
             view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
             rays = self._rays(view, x, y)
@@ -125,6 +125,14 @@ class PackedSampler:
             walk = self._walk(rays, jitter)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
+            if used:
+                break
+            self._occupancy.open()
+        else:
+            raise UserError(
+                f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
+                "region of interest"
+            )
         rows = walk.rows
         return PackedBatch(
             rgb[rows],

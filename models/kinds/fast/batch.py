@@ -58,6 +58,10 @@ class PackedBatch:
         """Everything by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
 
+    def is_used(self) -> np.ndarray:
+        """Whether each sample belongs to a ray, float32 [S]."""
+        return (np.arange(len(self.points)) < self.offsets[-1]).astype(np.float32)
+
     def is_free(self) -> np.ndarray:
         """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
         flags = np.zeros((len(self.points), 1), np.float32)
@@ -230,9 +234,7 @@ def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:
     return window if (window[2:] > window[:2]).all() else whole
 
 
-def _seen(
-    scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
+def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
     views, starts = np.unique(view, return_index=True)
     parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]

@@ -36,8 +36,35 @@ FLAG_MEANINGS = {
     "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
         "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
     ),
-    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere (default: world)": (
-        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系（默认：world）"
+    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau and "
+    "--points are in (default: world)": (
+        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系；"
+        "evaluate：--gt、--tau 和 --points 所在的坐标系（默认：world）"
+    ),
+    "evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame (default: "
+    "dataset.reference_mesh of the conf)": (
+        "evaluate：真值，一个网格（.ply、.obj、.stl）或 .ply 里的点，坐标系由 --frame 决定"
+        "（默认：配置里的 dataset.reference_mesh）"
+    ),
+    "evaluate: how far a point may be off to count in the F-score, in units of --frame (default: a hundredth of the "
+    "radius of the region of interest)": (
+        "evaluate：计算 F 分数时允许一个点偏离多远，单位是 --frame 的单位（默认：感兴趣区域半径的百分之一）"
+    ),
+    "evaluate: points of structure from motion, a .ply in the frame of --frame (default: the scene's own)": (
+        "evaluate：运动恢复结构得到的点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
+    ),
+    "evaluate: score as published for the DTU data set, in millimetres; needs --dtu": (
+        "evaluate：按 DTU 数据集发表的方法评分，单位是毫米；需要 --dtu"
+    ),
+    "evaluate: the folder with ObsMask/ and Points/stl/ of the DTU evaluation": (
+        "evaluate：含有 DTU 评测的 ObsMask/ 和 Points/stl/ 的文件夹"
+    ),
+    "evaluate: the DTU scan that the scene shows (default: the number after scan in the scene's name)": (
+        "evaluate：场景是 DTU 的第几个 scan（默认：场景名里 scan 后面的数字）"
+    ),
+    "evaluate: the table that gets a row with the figures, which several experiments may share (default: "
+    "report/metrics.csv in the experiment's folder)": (
+        "evaluate：把各项数字加为一行的表格，可由多个实验共用（默认：实验文件夹里的 report/metrics.csv）"
     ),
     "validate_mesh: leave the vertices where marching cubes put them": "validate_mesh：顶点留在移动立方体法给出的位置",
     "validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
@@ -53,7 +80,9 @@ FLAG_MEANINGS = {
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
     "texture)": "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）",
-    "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
+    "validate_mesh, evaluate: grid points per side (default: 512)": (
+        "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
+    ),
     "validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a NeRF's "
     "density (default: 25)": (
         "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"

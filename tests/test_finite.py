@@ -13,9 +13,8 @@ from data.rays import Rays
 from models.fields.conf import VarianceConfig
 from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
-from models.kinds.neus.terms import eikonal_term
 from models.kinds.pixels import upload
-from models.kinds.terms import color_term, mask_term
+from models.kinds.terms import color_term, eikonal_term, mask_term
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import length

@@ -43,9 +43,13 @@ class ModelConfig(Protocol):
     def buffer_bytes(self) -> int:
         """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
 
+    @property
+    def trains_on_points(self) -> bool:
+        """Whether the scene's points of structure from motion take part in training: then they bear no witness."""
+
 
 class PlainBlock:
-    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers."""
+    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers, no points."""
 
     def check(self) -> None:
         """Every value within its limits will do."""
@@ -79,3 +83,8 @@ class PlainBlock:
     def buffer_bytes(self) -> int:
         """None."""
         return 0
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Photographs alone."""
+        return False

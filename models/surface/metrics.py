@@ -73,7 +73,7 @@ def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Gener
 
 
 def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The points of `sample_surface`, and the face [count] that each lies on.
+    """Points [count, 3] uniform by area on the faces of `mesh`, and the face [count] of each.
 
     A face by its share of the area, then Osada et al., "Shape distributions", ACM TOG 21 (2002), equation 1. Raises
     ValueError for a mesh without area.

@@ -100,6 +100,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SHARE,...",
         help="the moments, as shares of the training; its end is always one (default 0.1,0.25,0.5,1)",
     )
+    _add_measures(parser)
+    return parser
+
+
+def _add_measures(parser: argparse.ArgumentParser) -> None:
+    """The flags that say what is measured, and where it goes."""
+    add = parser.add_argument
     add("--ground-truth", type=Path, metavar="MESH", help="in the unit-sphere frame (default: dataset.reference_mesh)")
     add("--points", type=Path, metavar="FILE", help="a .ply of points on the object, in the unit-sphere frame")
     add(
@@ -132,7 +139,6 @@ def _parser() -> argparse.ArgumentParser:
         help="a CSV with columns of runs.csv (seconds, and figures) that was measured elsewhere; repeatable",
     )
     add("--out", type=Path, required=True, metavar="FOLDER", help="where trainings are kept and results are written")
-    return parser
 
 
 def _number(kind: type, above: float, most: float = math.inf) -> Callable[[str], float]:

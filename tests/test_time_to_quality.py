@@ -159,9 +159,9 @@ def test_points_are_read_and_their_distances_sorted(tmp_path):
     trimesh.PointCloud(points).export(tmp_path / "points.ply")
     found = from_points(plate(0.0), read_points(tmp_path / "points.ply"))
     assert found == pytest.approx({"points_median": 0.05, "points_p90": 0.09})
-    trimesh.PointCloud(points * np.nan).export(tmp_path / "nan.ply")
-    with pytest.raises(UserError, match=r"nan\.ply: holds no finite points"):
-        read_points(tmp_path / "nan.ply")
+    (tmp_path / "none.ply").write_text("ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n")
+    with pytest.raises(UserError, match=r"none\.ply: "):
+        read_points(tmp_path / "none.ply")
 
 
 def row(run, seconds, chamfer, seed=0, length=1.0):

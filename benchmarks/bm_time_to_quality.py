@@ -200,6 +200,8 @@ def measure_all(options: Options) -> list[Row]:
         state = "is kept" if is_kept else f"{run.conf.train.end_iter} steps"
         complain(f"{number}/{len(plan)} {run.folder_name}: {state}")
         trained = train(run, folder, steps)
+        if compiled := trained["rows"][-1]["compiled"]:
+            complain(f"Warning: {run.folder_name}: its time holds the compilation of {compiled} operations; repeat it")
         rows += figures.make_rows(run, trained, measure(run, folder, steps, options.asked, complain), options.asked)
         figures.write_csv(options.out / "runs.csv", rows)
     return rows

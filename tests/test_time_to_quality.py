@@ -28,7 +28,7 @@ SCENE.append(f"dataset.reference_mesh={ROOT}/data/demo/ground_truth.ply")
 def command(out, *more, end=4):
     settings = [word for value in (*SCENE, "train.warm_up_end=1", "train.batch_size=8") for word in ("--set", value)]
     run = ["--run", f"tiny={CONF}", f"train.end_iter={end}"]
-    measured = ["--at", "0.5", "--resolution", "16", "--level", "16", "--views", "1"]
+    measured = ["--at", "0.5", "--resolution", "16", "--level", "16", "--views", "1", "--samples", "1000"]
     return [*run, *settings, *measured, "--points", f"{ROOT}/data/demo/ground_truth.ply", "--out", str(out), *more]
 
 

@@ -1,4 +1,4 @@
-"""A surface on a grid with packed samples: field, hull, cells, batches, objective, and whole runs of confs/fast.conf."""
+"""A surface on a grid with packed samples: field, hull, cells, batches, objective, whole runs of confs/fast.conf."""
 
 from __future__ import annotations
 
@@ -235,7 +235,8 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     objective = trainer.model.objective(batch, None, Moment(0, None))
     bias = fields.sdf.lin1.bias
     slopes = {
-        name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0] for name in ("mask", "free")
+        name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0]
+        for name in ("mask", "free")
     }
     assert abs(slopes["mask"]) < 1e-6 and slopes["free"] < -0.1
 
@@ -274,7 +275,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
     scene = load_scene(conf.dataset)
     masks = tuple(np.zeros_like(mask) for mask in scene.masks)
     for index, mask in enumerate(masks):
-        mask[:3, :3 + index % 2] = 255  # corners that meet nowhere
+        mask[:3, : 3 + index % 2] = 255  # corners that meet nowhere
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     with pytest.raises(UserError, match="leave nothing of the region of interest"):
         model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from grid_oracle import encode
 from runs import ROOT, everything, saved
+from synthetic_scene import write_scene
 from toys import run_conf
 
 from data.errors import UserError
@@ -323,3 +324,11 @@ def test_pictures_and_meshes_come_from_its_checkpoints(finished, mode):
 
 def test_the_plan_of_its_memory(finished, capsys):
     assert run_conf(CONF, finished, "--case", "demo", "--mode", "plan", settings=(*TINY, *SHORT)) == 0
+
+
+def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
+    write_scene(tmp_path / "scene", n_views=8, masks=False)
+    settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", "dataset.test_dir=\"\"")
+    assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
+    hull = saved(tmp_path / "exp", 8).buffers["hull"]
+    np.testing.assert_array_equal(hull, radii(32) < 1)

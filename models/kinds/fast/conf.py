@@ -59,6 +59,11 @@ class FastNeuSConfig(PlainBlock):
         return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
 
     @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
     def buffer_bytes(self) -> int:
         """The cells and the hull, a byte each."""
         return 2 * self.packed.cells**3

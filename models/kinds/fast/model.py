@@ -104,9 +104,9 @@ class FastNeuSModel(PackedModel):
         terms = {
             "color": color_term(rgb, output.target, mask),
             "eikonal": eikonal_term(seen.field.gradient, jt.array(batch.is_used()), self.train.igr_weight),
-            "mask": mask_term(opacity, mask, self.train.mask_weight),
         }
-        if self.train.mask_weight > 0:
+        if batch.mask is not None and self.train.mask_weight > 0:
+            terms["mask"] = mask_term(opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
         return Objective(terms, output)
 

@@ -2,6 +2,7 @@
 // normals and features. The backward pass computes the layers again: cheaper than keeping them.
 #pragma once
 #include "layers.h"
+#include "sigmoid.h"
 
 namespace neus {
 
@@ -57,7 +58,7 @@ struct ColorBlock {
         for (int r = 0; r < BLOCK; r++)
             for (int o = 0; o < layer.outputs; o++) {
                 float &value = wide_a[r * stride_of(layer.outputs) + o];
-                value = 1.f / (1.f + std::exp(-value));
+                value = sigmoid(value);
             }
     }
 

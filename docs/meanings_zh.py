@@ -244,4 +244,46 @@ RENDERER_MEANINGS = {
     "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
 }
 
-MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS
+RADIANCE_GRID_MEANINGS = {
+    "of the grid, each with two numbers at every corner": "网格的层数，每层每个角点存两个数",
+    "cells along the side of the cube around the unit sphere in the first level": "第一层沿单位球外接立方体每边的格数",
+    "in the last one; not below coarsest": "最后一层的格数；不小于 coarsest",
+    "a level with more than 2^log2_rows corners shares its numbers among them by a hash": (
+        "角点多于 2^log2_rows 的层用哈希让角点共用数值"
+    ),
+    "width of the hidden layers behind the grid": "网格之后隐藏层的宽度",
+    "what the colour network reads of a point": "颜色网络从每个点读取的特征数",
+    "everywhere to begin with, per working-frame unit": "起始时处处相同的密度，按每工作坐标系单位计",
+    "that a step takes; the number of rays follows, up to train.batch_size": (
+        "每步的采样点数；光线数随之而定，至多 train.batch_size"
+    ),
+    "along the side of the grid of cells that tells what is empty": "标记空处的占据网格每边的格数",
+    "the hull of the masks is this much larger than they are, in working-frame units": (
+        "由掩码得到的外壳向外放宽的距离，以工作坐标系为单位"
+    ),
+    "distance of samples along a ray to begin with, in working-frame units": (
+        "起始时光线上采样点的间距，以工作坐标系为单位"
+    ),
+    "and in the end, and in pictures": "最后以及出图时的间距",
+    "when it is the last, as a share of end_iter": "间距何时降到最后的值，占 end_iter 的比例",
+    "levels that are read to begin with": "起始时读取的层数",
+    "when all are, as a share of end_iter": "何时读取所有层，占 end_iter 的比例",
+    "when cells are first asked whether they are empty, as a share of end_iter": (
+        "何时开始判断格子是否为空，占 end_iter 的比例"
+    ),
+    "steps between such questions": "两次判断之间的步数",
+    "a cell that absorbs less of the light that crosses it is empty": "吸收光的比例小于它的格子视为空",
+    "steps over which the rates rise": "学习率逐渐升高所用的步数",
+    "factor on train.learning_rate for the networks; that of the grid is 1": (
+        "网络的学习率对 train.learning_rate 的倍数；网格为 1"
+    ),
+}
+
+MEANINGS_ZH = (
+    FLAG_MEANINGS
+    | SCENE_MEANINGS
+    | TRAIN_MEANINGS
+    | NETWORK_MEANINGS
+    | RENDERER_MEANINGS
+    | RADIANCE_GRID_MEANINGS
+)

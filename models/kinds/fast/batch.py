@@ -20,7 +20,7 @@ PROBES = 2048  # pixels of the masks by which it is judged whether cells leave t
 PROBE_STEPS = 1.0  # in edges of a cell
 MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
-WALKED_TO_KEPT = 12  # at most so many samples are walked for each that is kept
+WALKED_TO_KEPT = 6  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
 
 

@@ -137,9 +137,7 @@ SCENE_MEANINGS = {
 }
 
 TRAIN_MEANINGS = {
-    "what a step keeps of Adam's second moment; below 1": (
-        "Adam 二阶矩每步保留的比例"
-    ),
+    "what a step keeps of Adam's second moment; below 1": ("Adam 二阶矩每步保留的比例"),
     "what Adam divides by at the least": "Adam 的分母至少加上它",
     "Adam's, at the end of the warm-up": "Adam 的学习率，预热结束时达到",
     "what is left of it at end_iter, as a fraction": "到 end_iter 时学习率剩下的比例",
@@ -285,17 +283,16 @@ GRID_MEANINGS = {
     "weight of the depth inside the object of what the masks prove free": (
         "掩码表明是空处的采样点陷入物体的深度在损失中的权重"
     ),
+    "of the distance: analytic, or numerical, by differences over a cell of the finest level": (
+        "距离的梯度：analytic 为解析，numerical 为在最细一层一格上的差分"
+    ),
+    "weight of the mean size of the distance's second derivative; 0: none, which saves time": (
+        "距离二阶导数平均大小的权重；0：不用，更省时间"
+    ),
     "likewise for the sharpness": "锐度的学习率，同上",
     "factor on train.learning_rate for the networks; that of the grid is 1": (
         "网络的学习率对 train.learning_rate 的倍数；网格为 1"
     ),
 }
 
-MEANINGS_ZH = (
-    FLAG_MEANINGS
-    | SCENE_MEANINGS
-    | TRAIN_MEANINGS
-    | NETWORK_MEANINGS
-    | RENDERER_MEANINGS
-    | GRID_MEANINGS
-)
+MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS | GRID_MEANINGS

@@ -214,7 +214,10 @@ GOOD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "value"), GOOD_OVERRIDES, ids=[row[0] for row in GOOD_OVERRIDES])
 def test_an_override_sets_exactly_its_key(override, value):
     key = override.partition("=")[0].strip()
-    before, after = flat(load_config(CONFS / "demo_mlp.conf")), flat(load_config(CONFS / "demo.conf", overrides=[override]))
+    before, after = (
+        flat(load_config(CONFS / "demo_mlp.conf")),
+        flat(load_config(CONFS / "demo.conf", overrides=[override])),
+    )
     assert after == {**before, key: value} and type(after[key]) is type(value)
 
 

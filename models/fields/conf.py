@@ -7,6 +7,7 @@ constructors they are handed to (models/fields.py there); confs/base/*.conf expl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from models.config.strict import ConfigError, limits, shown
 from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
@@ -19,7 +20,7 @@ LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
 VIEW_WIDTH = 3  # of a direction
 # Keys that only shape the initial weights: another value does not contradict weights already trained.
-INITIALISATION_KEYS = frozenset({"bias", "geometric_init", "inside_outside"})
+INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
 
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
 
@@ -168,8 +169,8 @@ class VarianceConfig:
 
 
 @dataclass(frozen=True)
-class SdfGridConfig:
-    """A signed distance on a grid of features (Instant-NGP, arXiv 2201.05989, table 1) with a network behind it."""
+class GridConfig:
+    """A field on a grid of features (Instant-NGP, arXiv 2201.05989, table 1) with a network behind it."""
 
     levels: int = limits(12, at_least=1, at_most=32)
     coarsest: int = limits(16, at_least=1)
@@ -178,13 +179,14 @@ class SdfGridConfig:
     d_hidden: int = limits(64, at_least=1)
     n_layers: int = limits(1, at_least=1, at_most=4)
     d_feature: int = limits(15, at_least=1)
-    bias: float = 0.5
+
+    block: ClassVar[str]  # its name below model, for messages
 
     def check(self) -> None:
         """Raises ConfigError for levels that do not become finer."""
         if self.finest < self.coarsest:
             raise ConfigError(
-                f"model.sdf_grid.finest = {self.finest}: must not be below coarsest = {self.coarsest}"
+                f"model.{self.block}.finest = {self.finest}: must not be below coarsest = {self.coarsest}"
             )
 
     @property
@@ -203,6 +205,24 @@ class SdfGridConfig:
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
         widths = list(zip(ends[:-1], ends[1:], strict=True))
         return self.sizes.rows * FEATURES + parameter_count(widths, has_norms=False)
+
+
+@dataclass(frozen=True)
+class SdfGridConfig(GridConfig):
+    """A signed distance, to begin with that of a sphere of radius `bias`."""
+
+    bias: float = 0.5
+
+    block: ClassVar[str] = "sdf_grid"
+
+
+@dataclass(frozen=True)
+class DensityGridConfig(GridConfig):
+    """A density, `density` everywhere to begin with."""
+
+    density: float = limits(1.0, above=0)
+
+    block: ClassVar[str] = "density_grid"
 
 
 def parameter_count(widths: Widths, has_norms: bool) -> int:

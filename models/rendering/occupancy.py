@@ -27,6 +27,26 @@ class Walk:
     directions: np.ndarray  # [S, 3]
     walked: int  # so many rays, from the first, were walked
 
+    def sifted(self, is_kept: np.ndarray, budget: int) -> Walk:
+        """Only the samples that are kept, bool [S], of the first rays, as many as fit another budget."""
+        used = self.offsets[-1]
+        before = np.concatenate([[0], np.cumsum(is_kept[:used])])
+        ends = before[self.offsets]
+        count = int(np.searchsorted(ends, budget, side="right")) - 1  # rays that fit
+        kept = np.flatnonzero(is_kept[: self.offsets[count]])
+        lengths = np.diff(ends[: count + 1])
+        has_any = lengths > 0
+
+        def moved(values: np.ndarray) -> np.ndarray:
+            found = np.zeros((budget, values.shape[1]), values.dtype)
+            found[: len(kept)] = values[kept]
+            return found
+
+        offsets = np.concatenate([[0], np.cumsum(lengths[has_any])]).astype(np.int32)
+        samples = (moved(values) for values in (self.depths, self.points, self.directions))
+        walked = self.walked if count == len(self.rows) else int(self.rows[count])
+        return Walk(self.rows[:count][has_any], offsets, *samples, walked)
+
 
 class Occupancy:
     """The cells as they are now."""

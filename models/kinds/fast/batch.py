@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,13 @@ from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
 from data.scenes.scene import Scene
-from models.rendering.occupancy import Occupancy
+from models.kinds.terms import MASK_THRESHOLD
+from models.rendering.occupancy import Occupancy, Walk
 
+PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
+PROBE_STEPS = 1.0  # in edges of a cell
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
+WALKED_TO_KEPT = 12  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
 
 
@@ -52,6 +56,14 @@ class PackedBatch:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
+
+    def is_free(self) -> np.ndarray:
+        """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
+        flags = np.zeros((len(self.points), 1), np.float32)
+        if self.mask is not None:
+            is_beside = self.mask[:, 0] <= MASK_THRESHOLD
+            flags[: self.offsets[-1], 0] = np.repeat(is_beside, np.diff(self.offsets))
+        return flags
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
@@ -91,26 +103,28 @@ class PackedSampler:
         self, scene: Scene, occupancy: Occupancy, most_rays: int, budget: int, generator: np.random.Generator
     ) -> None:
         self.step = 0.0  # distance of samples in the next batches, working-frame units
+        # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
+        self.sift: Callable[[Walk, float], np.ndarray] | None = None
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._budget = most_rays, budget
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
         self._windows = np.stack([_window(scene, occupancy, view) for view in range(scene.n_views)])
+        self._probes = self._probe_rays()
 
     def next(self) -> PackedBatch:
         """The next batch."""
-        while True:
+        used = 0
+        while not used:
             drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
-            view, x, y = self._draw(drawn)
-            rays = rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
+            view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
+            rays = self._rays(view, x, y)
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            walk = self._occupancy.walk(rays, jitter, self.step, self._budget)
+            walk = self._walk(rays, jitter)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
-            if used:
-                break
         rows = walk.rows
         return PackedBatch(
             rgb[rows],
@@ -122,15 +136,41 @@ class PackedSampler:
             np.array([self.step], np.float32),
         )
 
-    def _draw(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """View, x and y of pixels that may see the hull, int32 [count], view by view."""
-        generator, views = self._generator, len(self._windows)
-        chosen = np.sort(generator.permutation(views)[:MOST_VIEWS])
-        sizes = (self._windows[chosen, 2:] - self._windows[chosen, :2]).astype(np.float64)
-        area = sizes.prod(axis=1)
-        view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
-        places = self._windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
-        return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
+    def _walk(self, rays: Rays, jitter: np.ndarray) -> Walk:
+        """The samples of rays, as many as fit the budget."""
+        if self.sift is None:
+            return self._occupancy.walk(rays, jitter, self.step, self._budget)
+        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * self._budget)
+        return walk.sifted(self.sift(walk, self.step), self._budget)
+
+    def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
+        """The rays of pixels of views."""
+        return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
+
+    def _probe_rays(self) -> Rays | None:
+        """Rays of the masks that meet the hull, the same in every run; None for a scene without masks."""
+        if self._scene.masks is None:
+            return None
+        view, x, y = _draw(np.random.default_rng(0), self._windows, PROBES, len(self._windows))
+        rays, mask = self._rays(view, x, y), _seen(self._scene, view, x, y)[1]
+        rays = rays.at(mask[:, 0] > MASK_THRESHOLD)
+        return rays.at(self._meets(rays))
+
+    def _meets(self, rays: Rays) -> np.ndarray:
+        """Whether rays have samples in the cells as they are now: bool [R]."""
+        found = np.zeros(len(rays), bool)
+        if len(rays):
+            step = self._occupancy.side * PROBE_STEPS
+            budget = len(rays) * (int(2.0 / step) + 2)
+            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
+            found[walk.rows] = True
+        return found
+
+    def lost_share(self) -> float:
+        """Of the rays of the masks that meet the hull, those that meet no cell any more."""
+        if self._probes is None or not len(self._probes):
+            return 0.0
+        return 1.0 - float(self._meets(self._probes).mean())
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come but the occupancy and the step, ready for JSON."""
@@ -152,6 +192,18 @@ class PackedSampler:
         except (KeyError, TypeError, ValueError) as error:
             raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
         self._per_ray = per_ray
+
+
+def _draw(
+    generator: np.random.Generator, windows: np.ndarray, count: int, most_views: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """View, x and y [count] of pixels of some views, uniform over their windows [V, 4] and sorted by view."""
+    chosen = np.sort(generator.permutation(len(windows))[:most_views])
+    sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
+    area = sizes.prod(axis=1)
+    view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
+    places = windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
+    return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
 
 
 def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:

@@ -6,10 +6,12 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.fields.color import RenderingNetwork
+from models.fields.density_grid import DensityGrid
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
-from models.kinds.fast.conf import FastNeuSConfig
+from models.kinds.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.kinds.fast.model import FastNeuSModel, Fields
+from models.kinds.fast.nerf import FastNeRFModel, RadianceFields
 
 
 def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeuSModel:
@@ -20,3 +22,11 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
         SingleVarianceNetwork(conf.variance_network),
     )
     return FastNeuSModel(fields, conf, train)
+
+
+def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeRFModel:
+    """A radiance field."""
+    fields = RadianceFields(
+        DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.rendering_network, generator)
+    )
+    return FastNeRFModel(fields, conf, train)

@@ -18,3 +18,12 @@ class PackedOutput:
     gradient: Var = field(metadata=OF_THE_BATCH)  # [S, 3], of the distance
     is_used: Var = field(metadata=OF_THE_BATCH)  # [S, 1], 1 where a sample belongs to a ray
     inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
+
+
+@dataclass(frozen=True)
+class RadianceOutput:
+    """The same of a radiance field."""
+
+    rgb: Var  # [R, 3]
+    opacity: Var  # [R, 1]
+    target: Var  # [R, 3]

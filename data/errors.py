@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Sequence
 
 LONGEST_SENTENCE = 2000  # characters; two paths of the greatest length some systems allow need less
 LONGEST_REASON = 200  # characters of a library's own words, which may quote a whole file
 MOST_LISTED = 5  # names in a sentence before the others are only counted
+# What parsers raise for bytes that make no sense, whatever their authors foresaw.
+DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError, EOFError, MemoryError)
+DAMAGE += (SyntaxError, struct.error)
 # Texts of the errors in which Jittor, CUDA and the C++ library report that memory ran out.
 FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
 # The same where a library is loaded, or a thread is to be started.

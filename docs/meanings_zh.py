@@ -36,8 +36,35 @@ FLAG_MEANINGS = {
     "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
         "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
     ),
-    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere (default: world)": (
-        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系（默认：world）"
+    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau and "
+    "--points are in (default: world)": (
+        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系；"
+        "evaluate：--gt、--tau 和 --points 所在的坐标系（默认：world）"
+    ),
+    "evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame (default: "
+    "dataset.reference_mesh of the conf)": (
+        "evaluate：真值，一个网格（.ply、.obj、.stl）或 .ply 里的点，坐标系由 --frame 决定"
+        "（默认：配置里的 dataset.reference_mesh）"
+    ),
+    "evaluate: how far a point may be off to count in the F-score, in units of --frame (default: a hundredth of the "
+    "radius of the region of interest)": (
+        "evaluate：计算 F 分数时允许一个点偏离多远，单位是 --frame 的单位（默认：感兴趣区域半径的百分之一）"
+    ),
+    "evaluate: points of structure from motion, a .ply in the frame of --frame (default: the scene's own)": (
+        "evaluate：运动恢复结构得到的点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
+    ),
+    "evaluate: score as published for the DTU data set, in millimetres; needs --dtu": (
+        "evaluate：按 DTU 数据集发表的方法评分，单位是毫米；需要 --dtu"
+    ),
+    "evaluate: the folder with ObsMask/ and Points/stl/ of the DTU evaluation": (
+        "evaluate：含有 DTU 评测的 ObsMask/ 和 Points/stl/ 的文件夹"
+    ),
+    "evaluate: the DTU scan that the scene shows (default: the number after scan in the scene's name)": (
+        "evaluate：场景是 DTU 的第几个 scan（默认：场景名里 scan 后面的数字）"
+    ),
+    "evaluate: the table that gets a row with the figures, which several experiments may share (default: "
+    "report/metrics.csv in the experiment's folder)": (
+        "evaluate：把各项数字加为一行的表格，可由多个实验共用（默认：实验文件夹里的 report/metrics.csv）"
     ),
     "validate_mesh: leave the vertices where marching cubes put them": "validate_mesh：顶点留在移动立方体法给出的位置",
     "validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
@@ -53,7 +80,9 @@ FLAG_MEANINGS = {
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
     "texture)": "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）",
-    "validate_mesh: grid points per side (default: 512)": "validate_mesh：网格每边的采样点数（默认：512）",
+    "validate_mesh, evaluate: grid points per side (default: 512)": (
+        "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
+    ),
     "validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a NeRF's "
     "density (default: 25)": (
         "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"
@@ -215,4 +244,46 @@ RENDERER_MEANINGS = {
     "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
 }
 
-MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS
+RADIANCE_GRID_MEANINGS = {
+    "of the grid, each with two numbers at every corner": "网格的层数，每层每个角点存两个数",
+    "cells along the side of the cube around the unit sphere in the first level": "第一层沿单位球外接立方体每边的格数",
+    "in the last one; not below coarsest": "最后一层的格数；不小于 coarsest",
+    "a level with more than 2^log2_rows corners shares its numbers among them by a hash": (
+        "角点多于 2^log2_rows 的层用哈希让角点共用数值"
+    ),
+    "width of the hidden layers behind the grid": "网格之后隐藏层的宽度",
+    "what the colour network reads of a point": "颜色网络从每个点读取的特征数",
+    "everywhere to begin with, per working-frame unit": "起始时处处相同的密度，按每工作坐标系单位计",
+    "that a step takes; the number of rays follows, up to train.batch_size": (
+        "每步的采样点数；光线数随之而定，至多 train.batch_size"
+    ),
+    "along the side of the grid of cells that tells what is empty": "标记空处的占据网格每边的格数",
+    "the hull of the masks is this much larger than they are, in working-frame units": (
+        "由掩码得到的外壳向外放宽的距离，以工作坐标系为单位"
+    ),
+    "distance of samples along a ray to begin with, in working-frame units": (
+        "起始时光线上采样点的间距，以工作坐标系为单位"
+    ),
+    "and in the end, and in pictures": "最后以及出图时的间距",
+    "when it is the last, as a share of end_iter": "间距何时降到最后的值，占 end_iter 的比例",
+    "levels that are read to begin with": "起始时读取的层数",
+    "when all are, as a share of end_iter": "何时读取所有层，占 end_iter 的比例",
+    "when cells are first asked whether they are empty, as a share of end_iter": (
+        "何时开始判断格子是否为空，占 end_iter 的比例"
+    ),
+    "steps between such questions": "两次判断之间的步数",
+    "a cell that absorbs less of the light that crosses it is empty": "吸收光的比例小于它的格子视为空",
+    "steps over which the rates rise": "学习率逐渐升高所用的步数",
+    "factor on train.learning_rate for the networks; that of the grid is 1": (
+        "网络的学习率对 train.learning_rate 的倍数；网格为 1"
+    ),
+}
+
+MEANINGS_ZH = (
+    FLAG_MEANINGS
+    | SCENE_MEANINGS
+    | TRAIN_MEANINGS
+    | NETWORK_MEANINGS
+    | RENDERER_MEANINGS
+    | RADIANCE_GRID_MEANINGS
+)

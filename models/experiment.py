@@ -15,6 +15,7 @@ import numpy as np
 
 from data.errors import SceneError, UserError
 from data.io.files import LINK_WORDS, make_folder, write_atomically, write_result
+from data.io.lock import TakenError
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
@@ -22,7 +23,7 @@ from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.watch.lock import FolderLock, FolderTakenError
+from models.watch.lock import FolderLock
 from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
@@ -91,7 +92,7 @@ def open_training(
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
-    if scene.masks is None and conf.train.mask_weight > 0:
+    if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
@@ -110,7 +111,7 @@ def open_training(
     traces = Traces(folder, OF_A_TRAINING)
     try:
         lock = FolderLock(folder)
-    except FolderTakenError:
+    except TakenError:
         raise  # what is new in the folder is the other training's
     except UserError:
         traces.remove()
@@ -153,15 +154,6 @@ def held_out_scene(experiment: Experiment) -> Scene | None:
 def background(conf: ExperimentConfig) -> float:
     """The grey behind everything: 1 where renderings are over white, else 0."""
     return 1.0 if conf.train.use_white_bkgd else 0.0
-
-
-def require_references(experiment: Experiment) -> None:
-    """Raises UserError where what `evaluate` compares with cannot be read: better now than after the rendering."""
-    from models.surface.metrics import read_mesh
-
-    held_out_scene(experiment)
-    if experiment.conf.dataset.reference_mesh:
-        read_mesh(experiment.conf.dataset.reference_mesh)
 
 
 def record(experiment: Experiment) -> None:
@@ -239,8 +231,6 @@ def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
     It may have been found anew in other photographs. A checkpoint of the published code does not say where it was.
     """
     trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
-    if trained.shape != (4, 4) or not np.isfinite(trained).all():
-        raise CheckpointError(f"the checkpoint of step {checkpoint.step} is damaged: its {FRAME_KEY} is no matrix")
     radius = np.linalg.norm(trained[:3, 0])
     if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
         sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))

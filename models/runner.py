@@ -31,16 +31,20 @@ from models.watch.recovery import Recovery
 
 
 class _Speed:
-    """Rays per second between reports."""
+    """Entries of batches per second between reports."""
 
-    def __init__(self, step: int, batch_size: int) -> None:
-        self._step, self._batch_size, self._time = step, batch_size, time.perf_counter()
+    def __init__(self) -> None:
+        self._rays, self._time = 0, time.perf_counter()
 
-    def since_last(self, step: int) -> float:
+    def count(self, rays: int) -> None:
+        """A step took so many."""
+        self._rays += rays
+
+    def since_last(self) -> float:
         """Of the steps since the last call."""
         now = time.perf_counter()
-        found = (step - self._step) * self._batch_size / (now - self._time)
-        self._step, self._time = step, now
+        found = self._rays / (now - self._time)
+        self._rays, self._time = 0, now
         return found
 
 
@@ -52,7 +56,7 @@ class Runner:
         self.log = log
         self.conf = experiment.conf.train
         log.info(backend.device_info().line())
-        for warning in backend.device_info().warnings:
+        if warning := backend.device_info().warning:
             log.warn(warning)
         for text in (summary(experiment.scene), *experiment.scene.notes):
             log.info(text)
@@ -106,7 +110,7 @@ class Runner:
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
             with self._saved_where_memory_ends():
-                speed = _Speed(self.step, self.conf.batch_size)
+                speed = _Speed()
                 while self.step < self.conf.end_iter and interrupts.received is None:
                     output = self.trainer.step()
                     self._taken += 1
@@ -146,9 +150,10 @@ class Runner:
             self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
         self.recovery.after_step()
         bar.update(self.step - bar.n)
+        speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-            bar.set_postfix_str(self._report(scalars, speed.since_last(self.step)))
+            bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
 
     def _require_folder(self) -> None:
@@ -161,7 +166,7 @@ class Runner:
             )
 
     def _choose_chunk(self) -> None:
-        """Settle how many rays are differentiated at a time."""
+        """Settle how many entries of a batch are differentiated at a time."""
         checkpoint = self.experiment.checkpoint
         chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {})
         if chunk is None:
@@ -170,25 +175,27 @@ class Runner:
             if not choice.fits:
                 keys = self.experiment.conf.model.memory_keys
                 self.log.warn(
-                    f"one ray at a time exceeds train.memory_limit = {self.conf.memory_limit}: raise it"
+                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: raise it"
                     + (f", or lower {keys}" if keys else "")
                 )
         self.trainer.ray_chunk = chunk
         if chunk < self.conf.batch_size:
-            self.log.info(f"steps of {self.conf.batch_size} rays, {chunk} at a time (train.ray_chunk)")
+            self.log.info(
+                f"steps of {self.conf.batch_size} {self.trainer.model.entries}, {chunk} at a time (train.ray_chunk)"
+            )
 
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
         return frequency > 0 and self.step % frequency == 0
 
-    def _report(self, scalars: dict[str, float], rays_per_second: float) -> str:
+    def _report(self, scalars: dict[str, float], speed: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
         rate = self.trainer.learning_rate
         self.recovery.note_psnr(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
-            f"{self.trainer.model.progress_text(scalars)}, {rays_per_second:.0f} rays/s"
+            f"{self.trainer.model.progress_text(scalars)}, {speed:.0f} {self.trainer.model.entries}/s"
         )
         self.log.note(f"step {self.step}: {text}, learning rate {rate:.3g}")
         return text

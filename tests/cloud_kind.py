@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from toys import ToyBlock
 
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import pixel_batch
 from models.config.blocks import TrainConfig
 from models.config.strict import limits
 from models.fields.state import take_rows
-from models.kinds.block import PlainBlock
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import Objective
 from models.kinds.terms import mask_term, masked_psnr, squared_term
@@ -31,15 +31,11 @@ class CloudBlock:
 
 
 @dataclass(frozen=True)
-class CloudConfig(PlainBlock):
+class CloudConfig(ToyBlock):
     """The block `model`: type = cloud, cloud { ... }."""
 
     cloud: CloudBlock
     type: str = "cloud"
-
-    @property
-    def network_blocks(self) -> tuple[str, ...]:
-        return ()
 
     @property
     def parameters(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -139,6 +139,15 @@ def test_its_conf_is_written_and_read_back(toy_surface):
     read = load_config(ROOT / "confs/debug.conf", overrides=TOY)
     assert read.model.block("toy") == SphereConfig(radius=0.4)
     assert parse_config(to_hocon(read), "again") == read
+
+
+def test_a_conf_needs_no_block_of_a_field_that_it_does_not_choose(toy_surface):
+    conf = load_config(ROOT / "confs/debug.conf", overrides=TOY)
+    bare = replace(conf, model=replace(conf.model, sdf_network=None))
+    assert "sdf_network {" in to_hocon(conf) and "sdf_network {" not in to_hocon(bare)
+    assert parse_config(to_hocon(bare), "") == bare
+    with pytest.raises(ConfigError, match="model.sdf_network: this block is missing"):
+        parse_config(to_hocon(bare).replace('"toy"', '"sdf_network"'), "")
 
 
 def test_a_chosen_surface_without_its_block_is_one_sentence(toy_surface):

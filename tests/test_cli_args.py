@@ -15,6 +15,7 @@ from models.commands.arguments import parse_arguments, parse_mode
 from models.commands.command import Mode
 from models.commands.shared import mesh_request
 from models.kinds.conf import load_config
+from models.results.asked import Asked
 from models.surface.request import MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,7 +69,7 @@ def runner(monkeypatch, tmp_path):
         setattr(sys.modules[module], name, record)
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
-    monkeypatch.setattr("models.experiment.require_references", lambda experiment: None)
+    monkeypatch.setattr("models.results.asked.read_references", lambda experiment, asked: "references")
     monkeypatch.setattr(FakeRunner, "calls", [])
     monkeypatch.chdir(tmp_path)
     return FakeRunner
@@ -194,7 +195,7 @@ DISPATCHED = [
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
     (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
-    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (MeshRequest(512, None),))),
+    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (MeshRequest(512, None), Asked(), "references"))),
 ]
 
 
@@ -247,7 +248,7 @@ def test_a_conf_in_the_working_folder_is_taken_as_it_is(runner, tmp_path):
     assert conf_used(runner) == load_config(path)
 
 
-def test_an_empty_surface_exits_1_an_interrupt_130_a_missing_package_2(runner, monkeypatch, capsys):
+def test_an_empty_surface_exits_2_an_interrupt_130_a_missing_package_2(runner, monkeypatch, capsys):
     from models.surface.extraction import EmptySurfaceError
 
     def raising(error):
@@ -257,7 +258,7 @@ def test_an_empty_surface_exits_1_an_interrupt_130_a_missing_package_2(runner, m
         monkeypatch.setattr(sys.modules[RESULTS["evaluate"]], "evaluate", evaluate)
         return exp_runner.main(["--mode", "evaluate"])
 
-    assert raising(EmptySurfaceError("nothing there")) == 1
+    assert raising(EmptySurfaceError("nothing there")) == 2
     assert raising(KeyboardInterrupt()) == 130
     assert raising(UserError("no checkpoint")) == 2
     assert raising(ModuleNotFoundError("No module named 'tqdm'", name="tqdm")) == 2

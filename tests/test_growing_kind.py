@@ -11,14 +11,13 @@ import pytest
 from cloud_kind import CloudConfig, MixedSampler, build
 from runs import SHORT, everything, saved
 from test_guard import with_nan
-from toys import registered, run_conf, write_conf
+from toys import NO_PROBE, registered, run_conf, write_conf
 
 import exp_runner
 from models.checkpoints.ours import load_checkpoint, save_checkpoint
 from models.commands.command import EXIT_EMPTY_SURFACE
 from models.kinds.registry import Kind
 
-NO_PROBE = "train.ray_chunk=32"
 LONG = ("train.end_iter=8", "train.warm_up_end=1", "train.save_freq=4", *SHORT[3:])
 
 
@@ -180,5 +179,5 @@ def test_large_buffers_can_be_read_back_where_the_block_says_how_large_they_get(
 def test_an_evaluation_has_the_figures_of_its_pictures_and_no_mesh(conf, trained):
     held_out = ("dataset.test_every=3", "dataset.roi=0.3 -0.2 4 2.5")
     assert run_conf(conf, trained, "--mode", "evaluate", settings=(*SHORT, *held_out)) == 0
-    figures = json.loads((trained / "report/report.json").read_text())
+    figures = json.loads((trained / "report/metrics.json").read_text())
     assert figures["chamfer"] is None and np.isfinite(figures["psnr"])

@@ -10,11 +10,14 @@ from models.kinds.protocol import LevelSet
 from models.watch import collapse as health
 from models.watch.collapse import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 
+NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
+
 
 def course(psnr=(), inv_s=(), **last):
     """Validations every 100 steps with these numbers."""
     count = max(len(psnr), len(inv_s), 1)
-    values = [{"inv_s": 50.0, "lowest": -0.2, "inside_share": 0.1, "psnr": 25.0} for _ in range(count)]
+    usual = {"inv_s": 50.0, "lowest": -0.2, "inside_share": 0.1, "psnr": 25.0, "background": NEUS_BACKGROUND}
+    values = [dict(usual) for _ in range(count)]
     for index, value in enumerate(psnr):
         values[index]["psnr"] = value
     for index, value in enumerate(inv_s):
@@ -68,7 +71,7 @@ def test_advice_fits_every_scene_format_and_kind_of_model(name):
     history, _ = ILL[name]
     told = findings(history)[name]
     assert "scale_mat_0" not in told
-    without = [replace(entry, inv_s=None) for entry in history]
+    without = [replace(entry, inv_s=None, background="masks") for entry in history]
     assert "n_outside" not in findings(without).get(name, "") and ("n_outside" in told) == (name != "empty")
 
 

@@ -103,11 +103,11 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
 
     lock = FolderLock(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("models.watch.lock.os.lstat", failing)
+        patch.setattr("data.io.lock.os.lstat", failing)
         assert lock.confirm()
     shutil.rmtree(tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr("models.watch.lock.open_regular", failing)
+        patch.setattr("data.io.lock.open_regular", failing)
         assert lock.confirm() and lock.confirm()
     assert not lock.confirm() and lock.confirm()
     lock.release()
@@ -123,7 +123,7 @@ def test_a_disk_that_takes_no_number_keeps_no_folder(tmp_path, capsys, monkeypat
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("models.watch.lock.FolderLock._sign", full)
+    monkeypatch.setattr("data.io.lock.FileLock._sign", full)
     assert run(tmp_path / "a" / "b") == 2
     assert "No space left on device" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
 

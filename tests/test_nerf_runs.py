@@ -114,7 +114,7 @@ def test_training_teaches_both_passes():
 
 def middle_density(folder, capsys):
     """A level that the density crosses, from the sentence of a mesh without a surface."""
-    assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 1
+    assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 2
     error = capsys.readouterr().err
     assert "never crosses -25" in error and error.count("\n") == 1
     low, high = re.search(r"minus the density runs from (\S+) to (\S+) inside", error).groups()
@@ -133,7 +133,7 @@ def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
     assert run_nerf(trained, "--mode", "interpolate_0_1") == 0
     assert (trained / "render/00000006_0_1.mp4").is_file()
     assert run_nerf(trained, "--mode", "evaluate", "--resolution", "24", *level) == 0
-    figures = json.loads((trained / "report/report.json").read_text())
+    figures = json.loads((trained / "report/metrics.json").read_text())
     assert 5 < figures["psnr"] < 40 and figures["chamfer"] > 0
 
 

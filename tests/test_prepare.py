@@ -9,20 +9,15 @@ import numpy as np
 import pytest
 import rendered_photographs
 from PIL import Image
+from preparations import read, request
 
-from data.config import DatasetConfig
 from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image
 from data.prepare import masks, pipeline
-from data.prepare.pipeline import Request, prepare
-from data.scenes.load import load_scene
+from data.prepare.pipeline import prepare
 
 N_VIEWS = 6
-
-
-def request(folder, **changes):
-    return Request(**{"images": folder / "photos", "target": folder / "scene", "frames": 6, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +35,6 @@ def copied(prepared, tmp_path):
     """A copy of the prepared folder that a test may change."""
     shutil.copytree(prepared[0], tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
     return tmp_path
-
-
-def read(folder):
-    return load_scene(DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz"))
 
 
 def test_the_cameras_are_found(prepared):

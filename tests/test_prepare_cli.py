@@ -64,8 +64,7 @@ def test_the_flags_belong_to_prepare(capsys):
 @pytest.mark.parametrize(("flags", "folder"), [([], "public_data/corner"), (["--conf", "own.conf"], "here/corner")])
 def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags, folder):
     (tmp_path / "own.conf").write_text(
-        f'include required("{PROGRAM_FOLDER}/confs/womask.conf")\n'
-        "dataset { data_dir = ./here/CASE_NAME }\n"
+        f'include required("{PROGRAM_FOLDER}/confs/womask.conf")\ndataset {{ data_dir = ./here/CASE_NAME }}\n'
     )
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
     status, said = run(capsys, "--images", "photos", "--case", "corner", *flags)

@@ -13,42 +13,18 @@ import cv2
 import numpy as np
 import pytest
 import rendered_photographs
+from preparations import N_VIEWS, read, request
 
-from data.config import DatasetConfig
 from data.errors import UserError
 from data.io.child import run_apart
 from data.io.images import read_image
 from data.prepare.database import is_sound, read_links
 from data.prepare.lock import LOCK_NAME, only_one
-from data.prepare.pipeline import Request, prepare
+from data.prepare.pipeline import prepare
 from data.prepare.steps import Steps
-from data.scenes.load import load_scene
 
 ROOT = Path(__file__).resolve().parents[1]
-N_VIEWS = 3
 PICTURES = [f"{number:04d}.png" for number in range(N_VIEWS)]
-
-
-def request(folder, **changes):
-    return Request(**{"images": folder / "photos", "target": folder / "scene", "frames": 6, **changes})
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared")
-    rendered_photographs.write_photographs(folder / "photos", N_VIEWS)
-    assert prepare(request(folder), str)
-    return folder
-
-
-@pytest.fixture
-def copied(prepared, tmp_path):
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
-    return tmp_path
-
-
-def read(folder):
-    return load_scene(DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz"))
 
 
 def garbage_database(work):
@@ -133,32 +109,32 @@ DAMAGE += [stamps_that_pass, stamps_that_are_no_files, empty_files]
 
 
 @pytest.mark.parametrize("damage", DATABASES, ids=lambda damage: damage.__name__)
-def test_a_damaged_database_is_known_without_colmap(copied, damage):
-    database = copied / "scene" / "prepare" / "database" / "matches.db"
+def test_a_damaged_database_is_known_without_colmap(copied_scene, damage):
+    database = copied_scene / "scene" / "prepare" / "database" / "matches.db"
     assert is_sound(database) and len(read_links(database, dict.fromkeys(PICTURES, "a"))) == 1
-    damage(copied / "scene" / "prepare")
+    damage(copied_scene / "scene" / "prepare")
     assert not is_sound(database)
 
 
 @pytest.mark.parametrize("damage", [other_stamps, no_stamps], ids=lambda damage: damage.__name__)
-def test_a_damaged_stamp_counts_as_none(copied, damage):
-    damage(copied / "scene" / "prepare")
-    steps = Steps(copied / "scene" / "prepare", {"photographs": 0, "features": 0}, str)
+def test_a_damaged_stamp_counts_as_none(copied_scene, damage):
+    damage(copied_scene / "scene" / "prepare")
+    steps = Steps(copied_scene / "scene" / "prepare", {"photographs": 0, "features": 0}, str)
     assert not steps.was_run("photographs") and not steps.was_run("features")
 
 
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
-def test_what_is_damaged_is_done_again(copied, damage):
-    damage(copied / "scene" / "prepare")
-    assert prepare(request(copied, overwrite=True), str)
-    assert read(copied / "scene").n_views == N_VIEWS
-    assert not prepare(request(copied), str), "and is whole from then on"
+def test_what_is_damaged_is_done_again(copied_scene, damage):
+    damage(copied_scene / "scene" / "prepare")
+    assert prepare(request(copied_scene, overwrite=True), str)
+    assert read(copied_scene / "scene").n_views == N_VIEWS
+    assert not prepare(request(copied_scene), str), "and is whole from then on"
 
 
-def test_one_damaged_step_does_not_repeat_the_long_ones(copied):
-    missing_picture(copied / "scene" / "prepare")
+def test_one_damaged_step_does_not_repeat_the_long_ones(copied_scene):
+    missing_picture(copied_scene / "scene" / "prepare")
     said = []
-    assert prepare(request(copied, overwrite=True), said.append)
+    assert prepare(request(copied_scene, overwrite=True), said.append)
     assert "photographs: what an earlier run left is damaged or missing; done again" in said
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
@@ -179,38 +155,38 @@ def cut(path):
     ("name", "damage"),
     [("overview.png", cut), ("image/002.png", unlink), ("sparse/points.ply", empty), ("cameras_sphere.npz", cut)],
 )
-def test_a_scene_that_was_damaged_is_written_again(copied, damage, name):
-    before = (copied / "scene" / name).read_bytes()
-    damage(copied / "scene" / name)
+def test_a_scene_that_was_damaged_is_written_again(copied_scene, damage, name):
+    before = (copied_scene / "scene" / name).read_bytes()
+    damage(copied_scene / "scene" / name)
     said = []
-    assert prepare(request(copied), said.append)
+    assert prepare(request(copied_scene), said.append)
     assert name == "cameras_sphere.npz" or f"{name}: missing or damaged; the scene is written again" in said
-    assert name == "cameras_sphere.npz" or (copied / "scene" / name).read_bytes() == before
-    assert read(copied / "scene").n_views == N_VIEWS
+    assert name == "cameras_sphere.npz" or (copied_scene / "scene" / name).read_bytes() == before
+    assert read(copied_scene / "scene").n_views == N_VIEWS
 
 
-def test_what_its_user_changed_is_not_undone(copied):
+def test_what_its_user_changed_is_not_undone(copied_scene):
     retouched = cv2.imencode(".png", np.zeros((240, 320, 3), np.uint8))[1].tobytes()
-    (copied / "scene" / "image" / "001.png").write_bytes(retouched)
-    assert not prepare(request(copied), str)
-    (copied / "scene" / "overview.png").unlink()
+    (copied_scene / "scene" / "image" / "001.png").write_bytes(retouched)
+    assert not prepare(request(copied_scene), str)
+    (copied_scene / "scene" / "overview.png").unlink()
     with pytest.raises(UserError, match="overview.png: missing or damaged, and image/001.png: changed since; put"):
-        prepare(request(copied), str)
-    assert (copied / "scene" / "image" / "001.png").read_bytes() == retouched
-    assert prepare(request(copied, overwrite=True), str)
-    assert read_image(copied / "scene" / "image" / "001.png").any()
+        prepare(request(copied_scene), str)
+    assert (copied_scene / "scene" / "image" / "001.png").read_bytes() == retouched
+    assert prepare(request(copied_scene, overwrite=True), str)
+    assert read_image(copied_scene / "scene" / "image" / "001.png").any()
 
 
-def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(copied):
-    work = copied / "scene" / "prepare"
+def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(copied_scene):
+    work = copied_scene / "scene" / "prepare"
     (work / "cameras.json").unlink()
     with sqlite3.connect(work / "database" / "matches.db") as opened:  # whole and sound, and wrong
         opened.execute("UPDATE two_view_geometries SET rows = 0, data = NULL")
     opened.close()
     said = []
-    assert prepare(request(copied, overwrite=True), said.append)
+    assert prepare(request(copied_scene, overwrite=True), said.append)
     assert any("features, matches and cameras are done again" in line for line in said)
-    assert read(copied / "scene").n_views == N_VIEWS
+    assert read(copied_scene / "scene").n_views == N_VIEWS
 
 
 # two at once
@@ -278,7 +254,7 @@ def test_a_disk_that_takes_no_number_keeps_no_lock(tmp_path, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("data.prepare.lock.os.pwrite", full)
+    monkeypatch.setattr("data.io.lock.os.pwrite", full)
     with pytest.raises(OSError, match="No space"), only_one(tmp_path / "scene" / "prepare"):
         pass
     assert list(tmp_path.iterdir()) == []

@@ -5,37 +5,12 @@ import shutil
 import numpy as np
 import pytest
 import rendered_photographs
+from preparations import N_VIEWS, read, request
 
-from data.config import DatasetConfig
 from data.errors import UserError
 from data.io.images import list_images, read_image, write_image
 from data.prepare.made import RECORD, made_here
-from data.prepare.pipeline import Request, prepare
-from data.scenes.load import load_scene
-
-N_VIEWS = 3
-
-
-def request(folder, **changes):
-    return Request(**{"images": folder / "photos", "target": folder / "scene", "frames": 6, **changes})
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("prepared")
-    rendered_photographs.write_photographs(folder / "photos", N_VIEWS)
-    assert prepare(request(folder), str)
-    return folder
-
-
-@pytest.fixture
-def copied(prepared, tmp_path):
-    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True, copy_function=shutil.copy2)
-    return tmp_path
-
-
-def read(folder):
-    return load_scene(DatasetConfig(str(folder), "cameras_sphere.npz", "cameras_sphere.npz"))
+from data.prepare.pipeline import prepare
 
 
 def give_masks(folder):
@@ -47,30 +22,30 @@ def give_masks(folder):
         write_image(folder / "given" / f"photo_{index}.png", mask)
 
 
-def test_masks_of_an_earlier_scene_do_not_stay(copied):
-    give_masks(copied)
-    assert prepare(request(copied, masks=str(copied / "given"), overwrite=True), str)
-    assert (copied / "scene" / "mask").is_dir()
-    assert prepare(request(copied, overwrite=True), str)
-    assert not (copied / "scene" / "mask").exists() and not (copied / "scene" / "masks.png").exists()
+def test_masks_of_an_earlier_scene_do_not_stay(copied_scene):
+    give_masks(copied_scene)
+    assert prepare(request(copied_scene, masks=str(copied_scene / "given"), overwrite=True), str)
+    assert (copied_scene / "scene" / "mask").is_dir()
+    assert prepare(request(copied_scene, overwrite=True), str)
+    assert not (copied_scene / "scene" / "mask").exists() and not (copied_scene / "scene" / "masks.png").exists()
 
 
-def test_what_its_user_put_into_a_scene_stays(copied):
-    scene = copied / "scene"
+def test_what_its_user_put_into_a_scene_stays(copied_scene):
+    scene = copied_scene / "scene"
     shutil.copytree(scene / "image", scene / "mask")
     foreign = ["image/notes.txt", "sparse/0/cameras.bin", "prepare/mine.txt", "mask/mine.txt"]
     for name in foreign:
         (scene / name).parent.mkdir(exist_ok=True)
         (scene / name).write_bytes(b"mine")
     said = []
-    assert prepare(request(copied, roi="0 0 6 2", overwrite=True), said.append)
+    assert prepare(request(copied_scene, roi="0 0 6 2", overwrite=True), said.append)
     assert [(scene / name).read_bytes() for name in foreign] == [b"mine"] * len(foreign)
     assert len(list_images(scene / "mask")) == N_VIEWS and read(scene).masks is not None
     assert any("mask/000.png" in line and "not made here" in line for line in said)
-    give_masks(copied)
+    give_masks(copied_scene)
     before = {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()}
     with pytest.raises(UserError, match="mask/000.png.*: there already, and not made by --mode prepare"):
-        prepare(request(copied, masks=str(copied / "given"), overwrite=True), str)
+        prepare(request(copied_scene, masks=str(copied_scene / "given"), overwrite=True), str)
     assert {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()} == before
 
 

@@ -189,12 +189,12 @@ def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undistur
     told = tmp_path / "statuses"
     done = shell(redirection, [sys.executable, "-c", ALL_MODES, ROOT, told, json.dumps(modes)], tmp_path)
     assert done.returncode == 0
-    assert json.loads(told.read_text()) == [0, 0, 0, 1, 0, 0, 2, 0, 0, 2]
+    assert json.loads(told.read_text()) == [0, 0, 0, 2, 0, 0, 2, 0, 0, 2]
     folder = tmp_path / "run"
     assert contents(saved(folder, 6)) == contents(saved(undisturbed, 6))
     for name in ("validations_fine/00000006_0_0.png", "meshes/00000006.ply", "render/00000006_0_1.mp4"):
         assert (folder / name).stat().st_size > 0
-    assert (folder / "inspect/health.md").is_file() and (folder / "report/report.json").is_file()
+    assert (folder / "inspect/health.md").is_file() and (folder / "report/metrics.json").is_file()
     log = (folder / "logs/train.log").read_text()
     assert "trained to step 6" in log and "mesh of" in log and "video" in log
 

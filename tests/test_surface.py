@@ -12,6 +12,8 @@ from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from models.surface import export, extraction, metrics, sparse
+from models.surface.described import About, Surface
+from models.surface.formats import write_surface
 
 BOX = (np.array([-1.0, -1.0, -1.0]), np.array([1.0, 1.0, 1.0]))
 
@@ -135,7 +137,7 @@ def test_any_similarity_maps_points_scales_volume_and_keeps_faces_outwards(mirro
     matrix = np.eye(4)
     matrix[:3, :3] = scale * Rotation.random(random_state=seed).as_matrix() @ np.diag([1, 1, -1.0 if mirror else 1.0])
     matrix[:3, 3] = rng.normal(size=3) * 100
-    world = export.to_world(mesh, matrix)
+    world = export.surface_to_world(Surface(mesh), matrix).mesh
     back = np.linalg.solve(matrix, np.c_[world.vertices, np.ones(len(before))].T).T[:, :3]
     assert np.allclose(back, before, atol=1e-9)
     assert world.volume == pytest.approx(scale**3 * mesh.volume, rel=1e-6)
@@ -143,19 +145,16 @@ def test_any_similarity_maps_points_scales_volume_and_keeps_faces_outwards(mirro
 
 
 @pytest.mark.parametrize("mirror", [False, True])
-def test_colours_and_normals_go_to_the_world_too(mirror, tmp_path):
+def test_colours_and_normals_go_to_the_world_too(mirror):
     matrix = np.diag([2.0, 2.0, -2.0 if mirror else 2.0, 1.0])
     matrix[:3, :3] = Rotation.random(random_state=1).as_matrix() @ matrix[:3, :3]
-    plain = sphere_mesh(0.6, 16)
-    colours = np.random.default_rng(0).integers(0, 256, (len(plain.vertices), 4), dtype=np.uint8)
-    normals = plain.vertices / np.linalg.norm(plain.vertices, axis=1, keepdims=True)
-    mesh = trimesh.Trimesh(plain.vertices, plain.faces, vertex_normals=normals, vertex_colors=colours, process=False)
-    world = export.to_world(mesh, matrix)
-    assert np.array_equal(world.visual.vertex_colors, colours)
-    np.testing.assert_allclose(world.vertex_normals, normals @ matrix[:3, :3].T / 2.0, atol=1e-9)
-    export.write_mesh(world, tmp_path / "a.ply")
-    assert np.array_equal(trimesh.load(tmp_path / "a.ply", process=False).visual.vertex_colors, colours)
-    assert "vertex_normals" not in export.to_world(plain, matrix)._cache  # none are made up
+    mesh = sphere_mesh(0.6, 16)
+    colours = np.random.default_rng(0).integers(0, 256, (len(mesh.vertices), 3), dtype=np.uint8)
+    normals = mesh.vertices / np.linalg.norm(mesh.vertices, axis=1, keepdims=True)
+    world = export.surface_to_world(Surface(mesh, normals, colours), matrix)
+    assert np.array_equal(world.rgb, colours)
+    np.testing.assert_allclose(world.normals, normals @ matrix[:3, :3].T / 2.0, atol=1e-9)
+    assert export.surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
 
 
 def test_what_is_extracted_is_what_is_asked_for():
@@ -172,26 +171,31 @@ def test_what_is_extracted_is_what_is_asked_for():
 )
 def test_matrix_that_leads_nowhere_is_refused(matrix):
     with pytest.raises(ValueError, match="scene_to_world"):
-        export.to_world(plate(), matrix)
+        export.surface_to_world(Surface(plate()), matrix)
 
 
-@pytest.mark.parametrize("suffix", [".ply", ".PLY", ".obj", ".stl"])
+def write(mesh, path):
+    """A mesh alone, as its format has it."""
+    write_surface(Surface(mesh), path, About("unit", "", 0, ""))
+
+
+@pytest.mark.parametrize("suffix", [".ply", ".PLY", ".stl"])
 def test_mesh_survives_the_disk(tmp_path, suffix):
     mesh, path = sphere_mesh(0.5, 12), tmp_path / "new" / f"mesh{suffix}"
-    export.write_mesh(mesh, path)
+    write(mesh, path)
     back = metrics.read_mesh(path)
     assert np.allclose(back.triangles, mesh.triangles, atol=1e-6)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_ply_is_binary(tmp_path):
-    export.write_mesh(plate(), tmp_path / "a.ply")
+    write(plate(), tmp_path / "a.ply")
     assert b"format binary_little_endian" in (tmp_path / "a.ply").read_bytes()[:100]
 
 
 def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "a.ply"
-    export.write_mesh(plate(), path)
+    write(plate(), path)
     old = path.read_bytes()
 
     def full(*_):
@@ -199,13 +203,11 @@ def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, mon
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(UserError, match="a.ply.*No space left"):
-        export.write_mesh(plate(5.0), path)
+        write(plate(5.0), path)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
 
 
 def test_place_that_cannot_hold_a_mesh_is_the_users_mistake(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="a.ply: cannot be written"):
-        export.write_mesh(plate(), tmp_path / "file" / "a.ply")
-    with pytest.raises(UserError, match=r"a\.png.*\.ply"):
-        export.write_mesh(plate(), tmp_path / "a.png")
+        write(plate(), tmp_path / "file" / "a.ply")

@@ -12,13 +12,12 @@ import trimesh
 from config_samples import CONFS
 from runs import ROOT, SHORT, contents, saved
 from test_guard import spoil_batches, spoil_image
-from toys import registered, run_conf, write_conf
+from toys import NO_PROBE, ToyBlock, registered, run_conf, write_conf
 
 import exp_runner
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError, limits
-from models.kinds.block import PlainBlock
 from models.kinds.conf import load_config, parse_config, to_hocon
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Objective
@@ -27,8 +26,6 @@ from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
 from models.rendering.sections import over_background
 from models.structs import RayView, Var
-
-NO_PROBE = "train.ray_chunk=32"  # a chunk that is given needs no batch to measure its memory with
 
 
 @dataclass(frozen=True)
@@ -41,15 +38,11 @@ class BallBlock:
 
 
 @dataclass(frozen=True)
-class BallConfig(PlainBlock):
+class BallConfig(ToyBlock):
     """The block `model`: type = ball, ball { ... }."""
 
     ball: BallBlock
     type: str = "ball"
-
-    @property
-    def network_blocks(self) -> tuple[str, ...]:
-        return ()  # any ball can go on from any other
 
     @property
     def parameters(self) -> int:

@@ -10,9 +10,20 @@ from runs import ROOT, SHORT
 from synthetic_scene import write_scene
 
 import exp_runner
+from models.kinds.block import PlainBlock
 from models.kinds.registry import KINDS, Kind
 
+NO_PROBE = "train.ray_chunk=32"  # a chunk that is given needs no batch to measure its memory with
 BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the files of a kind that is built in
+
+
+class ToyBlock(PlainBlock):
+    """The block of a kind whose weights depend on no block: any one can go on from any other."""
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """None."""
+        return ()
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from data.errors import listed_views
-from data.inspection.epipolar import lone_views, pair_distances, worst_views
+from data.inspection.epipolar import lone_views, median_distance, pair_distances, worst_views
 from data.inspection.finding import Finding, graded
 from data.scenes.scene import Scene
 
@@ -15,7 +13,6 @@ from data.scenes.scene import Scene
 # right cameras leave 0.2 to 0.3; turned by a degree, in another convention or of the next photograph, 2 to 100.
 GOOD_DISTANCE, FAIR_DISTANCE = 0.75, 1.5
 FAIR_CONTRADICTED = 0.1  # share of the views
-LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be wrong matches
 
 
 def cameras(scene: Scene) -> Finding:
@@ -32,13 +29,13 @@ def cameras(scene: Scene) -> Finding:
 
 def _measured(scene: Scene) -> Finding:
     pairs, tried = pair_distances(scene)
-    if len(pairs) <= LEAST_PAIRS * len(tried):
+    median = median_distance(pairs, tried)
+    if median is None:
         figure = f"{len(pairs)} of {len(tried)} pairs of neighbouring views show enough in common"
         consequence = (
             "nothing in the photographs bears out the cameras: they have no texture, or are not those of the cameras"
         )
         return Finding("cameras", figure, "fair", consequence)
-    median = float(np.median([pair.pixels for pair in pairs]))
     wrong = worst_views(pairs, FAIR_DISTANCE)
     figure = f"matched features lie {median:.2f} pixels off their epipolar lines (median of {len(pairs)} pairs)"
     verdict = graded(median, GOOD_DISTANCE, FAIR_DISTANCE)

@@ -16,7 +16,7 @@ import numpy as np
 
 from data.cameras import spread
 from data.capture import MASK_HALF, Lens
-from data.io.images import size_within, to_float, to_uint8
+from data.io.images import eight_bits, size_within
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
@@ -31,6 +31,7 @@ RATIO = 0.75  # Lowe's ratio test (Lowe 2004, Distinctive image features, sectio
 RANSAC_PIXELS = 2.0
 RANSAC_CONFIDENCE, RANSAC_ROUNDS = 0.999, 3000
 LEAST_MATCHES = 16  # twice what a fundamental matrix is made from: it fits fewer whatever they are
+LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be wrong matches
 LEAST_INLIERS = 0.5  # of the matches: below it repeated patterns were taken for each other
 
 
@@ -89,6 +90,11 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
         if np.isfinite(pixels):
             found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
     return found, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
+
+
+def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> float | None:
+    """The median of the pairs' distances, pixels; None where too few of those tried are among them."""
+    return float(np.median([pair.pixels for pair in pairs])) if len(pairs) > LEAST_PAIRS * len(tried) else None
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
@@ -212,6 +218,6 @@ def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
     if scale < 1:
         image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
         mask = None if mask is None else cv2.resize(mask, small, interpolation=cv2.INTER_NEAREST)
-    grey = cv2.cvtColor(image if image.dtype == np.uint8 else to_uint8(to_float(image)), cv2.COLOR_RGB2GRAY)
+    grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
     camera = Camera(Lens(resized(scene.intrinsics[view], size, small)), scene.c2w[view])
     return camera, find_features(grey, mask)

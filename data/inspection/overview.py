@@ -9,7 +9,7 @@ import numpy as np
 
 from data.cameras import pixels_to_rays, spread
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
-from data.io.images import to_float, to_uint8
+from data.io.images import eight_bits
 from data.roi.frustum import enclosing_ball
 from data.scenes.scene import Scene
 
@@ -195,7 +195,8 @@ def _draw_photograph(canvas: Canvas, scene: Scene, view: int, left: int, top: in
     scale = min(np.array([width, height]) / size)
     shown = np.maximum(1, np.rint(size * scale)).astype(int)
     corner = np.array([left, top]) + (np.array([width, height]) - shown) // 2
-    picture = to_uint8(to_float(cv2.resize(scene.images[view], canvas.fine(shown), interpolation=_resampling(scale))))
+    resampling = cv2.INTER_AREA if scale < 0.5 else cv2.INTER_LINEAR
+    picture = eight_bits(cv2.resize(scene.images[view], canvas.fine(shown), interpolation=resampling))
     colour = colour_of(view, scene.n_views)
     pixels = outline_pixels(scene.intrinsics[view], scene.c2w[view])
     curves = [corner + (curve + 0.5) * scale for curve in pixels]
@@ -213,7 +214,3 @@ def _where(scene: Scene, view: int) -> str:
     along = -origin @ direction
     hits = along > 0 and np.linalg.norm(origin + along * direction) < 1
     return " (all inside the sphere)" if hits else " (sphere not in the picture)"
-
-
-def _resampling(scale: float) -> int:
-    return cv2.INTER_AREA if scale < 0.5 else cv2.INTER_LINEAR

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from data.errors import is_allocation_failure
+from data.errors import LONGEST_REASON, is_allocation_failure
 from data.io.files import open_regular
 from data.io.quiet import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
@@ -39,7 +39,6 @@ serve(int(sys.argv[1]), int(sys.argv[2]))
 PR_SET_PDEATHSIG = 1  # prctl(2)
 POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
 LAST_BYTES = 65536  # of a log, where the last words are looked for
-LONGEST_LOG_LINE = 200  # characters of the library's own words in a message
 
 
 class ChildError(Exception):
@@ -143,7 +142,7 @@ def serve(descriptor: int, parent: int) -> None:
             pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
         except Exception as error:  # noqa: BLE001 (whatever it was, the parent hears of it)
             kind = "memory" if is_allocation_failure(error) else "error"
-            pipe.send((kind, _one_line(f"{error}") or type(error).__name__))
+            pipe.send((kind, _said(str(error)) or type(error).__name__))
 
 
 def _last_words(log: Path, status: int | None) -> str:
@@ -154,7 +153,7 @@ def _last_words(log: Path, status: int | None) -> str:
     except OSError:
         return ended
     fatal = [line for line in lines if line.startswith(("F", "E")) and "]" in line]  # glog: Fatal, Error
-    return f"{ended}: {_one_line(fatal[-1].partition(']')[2])}" if fatal else ended
+    return f"{ended}: {_said(fatal[-1].partition(']')[2])}" if fatal else ended
 
 
 def _end(log: Path) -> bytes:
@@ -164,7 +163,7 @@ def _end(log: Path) -> bytes:
         return file.read(LAST_BYTES)
 
 
-def _one_line(text: str) -> str:
-    """The text without line breaks; of a check in a library's source, where it stands instead of its C++."""
+def _said(text: str) -> str:
+    """A library's words on one line; of a check in its source, where that stands instead of its C++."""
     check = re.match(r"\[(\S+:\d+)\] Check failed", text)
-    return f"the check at {check[1]} fails" if check else " ".join(text.split())[:LONGEST_LOG_LINE]
+    return f"the check at {check[1]} fails" if check else " ".join(text.split())[:LONGEST_REASON]

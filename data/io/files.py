@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 
 from data.errors import UserError
@@ -71,6 +73,29 @@ def make_folder(root: Path, inner: Path | str) -> Path:
             raise OSError(errno.ELOOP, LINK_WORDS, str(folder))
         folder.mkdir(exist_ok=True)
     return folder
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with all it holds, if it is there; UserError where that is not allowed."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be removed ({error.strerror or error}); remove it yourself") from error
+
+
+def missing_folders(folder: Path) -> list[Path]:
+    """`folder` and those above it, innermost first, as far as they are not there."""
+    return [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove those of `folders` that are there and hold nothing."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
 
 
 def open_regular(path: Path, flags: int) -> int:

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import io
-import struct
 import warnings
 from typing import Any
 
-from data.errors import reason
+from data.errors import DAMAGE, reason
 
-# What trimesh was seen to raise on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
-_DAMAGE = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    OSError,
-    ArithmeticError,
-    ImportError,
-    MemoryError,
-    struct.error,
-    Warning,
-)
+# What trimesh raises on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
+_DAMAGE = (*DAMAGE, OSError, ImportError, Warning)
 
 
 class GeometryError(Exception):

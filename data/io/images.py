@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -56,13 +57,18 @@ def list_images(folder: Path) -> list[Path]:
 
     Raises ImageError where the folder cannot be listed.
     """
+    return entries(folder, lambda entry: entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file())
+
+
+def entries(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
+    """What of a folder is wanted and not hidden, in natural order; raises ImageError where it cannot be listed."""
     try:
-        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and entry.is_file()]
+        found = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and is_wanted(entry)]
     except OSError as error:
         raise ImageError(
             f"{folder}: cannot be listed ({error.strerror}); check that it is a readable folder"
         ) from error
-    return sorted((entry for entry in entries if entry.suffix.lower() in IMAGE_SUFFIXES), key=natural_key)
+    return sorted(found, key=natural_key)
 
 
 def list_photographs(folder: Path) -> list[Path]:
@@ -79,18 +85,13 @@ def left_out(folder: Path) -> tuple[str, ...]:
 
     That is pictures in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
     """
-    try:
-        entries = sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=natural_key)
-        odd = [
-            entry.name + ("" if entry.exists() else " (a link that leads nowhere)")
-            for entry in entries
-            if entry.suffix.lower() in OTHER_PICTURES or (entry.is_symlink() and not entry.exists())
-        ]
-    except OSError as error:
-        raise ImageError(f"{folder}: cannot be listed ({error.strerror}); check its permissions") from error
-    if not odd:
-        return ()
-    return (f"{folder}: left out, as only PNG and JPEG are read: {listed(odd)}",)
+    odd = entries(folder, lambda entry: entry.suffix.lower() in OTHER_PICTURES or _leads_nowhere(entry))
+    names = [entry.name + (" (a link that leads nowhere)" if _leads_nowhere(entry) else "") for entry in odd]
+    return (f"{folder}: left out, as only PNG and JPEG are read: {listed(names)}",) if names else ()
+
+
+def _leads_nowhere(entry: Path) -> bool:
+    return entry.is_symlink() and not entry.exists()
 
 
 def read_image(path: Path | str) -> np.ndarray:
@@ -212,7 +213,7 @@ def rgb_of(picture: np.ndarray) -> np.ndarray:
 
 def alpha_of(picture: np.ndarray) -> np.ndarray | None:
     """The alpha channel of a picture as uint8 [H, W]; None for one without."""
-    return _eight_bits(picture[..., 3]) if picture.shape[2] == 4 else None
+    return eight_bits(picture[..., 3]) if picture.shape[2] == 4 else None
 
 
 def mask_of(picture: np.ndarray) -> np.ndarray:
@@ -221,7 +222,7 @@ def mask_of(picture: np.ndarray) -> np.ndarray:
     Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black.
     """
     brightest = picture[..., :3].max(axis=2)
-    return _eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
+    return eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
 
 
 def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np.ndarray:
@@ -231,8 +232,9 @@ def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np
     return np.rint(rgb * share + (1.0 - share) * (background * most)).astype(rgb.dtype)
 
 
-def _eight_bits(channel: np.ndarray) -> np.ndarray:
-    return channel if channel.dtype == np.uint8 else to_uint8(to_float(channel))
+def eight_bits(picture: np.ndarray) -> np.ndarray:
+    """Unsigned integers of any shape as uint8: themselves, where they are."""
+    return picture if picture.dtype == np.uint8 else to_uint8(to_float(picture))
 
 
 def write_image(path: Path | str, rgb: np.ndarray) -> None:

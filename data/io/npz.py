@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import io
 import math
-import struct
+import re
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from data.errors import LONGEST_REASON, reason
+from data.errors import DAMAGE, LONGEST_REASON, reason
 
 # A 4 x 4 matrix of float64 takes 256 bytes with its header; the bound leaves room for odd headers and wider types.
 MAX_MEMBER_BYTES = 1 << 16
@@ -30,75 +28,43 @@ MAX_FILE_BYTES = 1 << 30
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SUFFIX = ".npy"
 
-# What zipfile, zlib and numpy are known to raise for files that are no npz, are damaged, encrypted or hold objects.
-_DAMAGE = (
-    ValueError,
-    EOFError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,
-    SyntaxError,
-    tokenize.TokenError,
-    struct.error,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+# What zipfile, zlib and numpy raise for files that are no npz, are damaged, encrypted or hold objects.
+_DAMAGE = (*DAMAGE, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 class NpzError(Exception):
     """The file or a member cannot be used; the text says why, as part of a sentence."""
 
 
-def read_members(path: Path, wanted: Collection[str] | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
-    """The arrays of `wanted` (None: all) that the npz file at `path` has, by name without .npy.
+def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
+    """The arrays that the npz file at `path` has under `wanted` names (None: all), by name without .npy.
 
     Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
     `most` bytes, and OSError for a file that cannot be read.
     """
-    with _opened(path) as archive:
-        entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
-        return {key: _member(archive, entry, most) for key, entry in entries.items() if wanted is None or key in wanted}
-
-
-def member_names(path: Path) -> frozenset[str]:
-    """What the npz file at `path` says it holds, without .npy; raises NpzError and OSError as `read_members`."""
-    with _opened(path) as archive:
-        return frozenset(name.removesuffix(SUFFIX) for name in archive.namelist())
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive at `path`; what is raised while it is read becomes an NpzError, as does one that is too large."""
     if path.stat().st_size > MAX_FILE_BYTES:
         raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
     try:
         with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
-            yield archive
+            entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
+            chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
+            return {key: _member(archive, entry, most) for key, entry in chosen.items()}
     except _DAMAGE as error:
         raise NpzError("it is no npz archive, or a damaged one") from error
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array; raises NpzError, naming the member, for whatever is wrong with it."""
-    try:
-        return _array(archive, entry, most)
-    except _DAMAGE as error:
-        raise NpzError(f"{entry.filename[:LONGEST_REASON]}: {reason(error)}") from error
-
-
-def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array, held to the bounds before it is unpacked."""
+    """One array, held to the bounds before it is unpacked; raises NpzError, naming it, for whatever is wrong."""
     name = entry.filename[:LONGEST_REASON]
     if entry.file_size > most:
         raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
         raise NpzError(f"{name} is compressed in a way numpy never uses")
-    return _parse(io.BytesIO(archive.read(entry)), name, most)
+    try:
+        return _parse(io.BytesIO(archive.read(entry)), name, most)
+    except _DAMAGE as error:
+        raise NpzError(f"{name}: {reason(error)}") from error
 
 
 def read_npy(path: Path, most: int) -> np.ndarray:

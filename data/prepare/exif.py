@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import struct
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from data.errors import DAMAGE
 
 # Tags of EXIF 2.32 (CIPA DC-008), sections 4.6.4 and 4.6.5.
 ORIENTATION = 0x0112
@@ -17,19 +18,6 @@ FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres: the equivalent focal leng
 
 # A 35 mm equivalent outside this range is no photographic lens but a wrong entry.
 SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
-
-# What Pillow is known to raise for files and EXIF blocks that are damaged.
-DAMAGE = (
-    OSError,
-    ValueError,
-    SyntaxError,
-    KeyError,
-    IndexError,
-    TypeError,
-    AttributeError,
-    OverflowError,
-    struct.error,
-)
 
 
 def read_exif(path: Path) -> tuple[int, float | None]:
@@ -42,7 +30,7 @@ def read_exif(path: Path) -> tuple[int, float | None]:
             tags = picture.getexif()
             orientation, focal = tags.get(ORIENTATION), tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM)
             focal = float(focal) if focal is not None else math.nan
-    except (*DAMAGE, Image.DecompressionBombError):
+    except (*DAMAGE, OSError, Image.DecompressionBombError):
         return 1, None
     in_range = SHORTEST_FOCAL <= focal <= LONGEST_FOCAL
     return orientation if orientation in range(1, 9) else 1, focal if in_range else None

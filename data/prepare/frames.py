@@ -12,7 +12,7 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from data.io.images import size_within, to_float, to_uint8, write_image
+from data.io.images import eight_bits, rgb_of, size_within, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
 from data.prepare.sources import HEIC_SUFFIXES, MIN_PICTURES, read_photograph
@@ -61,7 +61,7 @@ def copy_pictures(pictures: Sequence[Path], folder: Path, bar: Bar) -> list[dict
             write_result(folder / name, path.read_bytes())
         else:
             name = f"{number:04d}.png"
-            height, width = _write(folder / name, upright(_plain(pixels), orientation))
+            height, width = _write(folder / name, upright(rgb_of(eight_bits(pixels)), orientation))
         frame = Frame(name, path.name, width, height, focal and focal_pixels(focal, (width, height)))
         frames.append(asdict(frame))
         bar.update()
@@ -113,12 +113,6 @@ def describe(cameras: Sequence[Group]) -> str:
     (camera,) = cameras
     focal = f"focal length {camera.focal:.0f} px by EXIF" if camera.focal else "focal length unknown (no EXIF)"
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
-
-
-def _plain(pixels: np.ndarray) -> np.ndarray:
-    """8 bits, three channels; alpha is left out, the colours below it stay."""
-    pixels = pixels if pixels.dtype == np.uint8 else to_uint8(to_float(pixels))
-    return np.repeat(pixels[..., :1], 3, axis=2) if pixels.shape[2] == 1 else pixels[..., :3]
 
 
 def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:

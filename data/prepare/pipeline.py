@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
+from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.database import count_rows, has_features, is_sound
@@ -41,7 +42,7 @@ from data.prepare.reconstruct import (
     read_model,
 )
 from data.prepare.sources import find_pictures, notes_of
-from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted, remove
+from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted
 from data.roi.region import parse_roi
 
 WORK = "prepare"

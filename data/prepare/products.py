@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +12,14 @@ from data.capture import MASK_HALF
 from data.config import DatasetConfig
 from data.errors import UserError, listed
 from data.inspection.overview import overview
-from data.io.files import make_folder
+from data.io.files import make_folder, remove, remove_empty
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
 from data.prepare import masks
 from data.prepare.frames import Frame
 from data.prepare.made import made_here, record, require_free
 from data.prepare.progress import Bar
 from data.prepare.sheet import contact_sheet
-from data.prepare.steps import is_as_noted, remove
+from data.prepare.steps import is_as_noted
 from data.readers.colmap import read_colmap
 from data.scenes.develop import develop
 from data.scenes.scene import Scene, check_scene
@@ -97,9 +96,7 @@ def _put(work: Path, target: Path) -> list[str]:
     for name in sorted(new, key=_place):
         make_folder(target, Path(name).parent)
         (fresh / name).replace(target / name)
-    for name in PRODUCTS:
-        with contextlib.suppress(OSError):  # no folder, or it holds something
-            (target / name).rmdir()
+    remove_empty(target / name for name in PRODUCTS)
     remove(fresh)
     record(work, new)
     return _foreign_notes(target, new)

@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data.errors import UserError, listed
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, ImageError, list_images, natural_key, read_image
-from data.prepare.exif import DAMAGE
+from data.errors import DAMAGE, UserError, listed
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, OTHER_PICTURES, ImageError, entries, read_image
 from data.prepare.video import is_video
 
 # The least that structure from motion can make a model of; a good surface needs ten times as many.
@@ -26,13 +25,14 @@ HEIC_PACKAGE = "pillow_heif"
 HEIC_ADVICE = "`pip install -r requirements-heic.txt` has them read"
 
 # Formats that photographs come in and that are not read; named, so that a camera's folder is not called empty.
-OTHER_SUFFIXES = (".gif", ".webp", ".tif", ".tiff", ".bmp", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".avif")
+OTHER_SUFFIXES = tuple(suffix for suffix in OTHER_PICTURES if suffix not in HEIC_SUFFIXES)
 
 
 def find_pictures(source: Path) -> list[Path]:
     """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
     if os.path.isdir(source):  # Path.is_dir raises on a long name
-        pictures = sorted([*list_images(source), *(_heic_files(source) if has_heic() else [])], key=natural_key)
+        readable = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
+        pictures = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
         if not pictures:
             raise UserError(f"--images {source}: {_why_empty(source)}")
         if len(pictures) < MIN_PICTURES:
@@ -53,9 +53,10 @@ def find_pictures(source: Path) -> list[Path]:
 
 def left_out(folder: Path) -> list[str]:
     """A sentence for each kind of entry that looks like photographs and is not taken."""
-    heic = [] if has_heic() else [path.name for path in _heic_files(folder)]
-    others = [path.name for path in _files(folder) if path.suffix.lower() in OTHER_SUFFIXES]
-    broken = [path.name for path in _entries(folder) if _is_picture_name(path) and not os.path.isfile(path)]
+    files = _files(folder)
+    heic = [] if has_heic() else [path.name for path in files if path.suffix.lower() in HEIC_SUFFIXES]
+    others = [path.name for path in files if path.suffix.lower() in OTHER_SUFFIXES]
+    broken = [path.name for path in _entries(folder) if _is_picture_name(path) and path not in files]
     inner = _inner_folders(folder)
     notes = {
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
@@ -75,19 +76,15 @@ def _why_empty(folder: Path) -> str:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """All that is not hidden; [] where the folder cannot be listed, which `list_images` tells."""
+    """All that is not hidden; [] where the folder cannot be listed, which is told where it counts."""
     try:
-        return sorted((path for path in folder.iterdir() if not path.name.startswith(".")), key=natural_key)
-    except OSError:
+        return entries(folder, lambda path: True)
+    except ImageError:
         return []
 
 
 def _files(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if os.path.isfile(path)]
-
-
-def _heic_files(folder: Path) -> list[Path]:
-    return [path for path in _files(folder) if path.suffix.lower() in HEIC_SUFFIXES]
 
 
 def _is_picture_name(path: Path) -> bool:
@@ -120,7 +117,7 @@ def _read_heic(path: Path) -> np.ndarray:
                 if picture.width * picture.height > MAX_PIXELS:
                     raise ImageError(f"{path}: claims {picture.width}x{picture.height} pixels, beyond {MAX_PIXELS}")
                 return np.asarray(picture.convert("RGB"))
-    except (*DAMAGE, EOFError, RuntimeError, MemoryError, ImportError, Image.DecompressionBombError) as error:
+    except (*DAMAGE, OSError, ImportError, Image.DecompressionBombError) as error:
         raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it as JPEG") from error
 
 

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError
-from data.io.files import write_result
+from data.io.files import remove, write_result
 
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
 # What reading a result that is not what the step gives is known to raise.
@@ -190,17 +189,6 @@ def is_as_noted(path: Path, size_and_sum: object) -> bool:
 def _size_and_sum(path: Path) -> list[object]:
     with open(path, "rb") as file:
         return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
-
-
-def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all it holds, if it is there; UserError where that is not allowed."""
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be removed ({error.strerror or error}); remove it yourself") from error
 
 
 def fingerprint(paths: Sequence[Path]) -> list[list[object]]:

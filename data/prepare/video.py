@@ -54,7 +54,7 @@ def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
     Raises UserError for a file that is no video.
     """
     values = []
-    for frame in _frames(path):
+    for frame in frames(path):
         values.append(sharpness(frame))
         tick()
     if not values:
@@ -66,7 +66,7 @@ def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.nda
     """(number, RGB uint8 [H, W, 3]) of the wanted frames, which are ascending. OpenCV turns them upright itself."""
     remaining = iter(wanted)
     following = next(remaining, None)
-    for number, frame in enumerate(_frames(path)):
+    for number, frame in enumerate(frames(path)):
         if number == following:
             yield number, cv2.cvtColor(frame, cv2.COLOR_BGR2RGB)
             following = next(remaining, None)
@@ -79,7 +79,7 @@ def is_video(path: Path) -> bool:
     with open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
     is_container = any(all(head.startswith(part, at) for at, part in kind) for kind in CONTAINERS)
-    return is_container and next(_frames(path), None) is not None
+    return is_container and next(frames(path), None) is not None
 
 
 def frame_count(path: Path) -> int | None:
@@ -90,8 +90,8 @@ def frame_count(path: Path) -> int | None:
     return int(claimed) if 0 < claimed < 1e9 else None
 
 
-def _frames(path: Path) -> Iterator[np.ndarray]:
-    """Every frame in turn, BGR."""
+def frames(path: Path) -> Iterator[np.ndarray]:
+    """Every frame of a local file in turn, BGR uint8 [H, W, 3]; none where it is no video. Raises UserError."""
     video = _opened(path)
     try:
         while True:

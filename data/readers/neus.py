@@ -8,7 +8,8 @@ https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,13 @@ from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import left_out, list_images, list_photographs
-from data.io.npz import NpzError, member_names, read_members
+from data.io.npz import NpzError, read_members
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 
 POINTS_FILE = "sparse/points.ply"  # ours: what structure from motion saw, world frame; drawn by `inspect`
 
+CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
 # Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
 MATRIX_TOLERANCE = 1e-4
 
@@ -36,8 +38,9 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
     pictures = _list_photographs(folder)
     masks = _list_masks(folder, pictures)
     source = folder / conf.render_cameras_name
-    world_mats, scale_mats = _read_cameras(source, pictures)
-    spare = _count_cameras(source) - len(pictures)
+    matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
+    world_mats, scale_mats = _checked_cameras(source, matrices, len(pictures))
+    spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(pictures)
     require_no_gap(source, pictures, len(pictures) + spare)
     cameras = _decompose_all(source, world_mats)
     return Capture(
@@ -53,15 +56,6 @@ def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
         spare_cameras=spare,
         notes=(*_spare_note(source, len(pictures), spare), *_unread_notes(folder)),
     )
-
-
-def _count_cameras(path: Path) -> int:
-    """How many cameras the npz file has, from world_mat_0 on."""
-    try:
-        names = member_names(path)
-    except (NpzError, OSError) as error:
-        raise SceneError(f"{path}: cannot be read as an npz file of numbers ({error}); write it again") from error
-    return next(index for index in itertools.count() if f"world_mat_{index}" not in names)
 
 
 def _unread_notes(folder: Path) -> tuple[str, ...]:
@@ -102,10 +96,8 @@ def _list_masks(folder: Path, photographs: Sequence[Path]) -> list[Path]:
     return masks
 
 
-def _read_cameras(path: Path, photographs: Sequence[Path]) -> tuple[np.ndarray, np.ndarray]:
-    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of the photographs, each checked by itself."""
-    count = len(photographs)
-    matrices = _read_matrices(path, "dataset.render_cameras_name", count)
+def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` photographs, each checked by itself."""
     world_mats, scale_mats = [], []
     for index in range(count):
         for key in (f"world_mat_{index}", f"scale_mat_{index}"):
@@ -121,7 +113,7 @@ def _read_cameras(path: Path, photographs: Sequence[Path]) -> tuple[np.ndarray, 
 def _read_object_matrix(path: Path) -> np.ndarray:
     """scale_mat_0 of the object camera file: any invertible affine map, as a region may be a stretched box."""
     key = "scale_mat_0"
-    matrices = _read_matrices(path, "dataset.object_cameras_name", 1)
+    matrices = _read_matrices(path, "dataset.object_cameras_name", re.compile(key))
     if key not in matrices:
         raise SceneError(f"{path}: has no {key}, which bounds the region the mesh is extracted from")
     matrix = _affine(path, key, matrices[key])
@@ -130,9 +122,8 @@ def _read_object_matrix(path: Path) -> np.ndarray:
     return matrix
 
 
-def _read_matrices(path: Path, conf_key: str, count: int) -> dict[str, np.ndarray]:
-    """The arrays world_mat_i and scale_mat_i, i < count, that the npz file has; never unpickles anything."""
-    wanted = {f"{kind}_mat_{index}" for kind in ("world", "scale") for index in range(count)}
+def _read_matrices(path: Path, conf_key: str, wanted: re.Pattern) -> dict[str, np.ndarray]:
+    """The arrays of these names that the npz file has; never unpickles anything."""
     if not path.is_file():
         raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
     try:

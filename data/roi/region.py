@@ -42,7 +42,7 @@ class Region:
 
     centre: np.ndarray  # [3] float64
     radius: float
-    how: str
+    how: str  # while it may still reach a camera: what it was found from
 
     @property
     def scale_mat(self) -> np.ndarray:
@@ -50,15 +50,6 @@ class Region:
         matrix = np.diag([self.radius, self.radius, self.radius, 1.0])
         matrix[:3, 3] = self.centre
         return matrix
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """A sphere that may still reach a camera."""
-
-    centre: np.ndarray
-    radius: float
-    source: str  # "from ..."
 
 
 def parse_roi(text: str) -> Region:
@@ -149,7 +140,7 @@ def _require_usable(cameras: Cameras) -> None:
         )
 
 
-def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> _Found | None:
+def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> Region | None:
     """The ball about the visual hull; None where the masks do not bound one that leaves the cameras outside."""
     hull = visual_hull(masked_views(cameras, masks))
     if hull is None:
@@ -158,7 +149,7 @@ def _from_masks(cameras: Cameras, masks: Sequence[np.ndarray]) -> _Found | None:
     radius += hull.side / 2
     if np.linalg.norm(cameras.origins - centre, axis=1).min() < LEAST_HULL_SHRUNK * OUTSIDE * MARGIN * radius:
         return None
-    return _unless_a_point(_Found(centre, MARGIN * radius, f"from the visual hull of {_asked(hull)}"), cameras)
+    return _unless_a_point(Region(centre, MARGIN * radius, f"from the visual hull of {_asked(hull)}"), cameras)
 
 
 def _asked(hull: Hull) -> str:
@@ -168,23 +159,23 @@ def _asked(hull: Hull) -> str:
     return count if not len(left_out) else f"{count} ({listed_views(left_out)} left out, which the others contradict)"
 
 
-def _from_points(cameras: Cameras, points: SparsePoints) -> _Found | None:
+def _from_points(cameras: Cameras, points: SparsePoints) -> Region | None:
     """The ball about the points on what most cameras look at; None where there are too few."""
     kept = object_points(cameras, points)
     if kept is None:
         return None
     centre, radius = enclosing_ball(kept)
     source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
-    return _unless_a_point(_Found(centre, POINTS_MARGIN * radius, source), cameras)
+    return _unless_a_point(Region(centre, POINTS_MARGIN * radius, source), cameras)
 
 
-def _unless_a_point(found: _Found, cameras: Cameras) -> _Found | None:
+def _unless_a_point(found: Region, cameras: Cameras) -> Region | None:
     """What was found, or None where it is so small that nothing was."""
     distance = np.median(np.linalg.norm(cameras.origins - found.centre, axis=1))
     return found if found.radius > LEAST_RADIUS * distance else None
 
 
-def _from_focus(cameras: Cameras) -> _Found:
+def _from_focus(cameras: Cameras) -> Region:
     """The ball about the point that most cameras look at, as large as the median picture shows it.
 
     That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
@@ -206,7 +197,7 @@ def _from_focus(cameras: Cameras) -> _Found:
         )
     distances = np.linalg.norm(cameras.origins - centre, axis=1)
     radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
-    return _Found(centre, radius, f"from the common focus of {len(cameras)} cameras")
+    return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 
 def _require_something_common(cameras: Cameras) -> None:
@@ -229,13 +220,13 @@ def _require_something_common(cameras: Cameras) -> None:
         )
 
 
-def _outside_cameras(found: _Found, cameras: Cameras) -> Region:
+def _outside_cameras(found: Region, cameras: Cameras) -> Region:
     """The region, shrunk where a camera would lie inside; SceneError where less than LEAST_SHRUNK of it were left."""
     distances = np.linalg.norm(cameras.origins - found.centre, axis=1)
     nearest = int(np.argmin(distances))
     radius = distances[nearest] / OUTSIDE
     if radius >= found.radius:
-        return _region(found.centre, found.radius, found.source)
+        return _region(found.centre, found.radius, found.how)
     if radius < LEAST_SHRUNK * found.radius:
         raise SceneError(
             f"the camera of view {nearest} is {distances[nearest]:.3g} from the middle of the region of interest, "
@@ -243,7 +234,7 @@ def _outside_cameras(found: _Found, cameras: Cameras) -> Region:
             f"leave that view out, or {HINT}"
         )
     shrunk = f"shrunk from {found.radius:.4g} to leave the camera of view {nearest} outside"
-    return _region(found.centre, radius, f"{found.source}, {shrunk}")
+    return _region(found.centre, radius, f"{found.how}, {shrunk}")
 
 
 def _region(centre: np.ndarray, radius: float, source: str) -> Region:

@@ -26,7 +26,7 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     Left out, in this order: badly supported points, those that most pictures do not show, the background (farther from
     the cameras' common focus than the cameras), what lies sparse, and the outermost 2 %.
     """
-    xyz = _well_supported(points)
+    xyz = well_supported(points)
     if len(xyz) > MOST_POINTS:
         xyz = np.random.default_rng(0).choice(xyz, MOST_POINTS, replace=False)
     for choose in (_shown_by_most, _around_the_focus, _dense, _central):
@@ -36,7 +36,7 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     return xyz if len(xyz) >= LEAST_POINTS else None
 
 
-def _well_supported(points: SparsePoints) -> np.ndarray:
+def well_supported(points: SparsePoints) -> np.ndarray:
     """[K, 3]: finite, of a usual reprojection error where it is known, and of SURE_VIEWS views where enough are."""
     finite = np.isfinite(points.xyz).all(axis=1) & (np.abs(np.nan_to_num(points.xyz)).max(axis=1, initial=0) < 1e30)
     known = np.isfinite(points.error)

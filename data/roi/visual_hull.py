@@ -14,15 +14,15 @@ import numpy as np
 
 from data.cameras import pixels_to_rays, spread
 from data.capture import MASK_HALF
+from data.io.images import size_within
 from data.roi.frustum import Cameras, meeting_point
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
 MASK_SIDE = 192  # pixels; masks are reduced to this before they vote
 FULLEST_MASK = 0.95  # of the picture: such a mask says nothing
 FIRST_CUBES = 24  # along a side of the first box
-FINEST_CUBES = (
-    64  # along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks
-)
+# Along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks.
+FINEST_CUBES = 64
 MOST_CUBES = 200_000  # refining stops there: a hull so full is bounded well enough
 FIRST_BOX = 2.0  # half the side of the first box, in object radii as the median view sees them: elongated ones fit
 COARSEST_CELLS = 32  # along an edge of the cube about the unit sphere, to start with
@@ -107,10 +107,9 @@ def _distances(views: MaskedViews) -> list[np.ndarray]:
 
 def _reduced(mask: np.ndarray) -> np.ndarray:
     """`mask` uint8 [H, W] as 0 and 1, its longer side at most MASK_SIDE pixels."""
-    scale = min(1.0, MASK_SIDE / max(mask.shape))
-    width, height = (max(1, round(side * scale)) for side in mask.shape[::-1])
+    size, _ = size_within(mask.shape[::-1], MASK_SIDE)
     on = (mask > MASK_HALF).astype(np.uint8)
-    return (cv2.resize(255 * on, (width, height), interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
+    return (cv2.resize(255 * on, size, interpolation=cv2.INTER_AREA) > MASK_HALF).astype(np.uint8)
 
 
 def _carve(views: MaskedViews, tolerance: float) -> tuple[np.ndarray, float] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from models.checkpoints.ours import (
@@ -66,15 +66,8 @@ class CheckpointFolder:
 
     def last_finite(self, warn: Callable[[str], None]) -> Checkpoint | None:
         """The newest readable checkpoint of this run in which every number is finite; None where there is none."""
-        for _, path in [] if self._starts_over else _newest_first(self.folder):
-            try:
-                checkpoint = load_checkpoint(path)
-            except CheckpointError as error:
-                warn(f"{error} Trying the checkpoint before it.")
-                continue
-            if not_finite(checkpoint) is None:
-                return checkpoint
-        return None
+        found = [] if self._starts_over else _newest_first(self.folder)
+        return next((checkpoint for checkpoint in _loaded(found, warn) if not_finite(checkpoint) is None), None)
 
     def _prune(self, step: int) -> None:
         """Remove all but the newest of what this program wrote up to `step`; one that cannot be removed stays.
@@ -89,14 +82,12 @@ class CheckpointFolder:
 
     def _own(self, step: int) -> list[Path]:
         """The checkpoints up to `step` under their own names, newest first, of those that can be read."""
-        own = [path for inside, path in _newest_first(self.folder) if inside <= step and _is_own_name(path)]
-        return [path for path in own if self._is_readable(path)]
-
-    def _is_readable(self, path: Path) -> bool:
-        """`_is_readable`, looked at once."""
-        if path not in self._readable:
-            self._readable[path] = _is_readable(path)
-        return self._readable[path]
+        found = [(inside, path) for inside, path in _newest_first(self.folder) if inside <= step]
+        own = [path for inside, path in found if path.name == checkpoint_name(inside)]
+        for path in own:
+            if path not in self._readable:
+                self._readable[path] = _is_readable(path)
+        return [path for path in own if self._readable[path]]
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
@@ -106,17 +97,23 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     or the folder cannot be listed. Temporary files of an interrupted write are not looked at.
     """
     found = _newest_first(folder)
-    for _, path in found:
-        try:
-            return load_checkpoint(path)
-        except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
+    for checkpoint in _loaded(found, warn):
+        return checkpoint
     if not found:
         return None
     raise CheckpointError(
         f"None of the {len(found)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
         "a copy of one."
     )
+
+
+def _loaded(found: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> Iterator[Checkpoint]:
+    """The checkpoints one after the other; those that are damaged are reported through `warn`."""
+    for _, path in found:
+        try:
+            yield load_checkpoint(path)
+        except CheckpointError as error:
+            warn(f"{error} Trying the checkpoint before it.")
 
 
 def has_checkpoints(folder: Path, suffix: str = "") -> bool:
@@ -178,14 +175,9 @@ def _newest_first(folder: Path) -> list[tuple[int, Path]]:
     for match, path in matches:
         if match:
             inside = header_step(path)
-            found.append((int(match[1]) if inside is None else inside, _is_own_name(path), path))
+            step = int(match[1]) if inside is None else inside
+            found.append((step, inside is not None and path.name == checkpoint_name(inside), path))
     return [(step, path) for step, _, path in sorted(found, reverse=True)]
-
-
-def _is_own_name(path: Path) -> bool:
-    """Whether a file is readable and named after the step inside."""
-    step = header_step(path)
-    return step is not None and path.name == checkpoint_name(step)
 
 
 def _is_readable(path: Path) -> bool:

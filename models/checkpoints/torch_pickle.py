@@ -10,9 +10,10 @@ from __future__ import annotations
 import io
 import pickle
 import pickletools
-import struct
 from collections.abc import Callable, Mapping
 from typing import IO, Any, NoReturn
+
+from data.errors import DAMAGE
 
 # Checkpoints of the published networks need 25 kB. A byte can ask for a list or dictionary of 64 bytes.
 MAX_PICKLE_BYTES = 4 << 20
@@ -23,8 +24,6 @@ _OPERATIONS = (
     "EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_LIST LIST APPEND APPENDS EMPTY_DICT SETITEM SETITEMS "
     "PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD BINPERSID"
 )
-# What the unpickler, and functions that are called with the wrong arguments, raise for bytes that make no sense.
-_DAMAGE = (pickle.UnpicklingError, EOFError, struct.error, ValueError, LookupError, TypeError, AttributeError)
 
 
 class RefusedError(Exception):
@@ -52,7 +51,7 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
         raise RefusedError(f"holds a pickle of more than {MAX_PICKLE_BYTES >> 20} MiB")
     try:
         return _Unpickler(data, names, persistent).load()
-    except (*_DAMAGE, OverflowError, MemoryError) as error:
+    except (*DAMAGE, pickle.UnpicklingError) as error:
         raise RefusedError("is damaged: its pickle breaks off or makes no sense") from error
 
 

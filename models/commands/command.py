@@ -12,9 +12,11 @@ from data.io.streams import complain
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
+else:
+    ExperimentConfig = object  # the blocks of a conf are loaded when one is read, and not for the help page
 
 EXIT_DONE = 0
-EXIT_EMPTY_SURFACE = 1
+EXIT_EMPTY_SURFACE = 2  # as for all that the user can mend: a threshold, a region, more steps
 EXIT_NOT_FINITE = 1
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "which experiment", "what to write", "what to prepare", "where to run"

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models.commands.command import Arguments, ExperimentConfig
 
 if TYPE_CHECKING:
     from data.config import DatasetConfig
-    from models.commands.command import Arguments
-    from models.kinds.conf import ExperimentConfig
 
 PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
 DEFAULT_CONF = Path("confs/demo.conf")

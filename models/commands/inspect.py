@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, Arguments, Command
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
+from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

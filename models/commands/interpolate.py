@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data.errors import UserError
-from models.commands.command import Arguments, Command, Mode
+from models.commands.command import Arguments, Command, ExperimentConfig, Mode
 from models.commands.flag_types import is_index
 from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
-    from models.results.snapshot import Snapshot
 
 
 def read(text: str) -> Mode | None:
@@ -27,14 +21,10 @@ def read(text: str) -> Mode | None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
     choose_device(arguments, conf)
-    views = arguments.mode.views
+    experiment = open_trained(arguments, conf, *arguments.mode.views)  # before Jittor, which the next import loads
+    from models.results.video import interpolate
 
-    def result(snapshot: Snapshot) -> None:
-        from models.results.video import interpolate
-
-        interpolate(snapshot, *views)
-
-    return show(open_trained(arguments, conf, *views), result)
+    return show(experiment, lambda snapshot: interpolate(snapshot, *arguments.mode.views))
 
 
 COMMAND = Command(

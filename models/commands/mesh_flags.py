@@ -11,8 +11,8 @@ from pathlib import Path
 from data.errors import UserError
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, whole
-from models.commands.shared import mesh_request
-from models.surface.request import NONE, PIECES, TEXTURE, UNIT, VERTEX, VIEWS, WORLD, MeshRequest
+from models.commands.shared import FRAME, mesh_request
+from models.surface.request import NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels each way; 100,000 triangles have some thirty each
 LARGEST_TEXTURE = 16384  # graphics cards take no larger ones
@@ -28,13 +28,7 @@ FINISH = (
         help="validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's "
         "own box)",
     ),
-    flag(
-        "--frame",
-        OUTPUT,
-        choices=(WORLD, UNIT),
-        default=WORLD,
-        help="validate_mesh: coordinates of the scene's cameras, or of the unit sphere (default: world)",
-    ),
+    FRAME,
     flag(
         "--no-refine",
         OUTPUT,

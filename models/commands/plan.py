@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, Arguments, Command
+from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.shared import choose_device
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

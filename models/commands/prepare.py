@@ -6,17 +6,13 @@ import argparse
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, flag
+from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
 from models.commands.conf import DEFAULT_CONF
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
 
 SCENES = Path("public_data")  # where the published confs look for CASE_NAME
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear

@@ -5,15 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import say
-from models.commands.command import EXIT_DONE, EXIT_NOT_FINITE, EXPERIMENT, Arguments, Command, flag
+from models.commands.command import EXIT_DONE, EXIT_NOT_FINITE, EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import choose_device
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
 
 
 def check(values: argparse.Namespace) -> None:

@@ -16,15 +16,15 @@ from models.commands.command import (
     EXPERIMENT,
     OUTPUT,
     Arguments,
+    ExperimentConfig,
     failed,
     flag,
 )
 from models.commands.flag_types import finite, whole
-from models.surface.request import MeshRequest
+from models.surface.request import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
-    from models.kinds.conf import ExperimentConfig
     from models.results.snapshot import Snapshot
     from models.runner import Runner
 
@@ -45,6 +45,14 @@ CHECKPOINT = flag(
     metavar="FILE",
     help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
 )
+FRAME = flag(
+    "--frame",
+    OUTPUT,
+    choices=(WORLD, UNIT),
+    default=WORLD,
+    help="validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau "
+    "and --points are in (default: world)",
+)
 MESH = (
     flag(
         "--resolution",
@@ -52,7 +60,7 @@ MESH = (
         type=whole(2, MAX_RESOLUTION),
         default=PUBLISHED_RESOLUTION,
         metavar="N",
-        help=f"validate_mesh: grid points per side (default: {PUBLISHED_RESOLUTION})",
+        help=f"validate_mesh, evaluate: grid points per side (default: {PUBLISHED_RESOLUTION})",
     ),
     flag(
         "--mcube_threshold",
@@ -125,8 +133,4 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
 
 def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
     """Make a result of a finished training; returns the exit status."""
-
-    def work(runner: Runner) -> None:
-        result(runner.snapshot())
-
-    return work_on(experiment, work)
+    return work_on(experiment, lambda runner: result(runner.snapshot()))

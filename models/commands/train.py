@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import complain
-from models.commands.command import EXPERIMENT, Arguments, Command, flag
+from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
 
 
 def check(values: argparse.Namespace) -> None:

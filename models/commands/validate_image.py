@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from models.commands.command import OUTPUT, Arguments, Command, flag
+from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
-    from models.results.snapshot import Snapshot
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -18,13 +12,10 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     choose_device(arguments, conf)
     view = arguments.values.image
     level = arguments.values.resolution_level or conf.train.validate_resolution_level
+    experiment = open_trained(arguments, conf, view)  # before Jittor, which the next import loads
+    from models.results.pictures import validate_image
 
-    def result(snapshot: Snapshot) -> None:
-        from models.results.pictures import validate_image
-
-        validate_image(snapshot, view, level)
-
-    return show(open_trained(arguments, conf, view), result)
+    return show(experiment, lambda snapshot: validate_image(snapshot, view, level))
 
 
 COMMAND = Command(

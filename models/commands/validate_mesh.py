@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from models.commands.command import Arguments, Command
+from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.mesh_flags import FINISH, check, full_request
 from models.commands.shared import CHECKPOINT, MESH, choose_device, open_trained, show
-
-if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
-    from models.results.snapshot import Snapshot
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the surface; returns the exit status."""
     choose_device(arguments, conf)
     request = full_request(arguments.values)
+    experiment = open_trained(arguments, conf)  # before Jittor, which the next import loads
+    from models.results.meshes import validate_mesh
 
-    def result(snapshot: Snapshot) -> None:
-        from models.results.meshes import validate_mesh
-
-        validate_mesh(snapshot, request)
-
-    return show(open_trained(arguments, conf), result)
+    return show(experiment, lambda snapshot: validate_mesh(snapshot, request))
 
 
 COMMAND = Command(

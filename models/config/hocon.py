@@ -69,6 +69,8 @@ def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
     """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key a line."""
     lines = []
     for key, value in tree.items():
+        if value is None:
+            continue  # a block that was not given
         if isinstance(value, Mapping):
             lines.append(f"{indent}{key} {{\n{write_tree(value, indent + '    ')}{indent}}}\n")
         else:

@@ -57,10 +57,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(known)}"
 
 
+def field_types(block_class: type) -> dict[str, Any]:
+    """The type of each field; of a block that may be None, that of the block."""
+    hints = get_type_hints(block_class)
+    return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}
+
+
 def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Mapping[str, Any]]]:
     """Dotted key -> annotated type and `limits` of every leaf below a block class."""
     leaves: dict[str, tuple[Any, Mapping[str, Any]]] = {}
-    kinds = get_type_hints(block_class)
+    kinds = field_types(block_class)
     for field in dataclasses.fields(block_class):
         key, kind = prefix + field.name, kinds[field.name]
         leaves |= leaf_fields(kind, key + ".") if dataclasses.is_dataclass(kind) else {key: (kind, field.metadata)}
@@ -73,32 +79,33 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
     path: dotted key of the block, for the messages; "" for the whole conf.
     Raises ConfigError, naming the key, for an unknown, missing or ill-typed one.
     """
-    if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {shown(mapping)}")
-    kinds = get_type_hints(block_class)
-    prefix = path + "." if path else ""
-    for key in mapping:
-        if key not in kinds:
-            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
+    kinds = field_types(block_class)
+    given = _given(kinds, mapping, path)
     for field in dataclasses.fields(block_class):
-        if field.name not in mapping and field.default is field.default_factory is dataclasses.MISSING:
+        if field.name not in given and field.default is field.default_factory is dataclasses.MISSING:
             what = "block" if dataclasses.is_dataclass(kinds[field.name]) or kinds[field.name] is dict else "key"
-            raise ConfigError(f"{prefix}{field.name}: this {what} is missing and has no default; add it")
-    return block_class(**{key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()})
+            where = f"{path}.{field.name}" if path else field.name
+            raise ConfigError(f"{where}: this {what} is missing and has no default; add it")
+    return block_class(**given)
 
 
 def check_part(block_class: type, mapping: object, path: str) -> None:
     """Raises ConfigError, naming the key, for one that is unknown, ill-typed or out of range; none has to be given."""
-    if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {shown(mapping)}")
-    kinds = get_type_hints(block_class)
     metadata = {field.name: field.metadata for field in dataclasses.fields(block_class)}
-    for key, value in mapping.items():
+    for key, value in _given(field_types(block_class), mapping, path).items():
+        if fault := _fault(value, metadata[key]):
+            raise ConfigError(f"{path}.{key} = {shown(value)}: {fault}")
+
+
+def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, Any]:
+    """The keys of a block as what `kinds` say; raises ConfigError for what is no block, unknown or ill-typed."""
+    if not isinstance(mapping, Mapping):
+        raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {shown(mapping)}")
+    prefix = path + "." if path else ""
+    for key in mapping:
         if key not in kinds:
-            raise ConfigError(f"{path}.{key}: unknown key{nearest(str(key), kinds)}")
-        converted = _convert(value, kinds[key], f"{path}.{key}")
-        if fault := _fault(converted, metadata[key]):
-            raise ConfigError(f"{path}.{key} = {shown(converted)}: {fault}")
+            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
+    return {key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()}
 
 
 def check_limits(block: Any, path: str = "") -> None:

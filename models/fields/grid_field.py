@@ -44,7 +44,9 @@ class GridField(jt.nn.Module):
     def sizes(self) -> GridSizes:
         """The layout of the levels that are read now, with the network."""
         conf = self.conf
-        return with_network(replace(conf.sizes, active=self.active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature)
+        return with_network(
+            replace(conf.sizes, active=self.active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature
+        )
 
     def weights(self, sizes: GridSizes) -> Weights:
         """The layers as the operations of this layout read them now."""

@@ -28,6 +28,10 @@ class ModelConfig(Protocol):
         """The same with `count` as n_importance."""
 
     @property
+    def needs_masks(self) -> bool:
+        """Whether train.mask_weight above 0 is a mistake where the scene has no masks."""
+
+    @property
     def memory_keys(self) -> str:
         """The keys to lower where one entry of a batch does not fit, for messages; "" for none."""
 
@@ -43,9 +47,13 @@ class ModelConfig(Protocol):
     def buffer_bytes(self) -> int:
         """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
 
+    @property
+    def trains_on_points(self) -> bool:
+        """Whether the scene's points of structure from motion take part in training: then they bear no witness."""
+
 
 class PlainBlock:
-    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers."""
+    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers, no points."""
 
     def check(self) -> None:
         """Every value within its limits will do."""
@@ -66,6 +74,11 @@ class PlainBlock:
         return self
 
     @property
+    def needs_masks(self) -> bool:
+        """Yes: what was asked for cannot be done."""
+        return True
+
+    @property
     def memory_keys(self) -> str:
         """None."""
         return ""
@@ -79,3 +92,8 @@ class PlainBlock:
     def buffer_bytes(self) -> int:
         """None."""
         return 0
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Photographs alone."""
+        return False

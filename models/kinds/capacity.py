@@ -34,14 +34,14 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
 
 
 def require_batch(conf: ExperimentConfig) -> None:
-    """Raises UserError where the rays of one step exceed what is free, in however small parts they are computed."""
-    rays = conf.train.batch_size
+    """Raises UserError where the batch of one step exceeds what is free, in however small parts it is computed."""
+    count = conf.train.batch_size
     each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
-    needed, free = rays * each, available_bytes()
+    needed, free = count * each, available_bytes()
     if needed > free:
         keys = f", or {conf.model.memory_keys}" if conf.model.memory_keys else ""
         raise UserError(
-            f"train.batch_size = {rays}: a step of so many rays needs {_gb(needed)} of memory, {_gb(free)} is free: "
+            f"train.batch_size = {count}: a step of that size needs {_gb(needed)} of memory, {_gb(free)} is free: "
             f"lower it{f' to {free // each}' if free > 2 * each else ''}{keys}"
         )
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from data.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
-from models.config.strict import ConfigError, check_limits, check_part, from_tree, leaf_fields, nearest, shown
+from models.config.strict import (
+    ConfigError,
+    check_limits,
+    check_part,
+    field_types,
+    from_tree,
+    leaf_fields,
+    nearest,
+    shown,
+)
 from models.fields.conf import INITIALISATION_KEYS
 from models.fields.registry import COLORS, SURFACES
 from models.kinds.block import ModelConfig
@@ -63,6 +72,20 @@ def to_hocon(conf: ExperimentConfig) -> str:
     tree = asdict(conf)
     tree[MODEL] |= tree[MODEL].pop(MORE, {})
     return write_tree(tree)
+
+
+def flat(conf: ExperimentConfig) -> dict[str, Any]:
+    """Every key spelt out, dotted -> value, in the order of the blocks."""
+    tree = asdict(conf)
+    tree[MODEL] |= tree[MODEL].pop(MORE, {})
+
+    def leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in block.items():
+            found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        return found
+
+    return leaves(tree, "")
 
 
 def from_blocks(tree: object) -> ExperimentConfig:
@@ -144,7 +167,7 @@ def _model_types() -> dict[str, Any]:
     """Every key directly below `model` that some kind knows, with its type."""
     known: dict[str, Any] = {}
     for kind in KINDS.values():
-        known |= get_type_hints(kind.block) | _further(kind.block)
+        known |= field_types(kind.block) | _further(kind.block)
     known.pop(MORE, None)
     return known
 

@@ -65,6 +65,7 @@ class LevelSet:
     gradient: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     # Points and unit normals float32 [P, 3] -> RGB [P, 3] in [0, 1] as seen from outside along the normal.
     color: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    background: str = "masks"  # what explains what is behind the object to this kind of model, for messages
 
 
 class Batch(Protocol):
@@ -108,6 +109,8 @@ class Parameters(Protocol):
 
 class Model(Protocol):
     """A model of some kind with its networks. All randomness is passed in as numbers."""
+
+    entries: str  # what a batch consists of, for messages
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -153,6 +156,8 @@ class Model(Protocol):
 
 class PlainModel:
     """What a kind gets for nothing: one learning rate, no state but the networks, nothing to do around a step."""
+
+    entries = "rays"
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""

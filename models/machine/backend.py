@@ -44,7 +44,7 @@ class DeviceInfo:
     reason: str  # why this one, where the user may wonder; "" otherwise
     threads: int  # CPU threads of matrix products and native kernels
     memory_gib: float  # memory free for the process: main memory on the CPU, the card's on CUDA
-    warnings: tuple[str, ...]  # sentences the user should read once
+    warning: str  # a sentence the user should read once; "" for none
 
     def line(self) -> str:
         """One line for the log."""
@@ -112,14 +112,14 @@ def _load() -> Any:
         obstacle = "asked for" if _choice.device == "cpu" else toolchain.cuda_obstacle()
         _set_environment(use_cuda=not obstacle)
         module = _import_quietly()
-        warnings = _attach_matmul(module) if obstacle else ()
+        warning = _attach_matmul(module) if obstacle else ""
         module.flags.use_cuda = 0 if obstacle else 1
         _choice.info = DeviceInfo(
             name="cpu" if obstacle else "cuda",
             reason=obstacle if obstacle != "asked for" else "",
             threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
             memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
-            warnings=warnings,
+            warning=warning,
         )
         return module
     return sys.modules["jittor"]
@@ -196,13 +196,12 @@ def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:
     return heard
 
 
-def _attach_matmul(module: Any) -> tuple[str, ...]:
-    """Route CPU matrix products to oneDNN; returns the warnings of a fallback."""
+def _attach_matmul(module: Any) -> str:
+    """Route CPU matrix products to oneDNN; returns the warning of a fallback, "" without one."""
     from models.machine import gemm
 
     with _compile_progress():
-        problem = gemm.attach(module)
-    return (problem,) if problem else ()
+        return gemm.attach(module)
 
 
 @contextlib.contextmanager

@@ -107,6 +107,12 @@ def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], i
     return Choice(1, peak, False)
 
 
+def chunk_that_fits(most: int, work: Callable[[int], object], memory_limit: float | str, extra: int = 0) -> Choice:
+    """`largest_chunk` of a piece of work, measured as it is done for chunks, beside `extra` bytes; see `budget`."""
+    release()
+    return largest_chunk(most, lambda size: extra + growth(lambda: work(size)), lambda: budget(memory_limit))
+
+
 def _line(small: int, at_small: int, large: int, at_large: int) -> Callable[[int], float]:
     """Bytes of a chunk, foreseen from two measured ones; at least in proportion where the two tell no slope."""
     slope = (at_large - at_small) / (large - small) if large > small else 0.0

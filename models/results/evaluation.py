@@ -1,80 +1,144 @@
-"""Figures of a trained model, and the picture to look at."""
+"""Figures of a trained model, as a table and as files, and the picture to look at."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import trimesh
 
-from data.io.files import write_result
+from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene
-from models.experiment import held_out_scene
+from models.kinds.conf import flat, parse_config
+from models.results.asked import Asked, References, cameras_of, radius_of
+from models.results.figure_table import lines
 from models.results.meshes import extract_mesh, write_world_mesh
+from models.results.records import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
 from models.results.snapshot import Snapshot
-from models.surface.metrics import chamfer, read_mesh
+from models.scores.compared import SurfaceFigures, against_truth
+from models.scores.dtu import DtuFigures, dtu_figures, masked
+from models.scores.frames import SAMPLES, require_same_frame
+from models.scores.witness import PointFigures, point_figures
+from models.surface.described import Surface
+from models.surface.export import surface_to_world
+from models.surface.extraction import EmptySurfaceError, no_surface
+from models.surface.metrics import sample_surface
 from models.surface.request import MeshRequest
 from models.views import figures
 from models.views.figures import Figures, ViewFigures
 from models.views.render import RenderedView, normal_picture
 from models.views.shading import shade_mesh
-from models.watch.logger import RunLogger
+
+MESH_FILE, PICTURE = "mesh.ply", "report.png"
+
+
+@dataclass(frozen=True)
+class CameraFigures:
+    """Whether the photographs bear out the cameras, whatever the model."""
+
+    # The median distance of matches from their epipolar lines, pixels of pictures reduced to 640; None: too few pairs
+    epipolar_px: float | None
+    epipolar_pairs: int  # of photographs that show enough in common
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of a run; None where the conf names nothing to compare with.
+    """The figures of a run; None where there is nothing to compare with, or no surface."""
 
-    Those of pictures are means over the held-out views; see `Figures`.
-    """
-
-    step: int
-    psnr: float | None  # dB, over whole pictures
-    chamfer: float | None  # working-frame units, mean of both directions
-    seconds: float  # of training, over all its sessions
-    ssim: float | None
-    psnr_mask: float | None
-    ssim_mask: float | None
-    iou: float | None
-    counts_first: str | None  # "psnr" or "psnr_mask"
+    pictures: Figures | None  # means over the held-out views
+    surface: SurfaceFigures | None
+    points: PointFigures | None
+    dtu: DtuFigures | None
+    cameras: CameraFigures
     views: tuple[ViewFigures, ...]
 
+    def values(self) -> dict[str, Any]:
+        """Every figure by its name, in one order whatever there is; the names of different parts differ."""
+        parts = {
+            Figures: self.pictures,
+            SurfaceFigures: self.surface,
+            PointFigures: self.points,
+            DtuFigures: self.dtu,
+            CameraFigures: self.cameras,
+        }
+        return {
+            entry.name: None if part is None else getattr(part, entry.name)
+            for kind, part in parts.items()
+            for entry in fields(kind)
+        }
 
-def evaluate(snapshot: Snapshot, request: MeshRequest) -> Evaluation:
-    """Figures against held-out views and the reference mesh, and the picture report/report.png to look at.
 
-    Without held-out views the picture shows the first photograph's. Raises EmptySurfaceError where a kind of model that
-    has a surface shows none.
+def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> dict[str, Any]:
+    """Score the model against all there is: a table, report/metrics.json, a row of metrics.csv, and report/report.png.
+
+    Without held-out views the picture shows the first photograph's. Nothing is written before every figure is there.
+    Raises EmptySurfaceError where there is no surface, and UserError for ground truth in another frame.
     """
-    experiment = snapshot.experiment
-    held_out = held_out_scene(experiment)
-    scene = held_out or experiment.scene
+    scene = references.held_out or snapshot.experiment.scene
+    mesh = _mesh(snapshot, request, references)
+    surface = _against_truth(mesh, references)
     mask_first = snapshot.mask_first(scene)
     first = snapshot.render(*scene.rays(0))
-    views = _compare_views(snapshot, held_out, first, mask_first) if held_out else ()
-    mesh = None
-    if snapshot.model.level_set is not None:
-        mesh = extract_mesh(snapshot, request)
-        write_world_mesh(snapshot, mesh)
-    reference = experiment.conf.dataset.reference_mesh
+    views = _compare_views(snapshot, references.held_out, first, mask_first) if references.held_out else ()
+    witness = references.witness
     evaluation = Evaluation(
-        step=snapshot.step,
-        chamfer=chamfer(mesh, read_mesh(reference)).chamfer if reference and mesh is not None else None,
-        seconds=snapshot.seconds,
-        counts_first=("psnr_mask" if mask_first else "psnr") if held_out else None,
+        pictures=figures.mean(views) if views else None,
+        surface=surface,
+        points=point_figures(witness, mesh) if witness is not None and mesh is not None else None,
+        dtu=_by_dtu(snapshot, mesh, references),
+        cameras=_cameras(snapshot.experiment.scene),
         views=views,
-        **asdict(figures.mean(views)),
     )
-    path = experiment.path("report", "report.png")
-    write_image(path, _report_picture(scene, first, mesh, mask_first))
-    content = json.dumps(asdict(evaluation), indent=1) + "\n"
-    write_result(experiment.path("report", "report.json"), content.encode())
-    _log_evaluation(snapshot.log, evaluation)
+    values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
+    _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    for note in references.notes:
+        snapshot.log.info(note)
+    snapshot.log.info(*lines([("", values)]))
+    folder = snapshot.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    snapshot.log.info(f"{panels}: {path}")
-    return evaluation
+    snapshot.log.info(f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(snapshot, asked)}")
+    return values
+
+
+def _mesh(snapshot: Snapshot, request: MeshRequest, references: References) -> trimesh.Trimesh | None:
+    """The surface in the working frame; None for a kind of model without one, where nothing asks for it."""
+    if snapshot.model.level_set is not None:
+        return extract_mesh(snapshot, request)
+    if references.needs_surface:
+        raise EmptySurfaceError(f"{references.needs_surface}: {no_surface(snapshot.experiment.conf.model.type)}")
+    return None
+
+
+def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> SurfaceFigures | None:
+    """The figures of a mesh in the working frame; raises UserError for ground truth in another frame."""
+    truth = references.truth
+    if truth is None or mesh is None:
+        return None
+    generator = np.random.default_rng(0)
+    found = sample_surface(mesh, SAMPLES, generator)
+    require_same_frame(found, truth.spread(SAMPLES, generator), truth.source, references.truth_words)
+    return against_truth(mesh, truth, references.tau)
+
+
+def _by_dtu(snapshot: Snapshot, mesh: trimesh.Trimesh | None, references: References) -> DtuFigures | None:
+    """The figures of the DTU protocol: masks first, then the world's millimetres."""
+    if references.dtu is None or mesh is None:
+        return None
+    scene = snapshot.experiment.scene
+    kept = masked(mesh, cameras_of(scene), scene.masks)
+    if len(kept.faces) == 0:
+        raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
+    return dtu_figures(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
+
+
+def _cameras(scene: Scene) -> CameraFigures:
+    """As `inspect` has it."""
+    pairs, tried = pair_distances(scene)
+    return CameraFigures(median_distance(pairs, tried), len(pairs))
 
 
 def _compare_views(
@@ -90,6 +154,56 @@ def _compare_views(
     return tuple(views)
 
 
+def _about(
+    snapshot: Snapshot,
+    request: MeshRequest,
+    references: References,
+    mesh: trimesh.Trimesh | None,
+    mask_first: bool,
+) -> dict[str, Any]:
+    """What was evaluated, and how."""
+    experiment, held_out, truth = snapshot.experiment, references.held_out, references.truth
+    return {
+        "experiment": str(experiment.folder),
+        "scene": experiment.scene.name,
+        "model": experiment.conf.model.type,
+        "step": snapshot.step,
+        "seconds": snapshot.seconds,  # of training, over all its sessions
+        "resolution": None if mesh is None else request.resolution,
+        "threshold": request.threshold,
+        "triangles": None if mesh is None else len(mesh.faces),
+        "world_per_radius": radius_of(experiment.scene),
+        "held_out": None if held_out is None else held_out.n_views,
+        "counts_first": None if held_out is None else "psnr_mask" if mask_first else "psnr",
+        "ground_truth": None if truth is None or mesh is None else truth.source,
+    }
+
+
+def _write(
+    snapshot: Snapshot,
+    asked: Asked,
+    values: Mapping[str, Any],
+    views: tuple[ViewFigures, ...],
+    picture: np.ndarray,
+    mesh: trimesh.Trimesh | None,
+) -> None:
+    """The figures, the picture and the mesh that was scored."""
+    experiment = snapshot.experiment
+    text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
+    conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # a published one carries none
+    details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
+    if mesh is not None:
+        write_world_mesh(snapshot, mesh, experiment.path(FOLDER, MESH_FILE))
+    write_image(experiment.path(FOLDER, PICTURE), picture)
+    write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
+    add_row(_table_file(snapshot, asked), values)
+
+
+def _table_file(snapshot: Snapshot, asked: Asked) -> Path:
+    """The table that has a row for each evaluation."""
+    return asked.csv or snapshot.experiment.folder / FOLDER / CSV_FILE
+
+
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:
     """Rendering | photograph | normals | shaded mesh of the scene's first view, uint8 [h, 4 w, 3]; 3 w without a mesh.
 
@@ -103,13 +217,3 @@ def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | No
     if mesh is not None:
         pictures.append(to_uint8(shade_mesh(mesh, scene.intrinsics[0], scene.c2w[0], height, width)))
     return np.concatenate(pictures, axis=1)
-
-
-def _log_evaluation(log: RunLogger, evaluation: Evaluation) -> None:
-    """The figures, one a line."""
-    if evaluation.views:
-        mean = Figures(**{name: getattr(evaluation, name) for name in figures.NAMES})
-        log.info(f"PSNR on held-out views: {figures.text(mean, evaluation.counts_first == 'psnr_mask')}")
-    if evaluation.chamfer is not None:
-        log.info(f"Chamfer distance to the reference mesh (unit sphere frame): {evaluation.chamfer:.4f}")
-    log.info(f"training time: {evaluation.seconds:.0f} s for {evaluation.step} steps")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,11 +47,9 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
     return path
 
 
-def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh) -> Path:
-    """A mesh of the working frame to meshes/<step>.ply, in world coordinates."""
-    path = snapshot.experiment.path("meshes", f"{snapshot.step:08d}.ply")
+def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:
+    """A mesh of the working frame to `path`, in world coordinates."""
     _write(snapshot, MeshRequest(0), Surface(mesh), path)
-    return path
 
 
 def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
@@ -65,7 +63,7 @@ def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> s
         request.resolution,
         _threshold(level_set, request),
         snapshot.chunks.points(level_set.outward),
-        lambda items: _bar(snapshot, items, "surface"),
+        partial(snapshot.log.progress, desc="surface", leave=False),
         folder,
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
@@ -87,11 +85,6 @@ def _level_set(snapshot: Snapshot) -> LevelSet:
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
     """The level that is meshed."""
     return level_set.threshold if request.threshold is None else request.threshold
-
-
-def _bar(snapshot: Snapshot, items: Iterable, what: str) -> Iterable:
-    """The items, with a bar."""
-    return snapshot.log.progress(items, desc=what, leave=False)
 
 
 def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +151,7 @@ def _on_level(
         _threshold(level_set, request),
         0.5 * float(np.linalg.norm((high - low) / (request.resolution - 1))),
         _wide_chunk(snapshot, level_set),
-        lambda items: _bar(snapshot, items, "level set"),
+        partial(snapshot.log.progress, desc="level set", leave=False),
     )
     snapshot.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
     return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
@@ -177,7 +170,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
             photographs,
             sight,
             _in_chunks(level_set.color, _wide_chunk(snapshot, level_set)),
-            lambda items: _bar(snapshot, items, "colours"),
+            partial(snapshot.log.progress, desc="colours", leave=False),
         )
         shares.append(found.seen)
         return found.rgb
@@ -185,8 +178,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
     if request.color == TEXTURE:
         from models.surface.texture import texture
 
-        textured = texture(mesh, request.texture_size, colors)
-        surface = Surface(textured.mesh, textured.normals, None, textured.uv, textured.picture)
+        surface = texture(mesh, request.texture_size, colors)
     else:
         found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
         surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -35,11 +35,8 @@ class Snapshot:
         """The picture that rays [h * w] of shape (h, w) show; a bar tells how long, unless it is there at once."""
         chunk = self.chunks.rays(self.model, rays)
         moment = Moment(self.step, self.background_rgb)
-        return render_view(self.model, rays, shape, chunk, moment, self._picture_bar)
-
-    def _picture_bar(self, chunks: Iterable[int]) -> Iterable[int]:
-        """The chunks of a picture, with a bar."""
-        return self.log.progress(chunks, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
+        bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
+        return render_view(self.model, rays, shape, chunk, moment, bar)
 
     def mask_first(self, scene: Scene) -> bool:
         """Whether the figures inside the masks of photographs count first."""

@@ -13,6 +13,7 @@ from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.errors import UserError
 from data.io.images import to_uint8
 from data.io.quiet import native_stderr_silenced
+from data.prepare.video import frames as read_frames
 from models.results.snapshot import Snapshot
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
@@ -51,7 +52,7 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
             for frame in frames if writer.isOpened() else ():
                 writer.write(frame[..., ::-1])
             writer.release()
-        if _count_frames(temporary) != len(frames):
+        if sum(1 for _ in read_frames(temporary)) != len(frames):
             raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
         os.replace(temporary, path)
     except OSError as error:
@@ -59,14 +60,3 @@ def _write_video(path: Path, frames: list[np.ndarray]) -> None:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-
-
-def _count_frames(path: Path) -> int:
-    """How many frames of the local file can be decoded; 0 where there is none."""
-    with native_stderr_silenced():
-        video = cv2.VideoCapture(str(path), cv2.CAP_FFMPEG)
-        count = 0
-        while video.read()[0]:
-            count += 1
-        video.release()
-    return count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -11,6 +11,7 @@ import trimesh
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from data.capture import MASK_HALF
 from models.surface.sight import Camera, Sight, project
 
 SMALL = 0.01  # of the largest piece's area: what is below is dust
@@ -18,7 +19,6 @@ SMALL = 0.01  # of the largest piece's area: what is below is dust
 # masks); in photographs of other sizes by the same part of the width.
 DILATION = 50 / 1600
 FACES = 2**20  # whose corners are gathered at a time
-MASK_HALF = 127  # a mask means "object" above it, as in training
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,16 @@ def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
     """The area of each face, [F]."""
-    area, vertices = np.empty(len(mesh.faces)), np.asarray(mesh.vertices)
-    for start in range(0, len(area), FACES):
-        corners = vertices[mesh.faces[start : start + FACES]]
-        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        area[start : start + FACES] = 0.5 * np.linalg.norm(normal, axis=1)
-    return area
+    return 0.5 * np.concatenate([np.linalg.norm(normal, axis=1) for _, normal in _normals(mesh)])
+
+
+def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Faces [K, 3], FACES at a time, with their normals [K, 3], which are twice as long as the faces' areas."""
+    vertices = np.asarray(mesh.vertices)
+    for start in range(0, len(mesh.faces), FACES):
+        faces = mesh.faces[start : start + FACES]
+        corners = vertices[faces]
+        yield faces, np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
 
 
 def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
@@ -77,16 +81,26 @@ def as_seen(
     mask. The mesh may come back without faces.
     """
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
-    seen, excluded = np.zeros(len(vertices), bool), np.zeros(len(vertices), bool)
-    for index, camera in enumerate(cameras):
+    seen = np.zeros(len(vertices), bool)
+    for camera in cameras:
+        asked = np.flatnonzero(camera.shows(*project(vertices, camera)) & ~seen)
+        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
+    stays = seen[mesh.faces].any(axis=1)
+    if masks is not None:
+        stays &= within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1)
+    return with_faces(mesh, stays)
+
+
+def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Whether each vertex lies in the dilated mask of every photograph that shows its place: bool [V]."""
+    vertices = np.asarray(mesh.vertices)
+    within = np.ones(len(vertices), bool)
+    for camera, mask in zip(cameras, masks, strict=True):
         pixels, depth = project(vertices, camera)
         shown = camera.shows(pixels, depth)
-        if masks is not None:
-            places = np.rint(pixels[shown]).astype(int)
-            excluded[shown] |= ~_dilated(masks[index])[places[:, 1], places[:, 0]]
-        asked = np.flatnonzero(shown & ~seen)
-        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
-    return with_faces(mesh, seen[mesh.faces].any(axis=1) & ~excluded[mesh.faces].any(axis=1))
+        places = np.rint(pixels[shown]).astype(int)
+        within[shown] &= _dilated(mask)[places[:, 1], places[:, 0]]
+    return within
 
 
 def _dilated(mask: np.ndarray) -> np.ndarray:
@@ -125,12 +139,8 @@ def is_watertight(mesh: trimesh.Trimesh) -> bool:
 
 def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
     """Unit normals [V, 3] of the vertices, by the areas of the triangles about them, for tens of millions of them."""
-    vertices, total = np.asarray(mesh.vertices), np.zeros((len(mesh.vertices), 3))
-    for start in range(0, len(mesh.faces), FACES):
-        faces = mesh.faces[start : start + FACES]
-        corners = vertices[faces]
-        normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    total = np.zeros((len(mesh.vertices), 3))
+    for faces, normal in _normals(mesh):
         for axis in range(3):
-            weight = np.repeat(normal[:, axis], 3)
-            total[:, axis] += np.bincount(faces.reshape(-1), weight, len(vertices))
+            total[:, axis] += np.bincount(faces.reshape(-1), np.repeat(normal[:, axis], 3), len(total))
     return total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), np.finfo(float).tiny)

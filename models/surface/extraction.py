@@ -18,7 +18,7 @@ SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
 
 
 class EmptySurfaceError(Exception):
-    """There is no surface to extract; the message says what that means. Not a slip of the user's: exit status 1."""
+    """There is no surface to extract; the message says what that means. Exit status 2, while a training goes on."""
 
 
 def no_surface(kind: str) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +61,8 @@ class Kept:
         """What was kept of a block; None where nothing was, or it cannot be read."""
         if self._folder is None:
             return None
-        names = [field.name for field in fields(Patch)]
         try:
-            found = read_members(self._path(key), names, MOST_BYTES)
+            found = read_members(self._path(key), None, MOST_BYTES)
             patch = Patch(**found | {name: float(found[name]) for name in ("steepest", "allowed")})
         except (OSError, NpzError, KeyError, TypeError):
             return None

@@ -18,18 +18,25 @@ DIRECTIONS = tuple(step for step in itertools.product((-1, 0, 1), repeat=3) if s
 Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+def along_axes(values: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """`values` changed along one axis after the other, which `change` has as its first."""
+    for axis in AXES:
+        values = np.moveaxis(change(np.moveaxis(values, axis, 0)), 0, axis)
+    return values
+
+
 def halved(values: np.ndarray) -> np.ndarray:
     """Values [K + 1]^3 on the lattice of half the spacing, [2 K + 1]^3, between by linear interpolation.
 
     Where all corners of a cell have one sign, so has all that is interpolated in it.
     """
-    for axis in AXES:
-        there = np.moveaxis(values, axis, 0)
-        finer = np.empty((2 * len(there) - 1, *there.shape[1:]), values.dtype)
-        finer[::2] = there
-        finer[1::2] = 0.5 * (there[1:] + there[:-1])
-        values = np.moveaxis(finer, 0, axis)
-    return values
+
+    def finer(there: np.ndarray) -> np.ndarray:
+        found = np.empty((2 * len(there) - 1, *there.shape[1:]), there.dtype)
+        found[::2], found[1::2] = there, 0.5 * (there[1:] + there[:-1])
+        return found
+
+    return along_axes(values, finer)
 
 
 def halved_marks(known: np.ndarray) -> np.ndarray:
@@ -41,25 +48,17 @@ def halved_marks(known: np.ndarray) -> np.ndarray:
 
 def children(cells: np.ndarray) -> np.ndarray:
     """Marks [K]^3 of cells, handed on to their eight children, [2 K]^3."""
-    for axis in AXES:
-        cells = np.repeat(cells, 2, axis=axis)
-    return cells
+    return along_axes(cells, lambda there: np.repeat(there, 2, axis=0))
 
 
 def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
     """What `pair` makes of each cell's eight corners, taken two by two: [K + 1]^3 -> [K]^3."""
-    for axis in AXES:
-        there = np.moveaxis(values, axis, 0)
-        values = np.moveaxis(pair(there[1:], there[:-1]), 0, axis)
-    return values
+    return along_axes(values, lambda there: pair(there[1:], there[:-1]))
 
 
 def parents(values: np.ndarray, pair: Pair) -> np.ndarray:
     """What `pair` makes of the 27 points of each parent cell: [2 K + 1]^3 -> [K]^3."""
-    for axis in AXES:
-        there = np.moveaxis(values, axis, 0)
-        values = np.moveaxis(pair(pair(there[:-1:2], there[1::2]), there[2::2]), 0, axis)
-    return values
+    return along_axes(values, lambda there: pair(pair(there[:-1:2], there[1::2]), there[2::2]))
 
 
 def mixed_corners(values: np.ndarray) -> np.ndarray:
@@ -85,13 +84,14 @@ def points_of_parents(cells: np.ndarray) -> np.ndarray:
 
 def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
     """What `pair` makes of each cell and its 26 neighbours, of those that there are: [K]^3 -> [K]^3."""
-    for axis in AXES:
-        there = np.moveaxis(cells, axis, 0)
-        spread = there.copy()
-        spread[1:] = pair(spread[1:], there[:-1])
-        spread[:-1] = pair(spread[:-1], there[1:])
-        cells = np.moveaxis(spread, 0, axis)
-    return cells
+
+    def spread(there: np.ndarray) -> np.ndarray:
+        found = there.copy()
+        found[1:] = pair(found[1:], there[:-1])
+        found[:-1] = pair(found[:-1], there[1:])
+        return found
+
+    return along_axes(cells, spread)
 
 
 def steepest(values: np.ndarray, known: np.ndarray, spacing: np.ndarray) -> float:

@@ -11,9 +11,8 @@ ROUNDS = 3  # of Newton's method, which doubles the digits that are right; inter
 CLOSE = 1e-4  # of the reach: a vertex that near is not moved any more
 FLAT = 1e-6  # slopes below it have no direction that could be trusted
 
-Gradient = Callable[
-    [np.ndarray], tuple[np.ndarray, np.ndarray]
-]  # points float32 [P, 3] -> values [P, 1], slopes [P, 3]
+# Points float32 [P, 3] -> values [P, 1], slopes [P, 3].
+Gradient = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)

@@ -34,32 +34,8 @@ def _same(values: np.ndarray) -> np.ndarray:
     return values
 
 
-class Field(Protocol):
-    """What is marched: see `models.kinds.protocol.LevelSet`."""
-
-    @property
-    def outward(self) -> Callable[[np.ndarray], np.ndarray]:
-        """Points float32 [P, 3] -> [P, 1]."""
-
-    @property
-    def quantity(self) -> str:
-        """What the field is, for messages."""
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the field is a signed distance, or something else whose slope is about 1 everywhere."""
-
-    @property
-    def evened(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """An increasing map of its values after which they vary evenly in space; None for the values themselves."""
-
-
 class Rule(Protocol):
     """Which cells are refined; `values` are zero on the surface, negative inside."""
-
-    @property
-    def coarsest(self) -> int:
-        """How many cells per axis are looked at in any case."""
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
         """The cells [K]^3 through which the surface may go; values [K + 1]^3, `spacing` [3] apart.
@@ -79,7 +55,6 @@ class Bounded:
     """Of a signed distance."""
 
     slope: float  # no two values differ by more than this times their distance
-    coarsest: int = COARSEST_BOUNDED
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
         """Where the corners' mean distance from zero is not above the slope times their mean distance from a point.
@@ -106,7 +81,6 @@ class Unbounded:
 
     level: float  # of the field, where the values are zero
     evened: Callable[[np.ndarray], np.ndarray] = _same
-    coarsest: int = COARSEST_UNBOUNDED
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
         """Where signs differ, or values come near to zero by the measure of their range; coarse cells look around."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import trimesh
@@ -19,9 +20,12 @@ from models.surface.block import Block, face_signs, march, refine
 from models.surface.extraction import EmptySurfaceError, no_crossing, require_crossing
 from models.surface.kept import Kept, Key, Patch
 from models.surface.lattice import DIRECTIONS, mixed_corners, steepest
-from models.surface.rules import COARSEST_BOUNDED, COARSEST_UNBOUNDED, MARGIN, Bounded, Field, Rule, Unbounded
+from models.surface.rules import COARSEST_BOUNDED, COARSEST_UNBOUNDED, MARGIN, Bounded, Rule, Unbounded
 from models.surface.samples import BLOCK, Grid, Progress, Samples, unchanged
 from models.surface.weld import weld
+
+if TYPE_CHECKING:
+    from models.kinds.protocol import LevelSet
 
 SLOPE_SAMPLES = 1024  # places where the slope of a signed distance is measured, beside the coarse lattice
 NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # of a block, itself among them
@@ -41,7 +45,7 @@ class Sparse:
 
 
 def extract(
-    field: Field,
+    field: LevelSet,
     low: np.ndarray,
     high: np.ndarray,
     resolution: int,
@@ -79,7 +83,7 @@ def extract(
     return Sparse(mesh, samples.queries, share, len(work.patches), work.resumed, rule.text(), work.kept)
 
 
-def _rule(field: Field, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
+def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
     """The rule for this field; the slope of a signed distance is measured."""
     if not field.bounded:
         return Unbounded(-threshold) if field.evened is None else Unbounded(-threshold, field.evened)

@@ -11,6 +11,7 @@ import trimesh
 from scipy.ndimage import distance_transform_edt
 
 from data.errors import UserError
+from models.surface.described import Surface
 
 TEXTURED_FACES = 100_000  # unless told otherwise: laying out takes minutes beyond, and the picture has the detail
 PADDING = 2  # texels between charts: a viewer's interpolation reaches one, its first smaller picture two
@@ -18,16 +19,6 @@ SUBTEXEL = 4  # bits of a triangle's corners when it is drawn
 FEWEST_TEXELS = 0.5  # per triangle in the mean: a texture with less shows the charts' borders and no more
 
 Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals [P, 3] -> RGB [P, 3] in [0, 1]
-
-
-@dataclass(frozen=True)
-class Textured:
-    """A mesh with a picture on it."""
-
-    mesh: trimesh.Trimesh  # corners on the borders of charts are there once for each chart
-    normals: np.ndarray  # float32 [V, 3], unit
-    uv: np.ndarray  # float32 [V, 2] in [0, 1], from the lower left corner
-    picture: np.ndarray  # uint8 [size, size, 3], its first row at the top
 
 
 @dataclass(frozen=True)
@@ -64,10 +55,11 @@ def _too_small(size: int, what: str) -> UserError:
     return UserError(f"--texture_size {size}: too small for the {what} of this mesh; raise it, or lower --decimate")
 
 
-def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Textured:
+def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Surface:
     """The mesh with a picture of `size` texels each way, painted by `paint`; raises UserError for one too small.
 
-    Texels beyond a chart take the colour of its nearest one, so that no seam shows where they are interpolated.
+    Corners on the borders of charts are there once for each chart. Texels beyond a chart take the colour of its nearest
+    one, so that no seam shows where they are interpolated.
     """
     layout = unwrap(mesh, size)
     face = _face_of_texels(layout, size)
@@ -84,7 +76,7 @@ def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Textured:
     nearest = distance_transform_edt(face < 0, return_distances=False, return_indices=True)
     flat = trimesh.Trimesh(np.asarray(mesh.vertices)[layout.source], layout.faces, process=False)
     normals = np.asarray(mesh.vertex_normals, np.float32)[layout.source]
-    return Textured(flat, normals, layout.uv.astype(np.float32), picture[tuple(nearest)])
+    return Surface(flat, normals, None, layout.uv.astype(np.float32), picture[tuple(nearest)])
 
 
 def _face_of_texels(layout: Layout, size: int) -> np.ndarray:

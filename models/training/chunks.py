@@ -6,6 +6,7 @@ The largest chunk that fits `train.memory_limit` by measurements on the run's ow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,20 +23,21 @@ STATE_KEY = "ray_chunk"  # in the state of a checkpoint
 
 
 def training_chunk(trainer: Trainer) -> memory.Choice:
-    """The rays of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
+    """The entries of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
     state = trainer.sampler.state()
     batch = trainer.sampler.next()
     trainer.sampler.restore(state)
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
-    def peak(chunk: int) -> int:
+    def differentiate(chunk: int) -> object:
         part = batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
         # Any jitter does, and none may be drawn from the run's generator.
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
-        return update + memory.growth(lambda: trainer.gradient_of(part, noise, chunk))
+        return trainer.gradient_of(part, noise, chunk)
 
-    memory.release()
-    return memory.largest_chunk(len(batch), peak, lambda: memory.budget(trainer.conf.memory_limit))
+    choice = memory.chunk_that_fits(len(batch), differentiate, trainer.conf.memory_limit, update)
+    # A batch in one piece stays in one where another has more entries: it has no more samples.
+    return choice if choice.chunk < len(batch) else replace(choice, chunk=trainer.conf.batch_size)
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:

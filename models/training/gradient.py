@@ -8,10 +8,10 @@ do the gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled, Term
+from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled
 from models.machine.backend import jt
 from models.structs import Var
 
@@ -53,8 +53,10 @@ def differentiate(
         # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
         # A failed allocation is met here, before any weight has changed.
         jt.sync([*found[-1].gradients, *found[-1].losses.values(), *_leaves(found[-1].output)])
+    if len(found) == 1:
+        return found[0]
     losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
-    return BatchGradient(losses, _join([one.output for one in found]), found[-1].gradients)
+    return BatchGradient(losses, _mapped(_joined, [one.output for one in found]), found[-1].gradients)
 
 
 def settle_batch(
@@ -94,21 +96,16 @@ def _gradient(
     if before is not None:
         gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
     gradients = [_cut(value) for value in gradients]
-    return BatchGradient(
-        {name: _cut(value) for name, value in losses.items()}, _mapped(_cut, objective.output), gradients
-    )
+    output = _mapped(lambda _, values: _cut(values[0]), [objective.output])
+    return BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients)
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     """The mean of each term, and their weighted sum."""
     means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
-    weighted = [_weighted(term, means[name]) for name, term in objective.terms.items()]
+    weights = {name: term.weight for name, term in objective.terms.items()}
+    weighted = [mean if weights[name] == 1.0 else mean * weights[name] for name, mean in means.items()]
     return {TOTAL: _sum(weighted)} | means
-
-
-def _weighted(term: Term, mean: Var) -> Var:
-    """A term's share of the total."""
-    return mean if term.weight == 1.0 else mean * term.weight
 
 
 def _sum(values: Sequence[Var]) -> Var:
@@ -127,24 +124,15 @@ def _leaves(output: Any) -> list[Var]:
     return [leaf for value in values for leaf in (_leaves(value) if is_dataclass(value) else [value])]
 
 
-def _mapped(function: Callable[[Var], Var], output: Any) -> Any:
-    """The same output with each Var replaced."""
-    values = {field.name: getattr(output, field.name) for field in fields(output)}
-    changed = {
-        name: _mapped(function, value) if is_dataclass(value) else function(value) for name, value in values.items()
-    }
-    return replace(output, **changed)
-
-
-def _join(outputs: Sequence[Any]) -> Any:
-    """Outputs of chunks one below the other; what has no row per entry is the same in each."""
-    if len(outputs) == 1:
-        return outputs[0]
-    joined = {}
+def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any]) -> Any:
+    """An output each of whose Vars is made of those of `outputs` in its place."""
+    changed = {}
     for field in fields(outputs[0]):
         values = [getattr(output, field.name) for output in outputs]
-        if is_dataclass(values[0]):
-            joined[field.name] = _join(values)
-        elif field.metadata.get("rows", True):
-            joined[field.name] = jt.concat(values, dim=0)
-    return replace(outputs[0], **joined)
+        changed[field.name] = _mapped(function, values) if is_dataclass(values[0]) else function(field, values)
+    return replace(outputs[0], **changed)
+
+
+def _joined(field: Field, values: list[Var]) -> Var:
+    """The rows of several chunks one below the other; what has no row per entry is the same in each."""
+    return jt.concat(values, dim=0) if field.metadata.get("rows", True) else values[0]

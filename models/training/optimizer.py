@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from models.checkpoints.ours import MOMENTS
 from models.machine.backend import jt
 from models.ops.update import BETA_1, BETA_2, EPSILON, AdamStep, Update, adam
 from models.structs import Var
@@ -67,6 +68,15 @@ class Adam:
     def named_parameters(self) -> dict[str, Var]:
         """`<network>.<name>` -> parameter, in order."""
         return dict(zip(self.names, self.parameters, strict=True))
+
+    @property
+    def named_moments(self) -> dict[str, dict[str, np.ndarray]]:
+        """Moment -> `<network>.<name>` -> copy, as checkpoints have them."""
+        groups = zip(MOMENTS, (self.exp_avg, self.exp_avg_sq), strict=True)
+        return {
+            moment: {name: value.numpy() for name, value in zip(self.names, values, strict=True)}
+            for moment, values in groups
+        }
 
     def refuse(self) -> None:
         """The last step was not accepted: the bias correction does not count it."""

@@ -30,6 +30,7 @@ class StepOutput:
     """What one step computed, not yet waited for."""
 
     model: Model
+    entries: int  # of the batch
     found: BatchGradient
 
     def scalars(self) -> dict[str, float]:
@@ -131,7 +132,7 @@ class Trainer:
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.model, found)
+        return StepOutput(self.model, len(batch), found)
 
     def settle(self) -> bool:
         """Wait for the last step and hear its verdict: False where it was refused and not told so before."""
@@ -142,9 +143,8 @@ class Trainer:
 
     def _named_moments(self) -> dict[str, np.ndarray]:
         """Adam's moments by the words a finding has for them."""
-        groups = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
-        pairs = ((m, zip(self.optimizer.names, values, strict=True)) for m, values in groups)
-        return {f"{moment} of {name}": value.numpy() for moment, named in pairs for name, value in named}
+        moments = self.optimizer.named_moments.items()
+        return {f"{moment} of {name}": values for moment, named in moments for name, values in named.items()}
 
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""
@@ -162,7 +162,7 @@ class Trainer:
 
     @contextmanager
     def _halved_where_memory_ends(self) -> Iterator[None]:
-        """Where an allocation fails within: half the rays at a time from now on, said once however often."""
+        """Where an allocation fails within: half the entries at a time from now on, said once however often."""
         try:
             yield
             return
@@ -173,23 +173,19 @@ class Trainer:
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
             complain(
-                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} rays at a "
-                f"time; going on with {halved} (fewer where need be), more slowly: set train.ray_chunk = {halved}, or "
-                "a lower train.memory_limit"
+                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
+                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
+                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
             )
         self.ray_chunk, self._has_halved = halved, True
 
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""
         self.settle()
-        moments = zip(MOMENTS, (self.optimizer.exp_avg, self.optimizer.exp_avg_sq), strict=True)
         return Checkpoint(
             step=self.finished_steps,
             tensors={name: export_state(module) for name, module in self.networks.items()},
-            moments={
-                moment: {name: var.numpy() for name, var in zip(self.optimizer.names, values, strict=True)}
-                for moment, values in moments
-            },
+            moments=self.optimizer.named_moments,
             adam_steps=self.optimizer.steps,
             state=state | self.random_states(),
             ema={} if self.average is None else self.average.export(),
@@ -206,10 +202,7 @@ class Trainer:
         restore_model(self.model, checkpoint)
         if self.average is not None:
             restore_model(self.average.model, replace(checkpoint, tensors=checkpoint.ema or checkpoint.tensors))
-        shapes = {
-            name: tuple(value.shape)
-            for name, value in zip(self.optimizer.names, self.optimizer.parameters, strict=True)
-        }
+        shapes = {name: tuple(value.shape) for name, value in self.optimizer.named_parameters.items()}
         exp_avg, exp_avg_sq = (
             [_moment(checkpoint, moment, name, shape) for name, shape in shapes.items()] for moment in MOMENTS
         )

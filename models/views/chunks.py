@@ -23,22 +23,18 @@ MOST_GRID_POINTS = 2**16  # likewise a grid
 def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
     """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
 
-    def peak(count: int) -> int:
-        some = Rays(*(_repeated(a, count) for a in (rays.origins, rays.directions, rays.near, rays.far)))
-        return memory.growth(lambda: model.view_fully(some, Moment(0, None)))
+    def render(count: int) -> object:
+        some = Rays(*(np.resize(values, (count, values.shape[1])) for values in vars(rays).values()))
+        return model.view_fully(some, Moment(0, None))
 
-    memory.release()
-    return memory.largest_chunk(MOST_RENDER_RAYS, peak, lambda: memory.budget(conf.memory_limit))
+    return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
 
 
 def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
     """Points of a mesh's grid at a time; `distance` takes float32 [P, 3]."""
-
-    def peak(count: int) -> int:
-        return memory.growth(lambda: distance(np.zeros((count, 3), np.float32)))
-
-    memory.release()
-    return memory.largest_chunk(MOST_GRID_POINTS, peak, lambda: memory.budget(conf.memory_limit))
+    return memory.chunk_that_fits(
+        MOST_GRID_POINTS, lambda count: distance(np.zeros((count, 3), np.float32)), conf.memory_limit
+    )
 
 
 class ResultChunks:
@@ -58,8 +54,3 @@ class ResultChunks:
         """For meshes."""
         self._points = self._points or grid_chunk(distance, self._conf).chunk
         return self._points
-
-
-def _repeated(values: np.ndarray, count: int) -> np.ndarray:
-    """`count` rows, the given ones over and over."""
-    return np.resize(values, (count, values.shape[1]))

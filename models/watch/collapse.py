@@ -31,6 +31,7 @@ class Vitals:
     psnr: float | None = None  # dB, mean over the training batches reported since the validation before
     level: float = 0.0  # of the field at the surface
     quantity: str = "the signed distance"  # what the field is
+    background: str = "masks"  # what explains a background to this kind of model
 
 
 def probe_points() -> np.ndarray:
@@ -46,7 +47,7 @@ def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet
     level = -surface.threshold
     share = float((values < level).mean())
     psnr = float(np.mean(finite)) if finite else None
-    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity)
+    return Vitals(step, inv_s, float(values.min()), share, psnr, level, surface.quantity, surface.background)
 
 
 def findings(history: Sequence[Vitals]) -> dict[str, str]:
@@ -75,7 +76,7 @@ def _full(history: Sequence[Vitals]) -> str:
     return (
         f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
         "usually that region is too small for the object (--roi chooses another), or a background without "
-        f"{_background(last)} is painted onto it"
+        f"{last.background} is painted onto it"
     )
 
 
@@ -87,7 +88,7 @@ def _flat(history: Sequence[Vitals]) -> str:
     return (
         f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
         "usually cameras and photographs do not belong together (--mode inspect measures it), or the background needs "
-        f"{_background(history[-1])}"
+        f"{history[-1].background}"
     )
 
 
@@ -102,10 +103,5 @@ def _fog(history: Sequence[Vitals]) -> str:
     return (
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
         f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the region "
-        f"of interest is far too large (--roi chooses another), or the background needs {_background(history[-1])}"
+        f"of interest is far too large (--roi chooses another), or the background needs {history[-1].background}"
     )
-
-
-def _background(last: Vitals) -> str:
-    """What explains a background: only what has a sharpness, a NeuS, has a model of its own for it."""
-    return "masks" if last.inv_s is None else "masks or model.neus_renderer.n_outside"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Self
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -46,9 +46,7 @@ class Interrupts:
             self._before = {signum: signal.signal(signum, self._handle) for signum in heard}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -28,7 +28,7 @@ TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
 
 
-class RunLogger:
+class RunLogger(AbstractContextManager):
     """The log of one run in `<folder>/logs`, the folder the published code logs to (exp_runner.py, commit 6e0a230).
 
     Files are opened when first written to, and never overwritten: the text log is appended to, TensorBoard gets a
@@ -47,12 +47,7 @@ class RunLogger:
         self._next_flush = 0.0
         self._failed: set[str] = set()  # the parts of the log that gave up
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def info(self, *lines: str) -> None:

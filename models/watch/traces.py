@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 from pathlib import Path
 
+from data.errors import UserError
+from data.io.files import missing_folders, remove, remove_empty
 from models.watch.lock import LOCK_NAME
 from models.watch.logger import LOG_FOLDER
 
@@ -21,7 +21,7 @@ class Traces:
     def __init__(self, folder: Path, passing: tuple[str, ...]) -> None:
         """`passing`: names of what is worth nothing by itself."""
         self._folder = folder
-        self._missing = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
+        self._missing = missing_folders(folder)
         self._before = {path.name for path in _entries(folder)}
         self._passing = passing
         self._has_result = False
@@ -36,14 +36,9 @@ class Traces:
         if self._has_result or any(path.name not in self._passing and not _is_empty(path) for path in new):
             return
         for path in new:
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    path.unlink()
-        for path in self._missing:
-            with contextlib.suppress(OSError):
-                path.rmdir()
+            with contextlib.suppress(UserError):
+                remove(path)
+        remove_empty(self._missing)
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -18,8 +18,9 @@ from models.rendering.occupancy import Occupancy, Walk
 
 PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
 PROBE_STEPS = 1.0  # in edges of a cell
+MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
-WALKED_TO_KEPT = 12  # at most so many samples are walked for each that is kept
+WALKED_TO_KEPT = 6  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
 
 
@@ -56,6 +57,10 @@ class PackedBatch:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
+
+    def is_used(self) -> np.ndarray:
+        """Whether each sample belongs to a ray, float32 [S]."""
+        return (np.arange(len(self.points)) < self.offsets[-1]).astype(np.float32)
 
     def is_free(self) -> np.ndarray:
         """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
@@ -115,8 +120,7 @@ class PackedSampler:
 
     def next(self) -> PackedBatch:
         """The next batch."""
-        used = 0
-        while not used:
+        for _ in range(MOST_DRAWS):
             drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
             view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
             rays = self._rays(view, x, y)
@@ -125,6 +129,14 @@ class PackedSampler:
             walk = self._walk(rays, jitter)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
+            if used:
+                break
+            self._occupancy.open()
+        else:
+            raise UserError(
+                f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
+                "region of interest"
+            )
         rows = walk.rows
         return PackedBatch(
             rgb[rows],
@@ -222,9 +234,7 @@ def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:
     return window if (window[2:] > window[:2]).all() else whole
 
 
-def _seen(
-    scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray
-) -> tuple[np.ndarray, np.ndarray | None]:
+def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
     views, starts = np.unique(view, return_index=True)
     parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]

@@ -26,7 +26,7 @@ class PackedConfig:
     levels_until: float = limits(0.4, above=0, at_most=1)
     prune_from: float = limits(0.2, at_least=0, at_most=1)
     prune_every: int = limits(64, at_least=1)
-    shell: float = limits(8.0, above=0)
+    shell: float = limits(5.0, above=0)
     warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(0.5, above=0)
     free_weight: float = limits(1.0, at_least=0)
@@ -57,6 +57,11 @@ class FastNeuSConfig(PlainBlock):
     def parameters(self) -> int:
         """Trained numbers; the sharpness is one."""
         return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
 
     @property
     def buffer_bytes(self) -> int:

@@ -14,25 +14,38 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.outputs import PackedOutput
-from models.kinds.fast.terms import free_term
 from models.kinds.fast.packed import PackedModel, PackedView
-from models.kinds.neus.terms import eikonal_term
+from models.kinds.fast.terms import free_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
-from models.kinds.terms import binary_mask, color_term, mask_term, masked_psnr
+from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.section_alpha import section_alpha
 from models.rendering.sections import over_background
-from models.structs import Var
+from models.structs import FieldOutput, Var
 
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
+FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
 
 @dataclass(frozen=True)
 class Fields:
+    """What is trained."""
+
     sdf: SDFGrid
     color: RenderingNetwork
     sharpness: SingleVarianceNetwork
+
+
+@dataclass(frozen=True)
+class _Rendered:
+    """S samples and the R rays that they make up."""
+
+    field: FieldOutput  # [S, ...]
+    weights: Var  # [S, 1]
+    left: Var  # [R, 1], the light that passes
+    rgb: Var  # [R, 3], before black
+    inv_s: Var  # [1]
 
 
 class FastNeuSModel(PackedModel):
@@ -44,6 +57,7 @@ class FastNeuSModel(PackedModel):
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
+        """By the names that NeuS has for their like."""
         return {
             "sdf_network_fine": self.fields.sdf,
             "variance_network_fine": self.fields.sharpness,
@@ -52,11 +66,18 @@ class FastNeuSModel(PackedModel):
 
     @property
     def level_set(self) -> LevelSet:
+        """The zero set of the signed distance."""
         return LevelSet(
             self._distances, 0.0, "the signed distance", bounded=True, gradient=self._gradients, color=self._colors
         )
 
+    def sharpness(self) -> float:
+        """inv_s."""
+        with jt.no_grad():
+            return float(self.fields.sharpness().item())
+
     def rates(self, step: int) -> Mapping[str, float]:
+        """The table learns at the full rate, the networks and the sharpness at shares of it; all of them warm up."""
         packed = self.conf.packed
         warm = min(1.0, (step + 1) / (packed.warm_up + 1))
         return {
@@ -67,71 +88,72 @@ class FastNeuSModel(PackedModel):
         }
 
     def _renew(self) -> None:
+        """Cells no part of which is near enough to the surface to be seen are empty, or solid."""
         reach = self.occupancy.side * CELL_HALF_DIAGONAL + self.conf.packed.shell / self.sharpness()
         sdf = self._distances(self.occupancy.centres())[:, 0]
         self.occupancy.renew(sdf > reach, sdf < -reach)
 
-    def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
-        field, weights, left, rgb, _ = self._render(points, directions, offsets, step)
-        return PackedView(rgb, left, weights, field.gradient)
-
     def objective(self, batch: PackedBatch, noise: Noise | None, moment: Moment, settled: None = None) -> Objective:
-        points, directions, offsets = (jt.array(v) for v in (batch.points, batch.directions, batch.offsets))
-        count = len(batch.points)
-        is_used = jt.array((np.arange(count) < batch.offsets[-1]).astype(np.float32)[:, None])
-        field, weights, left, rgb, inv_s = self._render(points, directions, offsets, float(batch.step[0]))
-        opacity = 1.0 - left
-        shown = over_background(rgb, opacity, moment.background_rgb)
+        """The terms of NeuS (arXiv 2106.10689, section 3.4) over packed samples, and that of free space."""
+        points, directions, offsets = (jt.array(value) for value in (batch.points, batch.directions, batch.offsets))
+        seen = self._render(points, directions, offsets, float(batch.step[0]))
+        opacity = 1.0 - seen.left
         mask = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
-        output = PackedOutput(shown, opacity, jt.array(batch.rgb), mask, field.gradient, is_used, inv_s)
+        rgb = over_background(seen.rgb, opacity, moment.background_rgb)
+        output = PackedOutput(rgb, opacity, jt.array(batch.rgb), mask, seen.inv_s)
         terms = {
-            "color": color_term(output.rgb, output.target, mask),
-            "eikonal": eikonal_term(field.gradient, is_used[:, 0], self.train.igr_weight),
-            "free": free_term(field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight),
-            "mask": mask_term(opacity, mask, self.train.mask_weight),
+            "color": color_term(rgb, output.target, mask),
+            "eikonal": eikonal_term(seen.field.gradient, jt.array(batch.is_used()), self.train.igr_weight),
         }
+        if batch.mask is not None and self.train.mask_weight > 0:
+            terms["mask"] = mask_term(opacity, mask, self.train.mask_weight)
+            terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
         return Objective(terms, output)
 
-    def _render(self, points: Var, directions: Var, offsets: Var, step: float):
+    def _render(self, points: Var, directions: Var, offsets: Var, step: float) -> _Rendered:
+        """Samples [S, 3], each the middle of a section `step` long; offsets as in `ops.packed`."""
         field = self.fields.sdf.at_weights().evaluate(points)
         rgb = self.fields.color(points, field.gradient, directions, field.feature)
         inv_s = self.fields.sharpness()
         cos = (directions * field.gradient).sum(dim=1, keepdims=True)
-        lengths = jt.full((points.shape[0], 1), step)
-        alpha = section_alpha(field.sdf, cos, lengths, inv_s, 1.0)
+        alpha = section_alpha(field.sdf, cos, jt.full((points.shape[0], 1), step), inv_s, FULL_COS)
         weights, left = packed_weights(alpha, offsets)
-        return field, weights, left, packed_sum(weights, rgb, offsets), inv_s
+        return _Rendered(field, weights, left, packed_sum(weights, rgb, offsets), inv_s)
+
+    def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
+        """What samples show, without gradients."""
+        seen = self._render(points, directions, offsets, step)
+        return PackedView(seen.rgb, seen.left, seen.weights, seen.field.gradient)
 
     def scalars(self, output: PackedOutput, losses: Mapping[str, Var]) -> dict[str, Var]:
-        return {
+        """The published TensorBoard scalars, and the term of free space."""
+        found = {f"Loss/{name}_loss": losses[name] for name in ("color", "eikonal", "mask", "free") if name in losses}
+        return found | {
             "Loss/loss": losses["total"],
-            "Loss/color_loss": losses["color"],
-            "Loss/eikonal_loss": losses["eikonal"],
-            "Loss/mask_loss": losses["mask"],
             "Statistics/s_val": 1.0 / output.inv_s,
             "Statistics/psnr": masked_psnr(output.rgb, output.target, output.mask),
         }
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """The sharpness."""
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 
-    def sharpness(self) -> float:
-        with jt.no_grad():
-            return float(self.fields.sharpness().item())
-
     def _distances(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the edge of a cell."""
         with jt.no_grad():
             sdf = self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
         outside = self._is_outside(points)
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.side)
         return sdf
 
-    def _gradients(self, points: np.ndarray):
+    def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Signed distances [P, 1] and their gradients [P, 3]."""
         with jt.no_grad():
             field = self.fields.sdf.at_weights().evaluate(jt.array(points))
             return field.sdf.numpy(), field.gradient.numpy()
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        """RGB [P, 3] of points seen against their normals [P, 3]."""
         with jt.no_grad():
             place = jt.array(points)
             field = self.fields.sdf.at_weights().evaluate(place)

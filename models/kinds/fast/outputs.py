@@ -1,4 +1,4 @@
-"""What a packed rendering hands on. R rays, S samples."""
+"""What a packed rendering hands on. R rays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ class PackedOutput:
     opacity: Var  # [R, 1]
     target: Var  # [R, 3]
     mask: Var  # [R, 1], 0 or 1
-    gradient: Var = field(metadata=OF_THE_BATCH)  # [S, 3], of the distance
-    is_used: Var = field(metadata=OF_THE_BATCH)  # [S, 1], 1 where a sample belongs to a ray
     inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.errors import UserError
 from data.rays import Rays
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import carve_unit_sphere, masked_views
@@ -50,6 +51,11 @@ class PackedModel(PlainModel):
             sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
             views = masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks)
             self.occupancy.hull = carve_unit_sphere(views, self.packed.cells, self.packed.hull_margin)
+            if not self.occupancy.hull.any():
+                raise UserError(
+                    f"{scene.name}: the masks leave nothing of the region of interest; check the masks and the cameras "
+                    "with --mode inspect, or train without them (train.mask_weight = 0)"
+                )
             self.occupancy.open()
         self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
         self._schedule(0)

@@ -33,14 +33,14 @@ class RendererConfig:
         return ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NeuSConfig(PlainBlock):
     """The networks and the renderer of a surface."""
 
     nerf: NerfConfig
-    sdf_network: SdfConfig
+    sdf_network: SdfConfig | None = None  # None where `surface` names another one
     variance_network: VarianceConfig
-    rendering_network: ColorConfig
+    rendering_network: ColorConfig | None = None  # likewise `color`
     neus_renderer: RendererConfig
     type: str = NEUS
     surface: str = SDF_NETWORK  # the block of the signed-distance field, one of fields.registry.SURFACES

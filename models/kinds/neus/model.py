@@ -48,6 +48,7 @@ class NeuSModel(PixelModel):
             self._distances,
             0.0,
             "the signed distance",
+            background="masks or model.neus_renderer.n_outside",
             bounded=True,
             gradient=self._gradients,
             color=self._colors,

@@ -2,6 +2,7 @@
 // normals and features. The hidden layers are kept for the backward pass where `keeps`, else computed again.
 #pragma once
 #include "layers.h"
+#include "sigmoid.h"
 
 namespace neus {
 
@@ -70,7 +71,7 @@ struct ColorBlock {
             for (int o = 0; o < width; o++) to[r * width + o] = wide_a[r * stride + o];
         if (!shape.squeeze) return;
 #pragma omp simd
-        for (int i = 0; i < count * width; i++) to[i] = 1.f / (1.f + std::exp(-to[i]));
+        for (int i = 0; i < count * width; i++) to[i] = sigmoid(to[i]);
     }
 
     // From the cotangents of the linear outputs, in wide_a with zero rows past the points: weight gradients, and the

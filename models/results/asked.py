@@ -1,0 +1,156 @@
+"""What an evaluation compares a model with: read, checked and laid in the working frame before any long work."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.capture import SparsePoints
+from data.errors import UserError
+from data.readers.dtu import DtuReference, read_dtu
+from data.readers.points import read_points
+from data.scenes.scene import Scene
+from models.experiment import Experiment, held_out_scene
+from models.results.records import require_table
+from models.scores.compared import TAU
+from models.scores.frames import SAMPLES, require_in_region
+from models.scores.reference import Reference, read_reference
+from models.scores.witness import Witness, others, witnesses
+from models.surface.request import UNIT, WORLD
+from models.surface.sight import Camera, cameras
+
+FRAME_WORDS = {
+    WORLD: "give it in the world of the scene's cameras, or in that of the unit sphere with --frame unit",
+    UNIT: "give it in the frame of the unit sphere, or in the world of the scene's cameras without --frame unit",
+}
+CONF_WORDS = "give it in the frame of the unit sphere, or with --gt in the world of the scene's cameras"
+NOTHING = (
+    "{name}: has no photographs held out, no points of structure from motion, and no ground truth is named: hold some "
+    "out (dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks an evaluation for."""
+
+    gt: Path | None = None
+    tau: float | None = None  # in the units of `frame`
+    points: Path | None = None
+    frame: str = WORLD  # of gt and points
+    dtu: Path | None = None
+    scan: int | None = None
+    csv: Path | None = None  # the table that gets a row; None for the experiment's own
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """What there is to compare with; None where there is nothing of the kind."""
+
+    held_out: Scene | None
+    truth: Reference | None
+    truth_words: str  # how ground truth in another frame is mended
+    tau: float  # radii
+    witness: Witness | None
+    dtu: DtuReference | None
+    needs_surface: str  # the flag that cannot do without one; "" for none
+    notes: tuple[str, ...]  # what is not scored, and why
+
+
+def cameras_of(scene: Scene) -> list[Camera]:
+    """Those of the photographs."""
+    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
+
+
+def radius_of(scene: Scene) -> float:
+    """The length of one radius of the working frame in the world."""
+    return float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
+
+
+def read_references(experiment: Experiment, asked: Asked) -> References:
+    """Raises UserError for what cannot be read, lies in another frame, or where there is nothing to compare with."""
+    scene = experiment.scene
+    require_table(asked.csv or experiment.folder / "report" / "metrics.csv")
+    held_out = held_out_scene(experiment)
+    truth, words = _truth(experiment, asked)
+    dtu = None if asked.dtu is None else read_dtu(asked.dtu, _scan(scene.name, asked.scan))
+    witness, notes = _witness(experiment, asked)
+    if held_out is None and truth is None and dtu is None and witness is None:
+        raise UserError(NOTHING.format(name=scene.name))
+    tau = TAU if asked.tau is None else asked.tau / (1.0 if asked.frame == UNIT else radius_of(scene))
+    given = {"--gt": asked.gt, "--points": asked.points, "--protocol dtu": asked.dtu}
+    needs = next((flag for flag, value in given.items() if value is not None), "")
+    return References(held_out, truth, words, tau, witness, dtu, needs, notes)
+
+
+def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
+    """[4, 4] from a frame of the command line to the working frame; None where it is that."""
+    return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
+
+
+def _truth(experiment: Experiment, asked: Asked) -> tuple[Reference | None, str]:
+    """The ground truth of the flag, else of the conf, and how one in another frame is mended."""
+    named = experiment.conf.dataset.reference_mesh
+    if asked.gt is not None:
+        source, words = f"--gt {asked.gt}", FRAME_WORDS[asked.frame]
+        truth = read_reference(asked.gt, source, _to_working(experiment.scene, asked.frame))
+    elif named:
+        source, words = f"dataset.reference_mesh = {named}", CONF_WORDS
+        truth = read_reference(named, source, None)
+    else:
+        return None, ""
+    require_in_region(truth.spread(SAMPLES, np.random.default_rng(0)), source, words)
+    return truth, words
+
+
+def _witness(experiment: Experiment, asked: Asked) -> tuple[Witness | None, tuple[str, ...]]:
+    """The points that may bear witness, and why others do not."""
+    scene, conf = experiment.scene, experiment.conf
+    trained_on = scene.points if conf.model.trains_on_points else None
+    if asked.points is not None:
+        source, found = f"--points {asked.points}", _points(scene, asked)
+    elif scene.points is not None:
+        source, found = "the scene's points of structure from motion", scene.points
+    else:
+        return None, ()
+    new = others(found, trained_on)
+    if len(new.xyz) < len(found.xyz):
+        told = f"{source}: {len(found.xyz) - len(new.xyz)} points took part in the training and are not scored"
+        if len(new.xyz) == 0 and asked.points is not None:
+            raise UserError(f"{told}; give points that did not")
+        notes = (told,)
+    else:
+        notes = ()
+    masks = scene.masks if conf.train.mask_weight > 0 else None
+    witness = witnesses(new, source, cameras_of(scene), masks)
+    if len(witness.xyz) == 0:
+        if asked.points is not None:
+            raise UserError(
+                f"{source}: none of its points lies on what is to be reconstructed, in the region of interest and the "
+                f"masks; {FRAME_WORDS[asked.frame]}"
+            )
+        return None, (*notes, f"{source}: none lies in the region of interest and the masks")
+    return witness, notes
+
+
+def _points(scene: Scene, asked: Asked) -> SparsePoints:
+    """The points of --points in the working frame; raises UserError where they cannot be used."""
+    found = read_points(asked.points)
+    if found is None:
+        raise UserError(f"--points {asked.points}: holds no points; write the file again")
+    truth = read_reference(asked.points, "", _to_working(scene, asked.frame))
+    require_in_region(truth.points, f"--points {asked.points}", FRAME_WORDS[asked.frame])
+    return SparsePoints(truth.points, found.n_views, found.error, found.rgb)
+
+
+def _scan(name: str, given: int | None) -> int:
+    """The number of a DTU scan: as given, or that in the scene's name; raises UserError without one."""
+    if given is not None:
+        return given
+    found = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)
+    if found is None:
+        raise UserError(f"--protocol dtu: the scene's name {name} says no scan such as scan24; pass --scan N")
+    return int(found[1])

@@ -1,0 +1,160 @@
+"""Figures as they are read on a terminal: what each is called, its unit, and how many digits say something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Value = Callable[[Any, Mapping[str, Any]], str]  # a figure, and all of them: what is shown
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure of the table."""
+
+    name: str  # in metrics.json
+    label: str
+    shown: Value
+
+
+def _decibels(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.2f} dB"
+
+
+def _plain(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.3f}"
+
+
+def _percent(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.1%}"
+
+
+def _pixels(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.2f} px"
+
+
+def _millimetres(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.3f} mm"
+
+
+def _text(value: Any, _all: Mapping[str, Any]) -> str:
+    return str(value)
+
+
+def _first(value: Any, _all: Mapping[str, Any]) -> str:
+    return "inside the mask" if value == "psnr_mask" else "whole picture"
+
+
+def _seconds(value: float, _all: Mapping[str, Any]) -> str:
+    return f"{value:.0f} s"
+
+
+def _length(value: float, figures: Mapping[str, Any]) -> str:
+    """Radii, and units of the world where they are others."""
+    world = float(figures.get("world_per_radius") or 1.0)
+    return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world")
+
+
+GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+    (
+        "held-out views",
+        (
+            Row("held_out", "how many", _text),
+            Row("counts_first", "which figures count first", _first),
+            Row("psnr", "PSNR, whole picture", _decibels),
+            Row("ssim", "SSIM, whole picture", _plain),
+            Row("psnr_mask", "PSNR, inside the mask", _decibels),
+            Row("ssim_mask", "SSIM, inside the mask", _plain),
+            Row("iou", "overlap of opacity and mask", _plain),
+        ),
+    ),
+    (
+        "ground truth",
+        (
+            Row("ground_truth", "from", _text),
+            Row("accuracy", "accuracy: surface to truth", _length),
+            Row("completeness", "completeness: truth to surface", _length),
+            Row("chamfer", "Chamfer distance, their mean", _length),
+            Row("tau", "tau", _length),
+            Row("precision", "precision: surface within tau", _percent),
+            Row("recall", "recall: truth within tau", _percent),
+            Row("f_score", "F-score", _percent),
+            Row("normal_consistency", "normal consistency", _plain),
+        ),
+    ),
+    (
+        "points of structure from motion",
+        (
+            Row("points_from", "from", _text),
+            Row("points_given", "there are", _text),
+            Row("points_scored", "on the object, scored", _text),
+            Row("points_median", "distance to the surface, median", _length),
+            Row("points_p90", "90th percentile", _length),
+            Row("points_median_px", "median", _pixels),
+            Row("points_p90_px", "90th percentile", _pixels),
+            Row("points_missing", "no surface within 0.01 radii", _percent),
+        ),
+    ),
+    (
+        "DTU protocol",
+        (
+            Row("dtu_scan", "scan", _text),
+            Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres),
+            Row("dtu_completeness", "completeness: scan to mesh", _millimetres),
+            Row("dtu_chamfer", "Chamfer distance, their mean", _millimetres),
+        ),
+    ),
+    (
+        "cameras",
+        (
+            Row("epipolar_px", "matches off their epipolar lines, median", _pixels),
+            Row("epipolar_pairs", "pairs that show enough in common", _text),
+        ),
+    ),
+    (
+        "run",
+        (
+            Row("step", "steps", _text),
+            Row("seconds", "training time", _seconds),
+            Row("resolution", "mesh: grid points per side", _text),
+            Row("triangles", "mesh: triangles", _text),
+        ),
+    ),
+)
+NARROWEST = 8  # columns of a value
+GAP = "  "
+
+
+def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """The table of one or several runs: heads (left out where there is one) and figures, a line each.
+
+    What no run has is left out; a run without a figure has a dash.
+    """
+    found: list[tuple[str, ...]] = []
+    for title, rows in GROUPS:
+        present = [row for row in rows if any(figures.get(row.name) is not None for _, figures in columns)]
+        if present:
+            found.append((title,))
+        for row in present:
+            shown = [_shown(row, figures) for _, figures in columns]
+            found.append((f"  {row.label}", *shown))
+    heads = [("", *(head for head, _ in columns))] if len(columns) > 1 else []
+    return aligned([*heads, *found])
+
+
+def _shown(row: Row, figures: Mapping[str, Any]) -> str:
+    """A figure as it is shown; as it stands where a file from elsewhere holds something else than a number."""
+    value = figures.get(row.name)
+    try:
+        return "-" if value is None else row.shown(value, figures)
+    except (TypeError, ValueError):
+        return str(value)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of cells as lines whose columns stand below each other; a row of one cell is a title, and is not cut."""
+    count = max((len(row) for row in rows), default=0)
+    whole = [row for row in rows if len(row) > 1]
+    widths = [max((len(row[column]) for row in whole if column < len(row)), default=0) for column in range(count)]
+    return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

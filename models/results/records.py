@@ -1,0 +1,85 @@
+"""The figures of an evaluation as files: metrics.json, and a row of metrics.csv, which has one for each evaluation."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError, reason
+from data.io.files import LINK_WORDS, read_regular, write_result
+
+FOLDER, JSON_FILE, CSV_FILE = "report", "metrics.json", "metrics.csv"
+FIRST_COLUMN = "experiment"  # what a table of this program begins with
+MOST_BYTES = 1 << 26
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Raises UserError where the disk does not take it."""
+    write_result(path, (json.dumps(content, indent=1) + "\n").encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote; raises UserError for anything else."""
+    try:
+        content = json.loads(_content(path).decode("utf-8"))
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)}); evaluate the experiment again") from error
+    if not isinstance(content, dict) or not isinstance(content.get(FIRST_COLUMN), str):
+        raise UserError(f"{path}: holds no figures of this program; evaluate the experiment again")
+    return content
+
+
+def require_table(path: Path) -> None:
+    """Raises UserError where a row cannot be added to a table: better now than after the work."""
+    try:
+        is_link, is_folder, is_there = path.is_symlink(), path.is_dir(), path.exists()
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise UserError(f"{path}: cannot be written ({error.strerror}); name another file with --csv") from error
+    if is_link:
+        raise UserError(f"{path}: {LINK_WORDS}, or name another file with --csv")
+    if is_folder:
+        raise UserError(f"{path}: is a folder; name a file with --csv")
+    if is_there:
+        _read_table(path)
+
+
+def add_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Add a row to the table at `path`, which is made if need be; columns that it lacks come last.
+
+    Raises UserError where it is no table of this program, or the disk does not take it.
+    """
+    columns, rows = _read_table(path) if path.exists() else ([], [])
+    columns += [name for name in row if name not in columns]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows([*rows, {name: "" if value is None else value for name, value in row.items()}])
+    write_result(path, text.getvalue().encode())
+
+
+def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Columns and rows; raises UserError for what this program did not write."""
+    try:
+        reader = csv.DictReader(io.StringIO(_content(path).decode("utf-8")), strict=True)
+        rows = list(reader)
+    except (ValueError, csv.Error) as error:
+        raise UserError(f"{path}: cannot be read as a table ({reason(error)}); name another file with --csv") from error
+    columns: Sequence[str] = reader.fieldnames or ()
+    if not columns or columns[0] != FIRST_COLUMN or any(None in row or None in row.values() for row in rows):
+        raise UserError(f"{path}: is no table of figures that this program wrote; name another file with --csv")
+    return list(columns), rows
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file; raises UserError for one that cannot be read, or is too large."""
+    try:
+        content = read_regular(path, MOST_BYTES + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{path}: is larger than {MOST_BYTES >> 20} MiB; name another file")
+    return content

@@ -1,0 +1,1 @@
+"""How good a surface is: against ground truth, points of structure from motion, and by the DTU protocol."""

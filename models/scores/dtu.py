@@ -1,0 +1,128 @@
+"""The published DTU evaluation of a mesh, millimetres throughout.
+
+As its authors' program for MATLAB defines it (Jensen et al., Large scale multi-view stereopsis evaluation, CVPR 2014;
+Aanaes et al., IJCV 120, 2016) and as published figures are made since, by the Python program DTUeval-python, whose
+steps and constants these are. That one thins points in an order that is drawn anew each time; here it is of one seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import trimesh
+from scipy.spatial import cKDTree
+
+from data.errors import UserError
+from data.readers.dtu import DtuReference
+from models.surface.clean import with_faces, within_masks
+from models.surface.sight import Camera
+
+DENSITY = 0.2  # mm between the points that a mesh is replaced by
+FARTHEST = 20.0  # mm: distances from there on are left out of the means
+PATCH = 60.0  # mm that the mesh may reach beyond the observed box: once below, twice above, as published
+SEED = 0  # of the order in which points are thinned
+BATCH = 20_000  # points whose neighbours are looked up at a time
+
+
+@dataclass(frozen=True)
+class DtuFigures:
+    """Millimetres."""
+
+    dtu_scan: int
+    dtu_accuracy: float  # from the mesh to the scan
+    dtu_completeness: float  # from the scan to the mesh
+    dtu_chamfer: float  # their mean, the figure that is published
+
+
+def masked(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None) -> trimesh.Trimesh:
+    """The mesh without what the dilated masks exclude, as published meshes are cleaned before they are scored."""
+    return mesh if masks is None else with_faces(mesh, within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1))
+
+
+def dtu_figures(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED) -> DtuFigures:
+    """Both directions for a mesh in the world of the scan's cameras.
+
+    Raises UserError where nothing of one lies within FARTHEST of the other: the mesh is in another frame.
+    """
+    points = thinned(mesh_points(mesh, DENSITY), DENSITY, np.random.default_rng(seed))
+    near = ((points >= reference.low - PATCH) & (points < reference.high + 2 * PATCH)).all(axis=1)
+    points = points[near]
+    seen = points[_observed(points, reference)]
+    above = reference.points @ reference.plane[:3] + reference.plane[3] > 0
+    accuracy = _mean_distance(seen, reference.points)
+    completeness = _mean_distance(reference.points[above], points)
+    if accuracy is None or completeness is None:
+        raise UserError(
+            f"--protocol dtu: nothing of the mesh lies within {FARTHEST:g} mm of scan {reference.scan} where that was "
+            "observed: the scene's world is not that of the scan in millimetres, or --scan is another one's number"
+        )
+    return DtuFigures(reference.scan, accuracy, completeness, 0.5 * (accuracy + completeness))
+
+
+def mesh_points(mesh: trimesh.Trimesh, density: float) -> np.ndarray:
+    """Points [P, 3] on a mesh: its vertices, and on each triangle a lattice along two sides, `density` apart or less.
+
+    A triangle with sides of l1 and l2 from its first corner and twice the area A has floor(l / (density sqrt(l1 l2 /
+    A))) steps along each; a triangle smaller than the density has none. In the order of the triangles.
+    """
+    vertices = np.asarray(mesh.vertices, np.float64)
+    corners = vertices[mesh.faces]
+    first, second = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    lengths = np.stack([np.linalg.norm(first, axis=1), np.linalg.norm(second, axis=1)], axis=1)
+    double_area = np.linalg.norm(np.cross(first, second), axis=1)
+    flat = double_area <= 0
+    step = density * np.sqrt(lengths.prod(axis=1) / np.where(flat, 1.0, double_area))
+    counts = np.floor(lengths / np.where(flat, 1.0, step)[:, None]).astype(np.int64)
+    counts[flat] = 0
+    kinds, kind = np.unique(counts, axis=0, return_inverse=True)
+    found, owners = [np.empty((0, 3))], [np.empty(0, np.int64)]
+    for index, (along, across) in enumerate(kinds):
+        if min(along, across) == 0:
+            continue  # half a step along a side without steps leads out of the triangle
+        lattice = _lattice(along, across)
+        chosen = np.flatnonzero(kind.reshape(-1) == index)
+        sides = np.stack([first[chosen], second[chosen]], axis=1)
+        found.append((corners[chosen, 0][:, None] + lattice @ sides).reshape(-1, 3))
+        owners.append(np.repeat(chosen, len(lattice)))
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    return np.concatenate([vertices, np.concatenate(found)[order]])
+
+
+def _lattice(along: int, across: int) -> np.ndarray:
+    """The places [L, 2] in a triangle, in parts of its two sides, half a step off them."""
+    places = np.stack(np.meshgrid(np.arange(along + 1), np.arange(across + 1), indexing="ij"), axis=-1) + 0.5
+    places = places.reshape(-1, 2) / [along, across]
+    return places[places.sum(axis=1) < 1]
+
+
+def thinned(points: np.ndarray, distance: float, generator: np.random.Generator) -> np.ndarray:
+    """The points [P, 3] in an order drawn by chance, without those within `distance` of one kept before."""
+    points = points[generator.permutation(len(points))]
+    tree = cKDTree(points)
+    stays = np.ones(len(points), bool)
+    for start in range(0, len(points), BATCH):
+        asked = start + np.flatnonzero(stays[start : start + BATCH])
+        for index, near in zip(asked, tree.query_ball_point(points[asked], distance, workers=-1), strict=True):
+            if stays[index]:
+                stays[near] = False
+                stays[index] = True
+    return points[stays]
+
+
+def _observed(points: np.ndarray, reference: DtuReference) -> np.ndarray:
+    """Whether points [P, 3] lie in a cell that the scanner observed, bool [P]."""
+    cells = np.around((points - reference.low) / reference.cell).astype(np.int64)
+    inside = ((cells >= 0) & (cells < reference.observed.shape)).all(axis=1)
+    inside[inside] = reference.observed[tuple(cells[inside].T)]
+    return inside
+
+
+def _mean_distance(points: np.ndarray, others: np.ndarray) -> float | None:
+    """The mean distance from points to the nearest of the others, of those below FARTHEST; None where there is none."""
+    if len(points) == 0 or len(others) == 0:
+        return None
+    distance = cKDTree(others).query(points, distance_upper_bound=FARTHEST, workers=-1)[0]
+    distance = distance[distance < FARTHEST]
+    return float(distance.mean()) if len(distance) else None

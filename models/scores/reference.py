@@ -1,0 +1,71 @@
+"""What a surface is compared with: triangles, or points alone, from a file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import trimesh
+
+from data.io.files import is_file, read_regular
+from data.readers.points import HEADER_BYTES, read_points
+from models.surface.metrics import read_mesh, sample_surface
+
+MOST_POINTS = 1_000_000  # of a cloud that are measured from, drawn by chance; all of them are measured to
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Ground truth in the working frame: a mesh, or points where no triangles are known."""
+
+    source: str  # as a message names it: a flag or key and the file
+    points: np.ndarray  # [N, 3] vertices, or the points themselves
+    faces: np.ndarray | None  # [F, 3]; None for points alone
+
+    @property
+    def mesh(self) -> trimesh.Trimesh | None:
+        """The triangles; None for points alone."""
+        return None if self.faces is None else trimesh.Trimesh(self.points, self.faces, process=False)
+
+    def spread(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """At most `count` of its points, of a mesh uniform by area: [P, 3]."""
+        mesh = self.mesh
+        if mesh is not None:
+            return sample_surface(mesh, count, generator)
+        if len(self.points) <= count:
+            return self.points
+        return generator.choice(self.points, count, replace=False)
+
+
+def read_reference(path: Path | str, source: str, to_working: np.ndarray | None) -> Reference:
+    """A mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
+
+    to_working: [4, 4], from the file's frame to the working frame; None where it is in that already. Raises UserError
+    for a file that is missing, damaged, without content or not finite.
+    """
+    path = Path(path)
+    if _is_points(path):
+        cloud = read_points(path)
+        if cloud is not None:
+            return Reference(source, _moved(cloud.xyz, to_working), None)
+    mesh = read_mesh(path)
+    return Reference(source, _moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
+
+
+def _is_points(path: Path) -> bool:
+    """Whether the file is a PLY whose header announces no faces."""
+    try:
+        if path.suffix.lower() != ".ply" or not is_file(path):
+            return False
+        header = read_regular(path, HEADER_BYTES).partition(b"end_header")[0]
+    except OSError:
+        return False  # reading it as a mesh says what is wrong
+    found = re.search(rb"element\s+(?:face|tristrips)\s+(\d{1,18})\s", header)
+    return header.startswith(b"ply") and (found is None or int(found[1]) == 0)
+
+
+def _moved(points: np.ndarray, matrix: np.ndarray | None) -> np.ndarray:
+    """Points [N, 3] through a matrix [4, 4], or as they are."""
+    return points if matrix is None else points @ matrix[:3, :3].T + matrix[:3, 3]

@@ -1,0 +1,209 @@
+"""`--mode evaluate` through the command line: what it scores against, what it writes, and what it refuses."""
+
+import csv
+import dataclasses
+import json
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import trimesh
+from rigs import cloud, sphere_of_cameras, textured_scene
+from runs import ROOT, run
+from test_dtu import spoil_mask, write_reference
+
+from models.experiment import Experiment
+from models.results.asked import Asked, read_references
+
+SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
+LOW = ("--mode", "evaluate", "--resolution", "32")
+NO_TRUTH = (*SETTINGS, "dataset.reference_mesh=")
+NOTHING = (*NO_TRUTH, "dataset.test_dir=")
+TRUTH = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)
+SCALE, CENTRE = 2.5, np.array([4.0, -7.0, 1.5])  # scale_mat of the bundled scene
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two steps: still close to the sphere of radius 0.5 that it starts as."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    assert run(folder, settings=(*SETTINGS, "train.val_freq=0", "train.val_mesh_freq=0")) == 0
+    return folder
+
+
+def figures(folder):
+    return json.loads((folder / "report/metrics.json").read_text())
+
+
+def in_world(points):
+    return SCALE * points + CENTRE
+
+
+def contents(folder):
+    """What lies in the folder but its logs, with times."""
+    files = [path for path in folder.rglob("*") if path.is_file() and "logs" not in path.parts]
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in files}
+
+
+def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_the_conf(trained, tmp_path, capsys):
+    TRUTH.export(tmp_path / "unit.ply")
+    world = TRUTH.copy()
+    world.vertices = in_world(world.vertices)
+    world.export(tmp_path / "world.stl")
+    found = []
+    for flags in ((), ("--gt", "unit.ply", "--frame", "unit"), ("--gt", "world.stl", "--tau", "0.025")):
+        flags = [str(tmp_path / flag) if "." in flag[1:] and flag != "0.025" else flag for flag in flags]
+        assert run(trained, *LOW, *flags, settings=NO_TRUTH if flags else SETTINGS) == 0
+        found.append(figures(trained))
+        told = capsys.readouterr().out
+        assert re.search(rf"F-score +{found[-1]['f_score']:.1%}\n", told) and "normal consistency" in told
+    for name in ("accuracy", "completeness", "chamfer", "f_score", "normal_consistency", "tau"):
+        assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
+        assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
+    assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == SCALE
+    shown = f"Chamfer distance, their mean +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
+    assert re.search(shown, told)
+
+
+def test_points_are_scored_in_radii_and_pixels_without_ground_truth_or_held_out_views(trained, tmp_path, capsys):
+    points = TRUTH.sample(400, seed=0)
+    far = np.random.default_rng(0).normal(size=(100, 3)) * [9, 9, 0.1]
+    trimesh.PointCloud(in_world(np.concatenate([points, far]))).export(tmp_path / "sfm.ply")
+    assert run(trained, *LOW, "--points", str(tmp_path / "sfm.ply"), settings=NOTHING) == 0
+    found, told = figures(trained), capsys.readouterr().out
+    assert found["psnr"] is None and found["chamfer"] is None
+    assert 380 < found["points_scored"] < 420 and found["points_given"] == 500
+    assert 0 < found["points_median"] < found["points_p90"] < 0.5 and 0 <= found["points_missing"] <= 1
+    assert found["points_median_px"] / found["points_median"] == pytest.approx(93, rel=0.2)  # focal length by distance
+    assert "sfm.ply" in told and "held-out views" not in told and "epipolar" in json.dumps(sorted(found))
+
+
+def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path, capsys):
+    folder = write_reference(tmp_path / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
+    surface = in_world(0.5 * trimesh.creation.icosphere(4).vertices)
+    trimesh.PointCloud(surface).export(folder / "Points/stl/stl007_total.ply")
+    spoil_mask(folder, ObsMask=np.ones((9, 9, 9)), BB=np.array([CENTRE - 4, CENTRE + 4]))
+    flags = ("--protocol", "dtu", "--dtu", str(folder), "--scan", "7")
+    assert run(trained, *LOW, *flags, settings=NOTHING) == 0
+    found = figures(trained)
+    assert found["dtu_scan"] == 7 and 0 < found["dtu_chamfer"] < 0.5  # mm, which are the world's units
+    assert re.search(rf"Chamfer distance, their mean +{found['dtu_chamfer']:.3f} mm", capsys.readouterr().out)
+
+
+def test_every_evaluation_is_a_row_of_one_table_that_experiments_may_share(trained, tmp_path):
+    table = tmp_path / "tables/all.csv"
+    for resolution in ("24", "32"):
+        assert (
+            run(trained, "--mode", "evaluate", "--resolution", resolution, "--csv", str(table), settings=SETTINGS) == 0
+        )
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["resolution"] for row in rows] == ["24", "32"] and rows[0]["experiment"] == str(trained)
+    assert float(rows[1]["psnr"]) == figures(trained)["psnr"] and rows[0]["dtu_chamfer"] == ""
+    before = (trained / "report/metrics.csv").read_text() if (trained / "report/metrics.csv").exists() else ""
+    assert run(trained, *LOW, settings=SETTINGS) == 0
+    assert (trained / "report/metrics.csv").read_text().count("\n") == max(before.count("\n"), 1) + 1
+
+
+def test_the_conf_of_the_training_lies_beside_the_figures(trained):
+    assert run(trained, *LOW, settings=SETTINGS) == 0
+    found = figures(trained)
+    assert found["conf"]["train.end_iter"] == 2 and found["conf"]["model.sdf_network.d_hidden"] == 128
+    assert len(found["views"]) == found["held_out"] == 4
+
+
+def test_a_mesh_that_was_finished_is_not_replaced_by_the_one_that_is_scored(trained):
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=SETTINGS) == 0
+    before = (trained / "meshes/00000002.ply").read_bytes()
+    assert run(trained, *LOW, settings=SETTINGS) == 0
+    assert (trained / "meshes/00000002.ply").read_bytes() == before and (trained / "report/mesh.ply").is_file()
+
+
+def large(folder):
+    (folder / "gt.ply").write_bytes(trimesh.Trimesh(100 * TRUTH.vertices, TRUTH.faces).export(file_type="ply"))
+    return "--gt", str(folder / "gt.ply"), "--frame", "unit"
+
+
+def swapped(folder):
+    (folder / "gt.ply").write_bytes(
+        trimesh.Trimesh(in_world(TRUTH.vertices * 0.2 + 0.4), TRUTH.faces).export(file_type="ply")
+    )
+    return "--gt", str(folder / "gt.ply"), "--frame", "unit"
+
+
+def foreign_table(folder):
+    (folder / "my.csv").write_text("name,weight\na,3\n")
+    return "--csv", str(folder / "my.csv")
+
+
+def far_points(folder):
+    trimesh.PointCloud(np.random.default_rng(0).normal(size=(50, 3)) + 900).export(folder / "p.ply")
+    return "--points", str(folder / "p.ply")
+
+
+def text_points(folder):
+    (folder / "p.ply").write_text("hello")
+    return "--points", str(folder / "p.ply")
+
+
+REFUSED = {
+    "ground truth a hundred times as large": (large, "in another frame or scale than the scene"),
+    "ground truth of the world for one of the unit sphere": (swapped, "in another frame or scale than the scene"),
+    "ground truth that is not there": (lambda folder: ("--gt", "nowhere.ply"), "nowhere.ply: no such mesh file"),
+    "points elsewhere": (far_points, "in another frame or scale than the scene"),
+    "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
+    "a table of something else": (foreign_table, "is no table of figures that this program wrote"),
+    "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
+    "a protocol without its folder": (lambda folder: ("--protocol", "dtu"), "one needs the other"),
+    "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),
+    "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
+    "no scan": (lambda folder: ("--protocol", "dtu", "--dtu", str(folder)), "pass --scan N"),
+    "an empty folder": (
+        lambda folder: ("--protocol", "dtu", "--dtu", str(folder), "--scan", "24"),
+        "ObsMask24_10.mat: no such file",
+    ),
+    "a tau of nothing": (lambda folder: ("--tau", "0"), "must be above 0"),
+    "an empty surface": (lambda folder: ("--mcube_threshold", "50"), "No surface"),
+}
+
+
+@pytest.mark.parametrize(("asked", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_scored_is_one_sentence_status_2_and_nothing_written(asked, words, trained, tmp_path, capsys):
+    flags = asked(tmp_path)
+    before = contents(trained), contents(tmp_path)
+    assert run(trained, *LOW, *flags, settings=SETTINGS) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("error: ") == 1 and (contents(trained), contents(tmp_path)) == before
+
+
+def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do(trained, capsys):
+    before = contents(trained)
+    assert run(trained, *LOW, settings=NOTHING) == 2
+    error = capsys.readouterr().err
+    assert "no photographs held out" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
+    assert contents(trained) == before
+
+
+def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkeypatch):
+    """No kind of today trains on points; one that says so has them left out."""
+    points = np.random.default_rng(1).normal(size=(300, 3))
+    points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
+    scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)
+    scene = dataclasses.replace(scene, points=cloud(points[:200]))
+    monkeypatch.setattr("models.results.asked.held_out_scene", lambda experiment: scene)
+    trimesh.PointCloud(points).export(tmp_path / "p.ply")
+
+    def witness(trains, **asked):
+        conf = SimpleNamespace(
+            dataset=SimpleNamespace(reference_mesh=""),
+            train=SimpleNamespace(mask_weight=0.0),
+            model=SimpleNamespace(trains_on_points=trains),
+        )
+        return read_references(Experiment(conf, tmp_path, scene, None), Asked(**asked))
+
+    assert witness(False).witness.given == 200 and witness(False).notes == ()
+    alone = witness(True)
+    assert alone.witness is None and "200 points took part in the training" in alone.notes[0]
+    new = witness(True, points=tmp_path / "p.ply", frame="unit")
+    assert new.witness.given == 100 and "200 points" in new.notes[0]

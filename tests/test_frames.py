@@ -1,0 +1,62 @@
+"""Ground truth in another frame or scale is noticed; a surface that is merely wrong is scored."""
+
+import numpy as np
+import pytest
+import trimesh
+from runs import ROOT
+
+from data.errors import UserError
+from models.scores.frames import require_in_region, require_same_frame
+from models.surface.metrics import sample_surface
+
+RNG = np.random.default_rng(5)
+JUG = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)
+TRUTH = sample_surface(JUG, 20_000, RNG)
+FOUND = sample_surface(JUG, 20_000, RNG) + RNG.normal(0, 0.01, (20_000, 3))
+TURN = trimesh.transformations.rotation_matrix(2.0, [1, 2, 3])[:3, :3]
+
+
+def checked(given, found=FOUND):
+    require_in_region(given, "--gt gt.ply", "mend it")
+    require_same_frame(found, given, "--gt gt.ply", "mend it")
+
+
+OTHER_FRAMES = {
+    "a hundred times as large": (100 * TRUTH, "radii of the region of interest from its middle"),
+    "a hundredth of the size": (0.01 * TRUTH, "radii of the region of interest from its middle"),
+    "elsewhere": (TRUTH + 5.0, "its middle lies 8.6"),
+    "shifted": (TRUTH + [0.25, 0, 0], "shifted by -0.25"),
+    "half as large again": (1.5 * TRUTH, "scaled by 0.6"),
+    "axes swapped": (TRUTH[:, [0, 2, 1]], "for its axes x, y, z"),
+    "axes swapped and mirrored": (TRUTH[:, [0, 2, 1]] * [1, -1, 1], "for its axes x, y, z"),
+    "turned and scaled": (0.6 * TRUTH @ TURN.T + 0.1, "turned, scaled by 1."),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), OTHER_FRAMES.values(), ids=OTHER_FRAMES)
+def test_another_frame_is_named_with_what_would_mend_it(given, words):
+    with pytest.raises(UserError, match="in another frame or scale than the scene") as refused:
+        checked(given)
+    assert words in str(refused.value) and str(refused.value).endswith("mend it")
+    assert "\n" not in str(refused.value)
+
+
+SURFACES = {
+    "the right one": FOUND,
+    "a ball, as a training begins": trimesh.creation.icosphere(4, 0.5).vertices,
+    "a large ball": trimesh.creation.icosphere(4, 0.9).vertices,
+    "half of it": FOUND[FOUND[:, 1] > 0],
+    "a tenth too large": 1.1 * FOUND,
+    "a box": sample_surface(trimesh.creation.box((1.0, 1.4, 0.8)), 20_000, RNG),
+    "noise": RNG.uniform(-0.7, 0.7, (20_000, 3)),
+}
+
+
+@pytest.mark.parametrize("found", SURFACES.values(), ids=SURFACES)
+def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame(found):
+    checked(TRUTH, np.asarray(found))
+
+
+def test_ground_truth_that_reaches_beyond_the_region_is_scored():
+    table = RNG.uniform(-4, 4, (10_000, 3)) * [1, 1, 0.01]
+    checked(np.concatenate([TRUTH, table]))

@@ -20,7 +20,7 @@ from data.errors import UserError
 from data.io.streams import complain
 from data.scenes.load import load_held_out, load_scene
 from models.experiment import background
-from models.surface.metrics import read_mesh
+from models.surface.metrics import SAMPLES, read_mesh
 
 EXIT_USER_ERROR = 2
 DESCRIPTION = """
@@ -62,6 +62,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         ground_truth=_absolute(given.ground_truth),
         points=_absolute(given.points),
         threshold=given.threshold,
+        samples=given.samples,
         resolution=given.resolution,
         level=given.level,
         views=given.views,
@@ -115,6 +116,13 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
         default=THRESHOLD,
         metavar="D",
         help=f"of the F-score, in radii of the unit sphere (default {THRESHOLD})",
+    )
+    add(
+        "--samples",
+        type=_number(int, 0),
+        default=SAMPLES,
+        metavar="N",
+        help=f"points on either surface for Chamfer distance, F-score and normals (default {SAMPLES})",
     )
     add(
         "--resolution",
@@ -200,6 +208,8 @@ def measure_all(options: Options) -> list[Row]:
         state = "is kept" if is_kept else f"{run.conf.train.end_iter} steps"
         complain(f"{number}/{len(plan)} {run.folder_name}: {state}")
         trained = train(run, folder, steps)
+        if compiled := trained["rows"][-1]["compiled"]:
+            complain(f"Warning: {run.folder_name}: its time holds the compilation of {compiled} operations; repeat it")
         rows += figures.make_rows(run, trained, measure(run, folder, steps, options.asked, complain), options.asked)
         figures.write_csv(options.out / "runs.csv", rows)
     return rows

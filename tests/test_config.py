@@ -187,10 +187,10 @@ BAD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "complaint"), BAD_OVERRIDES, ids=[repr(row[0])[:40] for row in BAD_OVERRIDES])
 def test_a_bad_override_is_one_sentence_that_says_what(override, complaint):
     with pytest.raises(UserError) as caught:
-        load_config(CONFS / "demo.conf", overrides=[override])
+        load_config(CONFS / "demo_mlp.conf", overrides=[override])
     message = str(caught.value)
     assert complaint in message and len(message) < 1000
-    assert "--set" in message or "demo.conf" in message or "include" in message
+    assert "--set" in message or "demo_mlp.conf" in message or "include" in message
 
 
 GOOD_OVERRIDES = [
@@ -214,12 +214,15 @@ GOOD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "value"), GOOD_OVERRIDES, ids=[row[0] for row in GOOD_OVERRIDES])
 def test_an_override_sets_exactly_its_key(override, value):
     key = override.partition("=")[0].strip()
-    before, after = flat(load_config(CONFS / "demo.conf")), flat(load_config(CONFS / "demo.conf", overrides=[override]))
+    before, after = (
+        flat(load_config(CONFS / "demo_mlp.conf")),
+        flat(load_config(CONFS / "demo.conf", overrides=[override])),
+    )
     assert after == {**before, key: value} and type(after[key]) is type(value)
 
 
 def test_a_later_override_wins():
-    conf = load_config(CONFS / "demo.conf", overrides=["train.seed=1", "train.seed=2"])
+    conf = load_config(CONFS / "demo_mlp.conf", overrides=["train.seed=1", "train.seed=2"])
     assert conf.train.seed == 2
 
 

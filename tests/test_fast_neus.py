@@ -1,4 +1,4 @@
-"""A surface on a grid with packed samples: field, hull, cells, batches, objective, and whole runs of confs/fast.conf."""
+"""A surface on a grid with packed samples: field, hull, cells, batches, objective, whole runs of confs/fast.conf."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from grid_oracle import encode
 from runs import ROOT, everything, saved
+from synthetic_scene import write_scene
 from toys import run_conf
 
 from data.errors import UserError
@@ -235,7 +236,8 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     objective = trainer.model.objective(batch, None, Moment(0, None))
     bias = fields.sdf.lin1.bias
     slopes = {
-        name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0] for name in ("mask", "free")
+        name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0]
+        for name in ("mask", "free")
     }
     assert abs(slopes["mask"]) < 1e-6 and slopes["free"] < -0.1
 
@@ -274,7 +276,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
     scene = load_scene(conf.dataset)
     masks = tuple(np.zeros_like(mask) for mask in scene.masks)
     for index, mask in enumerate(masks):
-        mask[:3, :3 + index % 2] = 255  # corners that meet nowhere
+        mask[:3, : 3 + index % 2] = 255  # corners that meet nowhere
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     with pytest.raises(UserError, match="leave nothing of the region of interest"):
         model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))
@@ -322,3 +324,11 @@ def test_pictures_and_meshes_come_from_its_checkpoints(finished, mode):
 
 def test_the_plan_of_its_memory(finished, capsys):
     assert run_conf(CONF, finished, "--case", "demo", "--mode", "plan", settings=(*TINY, *SHORT)) == 0
+
+
+def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
+    write_scene(tmp_path / "scene", n_views=8, masks=False)
+    settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')
+    assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
+    hull = saved(tmp_path / "exp", 8).buffers["hull"]
+    np.testing.assert_array_equal(hull, radii(32) < 1)

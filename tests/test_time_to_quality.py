@@ -1,6 +1,7 @@
 """benchmarks/bm_time_to_quality.py: what it writes and what it keeps; how good a model is is not a test's business."""
 
 import csv
+import time
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from benchmarks.quality import runs, weights
 from benchmarks.quality.rows import COLUMNS, read_curve
 from benchmarks.quality.surfaces import against_truth, from_points, read_points
 from benchmarks.quality.table import equal_time, spread
+from benchmarks.quality.train import compiled_since
 from benchmarks.shapes import ROOT
 from data.errors import UserError
 from models.fields.state import export_state
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
+from models.machine.backend import jt
 
 CONF = ROOT / "confs/debug.conf"
 SCENE = [f"dataset.{key}={ROOT}/data/demo{name}" for key, name in (("data_dir", ""), ("test_dir", "/test"))]
@@ -25,7 +28,7 @@ SCENE.append(f"dataset.reference_mesh={ROOT}/data/demo/ground_truth.ply")
 def command(out, *more, end=4):
     settings = [word for value in (*SCENE, "train.warm_up_end=1", "train.batch_size=8") for word in ("--set", value)]
     run = ["--run", f"tiny={CONF}", f"train.end_iter={end}"]
-    measured = ["--at", "0.5", "--resolution", "16", "--level", "16", "--views", "1"]
+    measured = ["--at", "0.5", "--resolution", "16", "--level", "16", "--views", "1", "--samples", "1000"]
     return [*run, *settings, *measured, "--points", f"{ROOT}/data/demo/ground_truth.ply", "--out", str(out), *more]
 
 
@@ -62,6 +65,11 @@ def test_a_run_gives_a_row_for_each_moment_and_a_picture(measured):
         assert all(np.isfinite(float(row[name])) for row in rows)
     assert rows[0]["psnr"] != rows[1]["psnr"] and rows[0]["chamfer"] != rows[1]["chamfer"]
     assert (measured / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_operations_compiled_within_the_clock_are_counted():
+    jt.array(np.ones(3, np.float32)).sync()
+    assert compiled_since(0.0) > 0 and compiled_since(time.time() + 60) == 0
 
 
 def test_a_second_call_repeats_nothing(measured, no_worker, capsys):

@@ -15,6 +15,7 @@ class Asked:
     ground_truth: str  # a mesh in the unit-sphere frame; "" for none
     points: str  # a .ply in that frame; "" for none
     threshold: float  # of the F-score, in radii of the unit sphere
+    samples: int  # points on either surface
     resolution: int  # grid points of the mesh, per axis
     level: int  # held-out views are rendered at one part in so many of their width and height
     views: int  # at most so many of them, evenly spread; 0 for all

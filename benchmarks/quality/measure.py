@@ -70,7 +70,7 @@ class Judge:
         write_surface(Surface(cleaned.mesh), self._folder / f"mesh_{step:08d}.ply", about)
         found: dict[str, Any] = {"pieces": cleaned.kept, "removed_pieces": cleaned.removed}
         if self._truth is not None:
-            found |= against_truth(cleaned.mesh, self._truth, self._asked.threshold)
+            found |= against_truth(cleaned.mesh, self._truth, self._asked.threshold, self._asked.samples)
         if self._points is not None:
             found |= from_points(cleaned.mesh, self._points)
         return found

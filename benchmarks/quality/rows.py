@@ -40,8 +40,19 @@ FIGURES = (
 WHICH = ("run", "length", "seed")
 COLUMNS = (
     *(*WHICH, "conf", "settings", "step", "end_iter", "seconds", "cpu_seconds", "prepare_seconds", "rays", "samples"),
-    *("peak_mb", "chamfer", "precision", "recall", "f_score", "normal_error", "psnr", "ssim", "psnr_mask", "ssim_mask"),
-    *("iou", "points_median", "points_p90", "pieces", "removed_pieces", "note", "threshold", "resolution", "level"),
+    *("peak_mb", "compiled", "chamfer", "precision", "recall", "f_score", "normal_error", "psnr", "ssim", "psnr_mask"),
+    *(
+        "ssim_mask",
+        "iou",
+        "points_median",
+        "points_p90",
+        "pieces",
+        "removed_pieces",
+        "note",
+        "threshold",
+        "resolution",
+        "level",
+    ),
     *("cpu", "threads", "load", "commit", "is_dirty"),
 )
 TEXTS = ("run", "conf", "settings", "note", "cpu", "commit", "is_dirty")

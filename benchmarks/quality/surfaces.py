@@ -10,7 +10,7 @@ import trimesh
 from data.errors import UserError
 from data.readers import points as point_files
 from models.scores.compared import Pairs, both_ways, figures
-from models.surface.metrics import SAMPLES, point_to_mesh
+from models.surface.metrics import point_to_mesh
 
 NINE_TENTHS = 90.0  # percent
 
@@ -23,9 +23,7 @@ def read_points(path: Path) -> np.ndarray:
     return found.xyz
 
 
-def against_truth(
-    mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: float, samples: int = SAMPLES
-) -> dict[str, float]:
+def against_truth(mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: float, samples: int) -> dict[str, float]:
     """Chamfer distance, F-score at `threshold`, and the mean angle between the normals, degrees.
 
     As `models.scores.compared` has them, with `samples` points on either surface. Normals point outwards, so that a

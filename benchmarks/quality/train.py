@@ -95,7 +95,7 @@ def train(folder: Path, marks: list[int]) -> dict[str, Any]:
     chunk = settled_chunk(conf.train, {})
     trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
     counted = trainer.sampler = Counted(trainer.sampler, samples_per_ray(conf.model))
-    clock, rows = Clock(), []
+    clock, rows, began = Clock(), [], time.time()
     clock.go()
     for step in range(1, marks[-1] + 1):
         trainer.step()
@@ -103,7 +103,7 @@ def train(folder: Path, marks: list[int]) -> dict[str, Any]:
             trainer.settle()
             jt.sync_all(True)
             clock.stop()
-            rows.append(_row(step, clock, counted))
+            rows.append(_row(step, clock, counted) | {"compiled": compiled_since(began)})
             weights.save(weights_file(folder, step), trainer.result_model)
             clock.go()
     return {"prepare_seconds": prepare_seconds, "threads": backend.device_info().threads, "rows": rows}
@@ -127,6 +127,13 @@ def _warm_up(conf: ExperimentConfig, scene: Scene) -> None:
     del trainer
     gc.collect()
     memory.release()
+
+
+def compiled_since(began: float) -> int:
+    """How many libraries of this process are younger than `began`, seconds of the epoch: operations compiled since."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    libraries = {Path(line.split(maxsplit=5)[-1]) for line in lines if line.endswith(".so")}
+    return sum(path.is_file() and path.stat().st_mtime >= began for path in libraries)
 
 
 def _row(step: int, clock: Clock, counted: Counted) -> dict[str, Any]:

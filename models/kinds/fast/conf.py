@@ -13,7 +13,7 @@ NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
 @dataclass(frozen=True)
-class PackedConfig:
+class SamplesConfig:
     """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
 
     samples: int = limits(8192, at_least=64)
@@ -26,10 +26,17 @@ class PackedConfig:
     levels_until: float = limits(0.4, above=0, at_most=1)
     prune_from: float = limits(0.2, at_least=0, at_most=1)
     prune_every: int = limits(64, at_least=1)
-    shell: float = limits(5.0, above=0)
     warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(0.5, above=0)
+
+
+@dataclass(frozen=True)
+class PackedConfig(SamplesConfig):
+    """Those of a surface, and the losses that hang on them."""
+
+    shell: float = limits(5.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
+    curvature_weight: float = limits(0.0, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 
 
@@ -59,17 +66,21 @@ class FastNeuSConfig(PlainBlock):
         return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
 
     @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
     def buffer_bytes(self) -> int:
         """The cells and the hull, a byte each."""
         return 2 * self.packed.cells**3
 
 
 @dataclass(frozen=True)
-class RadianceConfig:
-    """Which samples a step of a radiance field takes; times are shares of train.end_iter."""
+class RadianceConfig(SamplesConfig):
+    """Those of a radiance field."""
 
     samples: int = limits(16384, at_least=64)
-    cells: int = limits(128, at_least=8, at_most=512)
     hull_margin: float = limits(0.02, at_least=0)
     first_step: float = limits(0.02, above=0)
     last_step: float = limits(0.01, above=0)
@@ -79,7 +90,6 @@ class RadianceConfig:
     prune_from: float = limits(0.02, at_least=0, at_most=1)
     prune_every: int = limits(32, at_least=1)
     threshold: float = limits(0.05, above=0, at_most=0.5)
-    warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(1.0, above=0)
 
 

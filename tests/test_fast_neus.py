@@ -158,9 +158,12 @@ def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_somethin
     for _ in range(3):
         batch = trainer.sampler.next()
     used = batch.offsets[-1]
-    assert 0.8 * 1024 < used <= 1024 and len(batch.points) == 1024
+    assert 0.7 * 1024 < used <= 0.9 * 1024 + 1 and len(batch.points) == 1024
     assert (np.diff(batch.offsets) > 0).all() and len(np.unique(batch.view)) > 10
-    assert (np.linalg.norm(batch.points[:used], axis=1) < 1.1).all()
+    hull = trainer.model.occupancy.hull
+    x, y, z = np.floor((batch.points + 1) * 16).astype(int).T
+    assert hull[x, y, z].all()  # those of no ray too, which fill the hull
+    assert np.ptp(batch.points[used:], axis=0).min() > 0.7 * np.ptp(trainer.model.occupancy.centres(), axis=0).min()
     ray = np.repeat(np.arange(len(batch)), np.diff(batch.offsets))
     scene = load_scene(load_config(CONF, "demo", TINY).dataset)
     towards = batch.points[:used] - scene.c2w[batch.view[ray], :3, 3]
@@ -217,12 +220,12 @@ def test_the_whole_loss_agrees_with_finite_differences(trainer):
         direction = gradient / np.linalg.norm(gradient) + rng.normal(size=gradient.shape) * 1e-3
         losses = []
         for sign in (1, -1):
-            named[name].update(jt.array((start + sign * 2e-3 * direction).astype(np.float32)))
+            named[name].update(jt.array((start + sign * 5e-4 * direction).astype(np.float32)))
             named[name].start_grad()
             losses.append(trainer.gradient_of(batch, None, 10**6).losses["total"].item())
         named[name].update(jt.array(start))
         named[name].start_grad()
-        slope = (losses[0] - losses[1]) / 4e-3
+        slope = (losses[0] - losses[1]) / 1e-3
         assert slope == pytest.approx(float((gradient * direction).sum()), rel=0.05), name
 
 

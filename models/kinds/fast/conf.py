@@ -17,6 +17,7 @@ class SamplesConfig:
     """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
 
     samples: int = limits(8192, at_least=64)
+    anywhere: float = limits(0.1, at_least=0, at_most=0.9)
     cells: int = limits(128, at_least=8, at_most=512)
     hull_margin: float = limits(0.07, at_least=0)
     first_step: float = limits(0.035, above=0)
@@ -81,6 +82,7 @@ class RadianceConfig(SamplesConfig):
     """Those of a radiance field."""
 
     samples: int = limits(16384, at_least=64)
+    anywhere: float = limits(0.0, at_least=0, at_most=0.9)
     hull_margin: float = limits(0.02, at_least=0)
     first_step: float = limits(0.02, above=0)
     last_step: float = limits(0.01, above=0)

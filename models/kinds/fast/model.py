@@ -102,17 +102,17 @@ class FastNeuSModel(PackedModel):
         mask = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
         rgb = over_background(seen.rgb, opacity, moment.background_rgb)
         output = PackedOutput(rgb, opacity, jt.array(batch.rgb), mask, seen.inv_s)
-        is_used = jt.array(batch.is_used())
+        everywhere = jt.ones((len(batch.points),))
         terms = {
             "color": color_term(rgb, output.target, mask),
-            "eikonal": eikonal_term(seen.field.gradient, is_used, self.train.igr_weight),
+            "eikonal": eikonal_term(seen.field.gradient, everywhere, self.train.igr_weight),
         }
         if batch.mask is not None and self.train.mask_weight > 0:
             terms["mask"] = mask_term(opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
         if self.conf.packed.curvature_weight > 0:
             curvature = self.fields.sdf.at_weights().curvature(points)
-            terms["curvature"] = curvature_term(curvature, is_used, self.conf.packed.curvature_weight)
+            terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)
         return Objective(terms, output)
 
     def _render(self, points: Var, directions: Var, offsets: Var, step: float) -> _Rendered:

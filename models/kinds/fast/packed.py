@@ -57,7 +57,9 @@ class PackedModel(PlainModel):
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
             self.occupancy.open()
-        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
+        self.packed_sampler = PackedSampler(
+            scene, self.occupancy, batch_size, self.packed.samples, self.packed.anywhere, generator
+        )
         self._schedule(0)
         return self.packed_sampler
 

@@ -17,6 +17,6 @@ def free_term(sdf: Var, is_free: Var, weight: float) -> Term:
     return Term((jt.maximum(-sdf, 0.0) * is_free).sum(), is_free.sum(), weight, COUNT_EPS)
 
 
-def curvature_term(curvature: Var, is_used: Var, weight: float) -> Term:
-    """Mean size of the curvature [S, 1] of the samples that belong to a ray [S] (Neuralangelo, 2306.03092, eq. 7)."""
-    return Term((magnitude(curvature[:, 0]) * is_used).sum(), is_used.sum(), weight, COUNT_EPS)
+def curvature_term(curvature: Var, weight: float) -> Term:
+    """Mean size of the curvature [S, 1] (Neuralangelo, arXiv 2306.03092, eq. 7)."""
+    return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)

@@ -1,4 +1,4 @@
-"""The block `model` of a conf with model.type = fast_neus. Knows no Jittor."""
+"""The blocks `model` of confs with model.type = fast_neus and fast_nerf. Knows no Jittor."""
 
 from __future__ import annotations
 
@@ -123,6 +123,11 @@ class FastNeRFConfig(PlainBlock):
     def parameters(self) -> int:
         """Trained numbers."""
         return self.density_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
 
     @property
     def buffer_bytes(self) -> int:

@@ -41,6 +41,9 @@ FLAG_MEANINGS = {
         "validate_mesh：用场景相机的坐标系，还是单位球的坐标系；"
         "evaluate：--gt、--tau 和 --points 所在的坐标系（默认：world）"
     ),
+    "compare: the folders of the experiments; the flag itself may be left out": (
+        "compare：各实验的文件夹；这个参数名本身可以省略"
+    ),
     "evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame (default: "
     "dataset.reference_mesh of the conf)": (
         "evaluate：真值，一个网格（.ply、.obj、.stl）或 .ply 里的点，坐标系由 --frame 决定"

@@ -208,7 +208,7 @@ GOOD_OVERRIDES = [
     ('dataset.data_dir="quoted"', "quoted"),
     ("dataset.data_dir=2024", "2024"),
     ("dataset.data_dir=C:\\scenes\\new", "C:\\scenes\\new"),
-    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/demo/x"),
+    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/demo_mlp/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
 ]
 

@@ -222,7 +222,7 @@ class SdfGridConfig(GridConfig):
 class DensityGridConfig(GridConfig):
     """A density, `density` everywhere to begin with."""
 
-    density: float = limits(1.0, above=0)
+    density: float = limits(4.0, above=0)
 
     block: ClassVar[str] = "density_grid"
 

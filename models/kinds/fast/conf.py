@@ -1,4 +1,4 @@
-"""The block `model` of a conf with model.type = fast_neus. Knows no Jittor."""
+"""The blocks `model` of confs with model.type = fast_neus and fast_nerf. Knows no Jittor."""
 
 from __future__ import annotations
 
@@ -85,12 +85,13 @@ class RadianceConfig(SamplesConfig):
     anywhere: float = limits(0.0, at_least=0, at_most=0.9)
     hull_margin: float = limits(0.02, at_least=0)
     first_step: float = limits(0.02, above=0)
+    last_step: float = limits(0.01, above=0)
     steps_until: float = limits(0.3, above=0, at_most=1)
     first_levels: int = limits(12, at_least=1)
     levels_until: float = limits(0.1, above=0, at_most=1)
     prune_from: float = limits(0.02, at_least=0, at_most=1)
     prune_every: int = limits(32, at_least=1)
-    threshold: float = limits(0.01, above=0, at_most=0.5)
+    threshold: float = limits(0.05, above=0, at_most=0.5)
     network_rate: float = limits(1.0, above=0)
 
 
@@ -122,6 +123,11 @@ class FastNeRFConfig(PlainBlock):
     def parameters(self) -> int:
         """Trained numbers."""
         return self.density_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
 
     @property
     def buffer_bytes(self) -> int:

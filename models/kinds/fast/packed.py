@@ -109,7 +109,7 @@ class PackedModel(PlainModel):
         rgb[:] = behind
         start = 0
         while start < count:
-            rest = rays.slice(start, count)
+            rest = rays.at(slice(start, count))
             walk = self.occupancy.walk(rest, np.full((len(rest), 1), 0.5, np.float32), step, VIEW_BUDGET)
             if len(walk.rows):
                 with jt.no_grad():

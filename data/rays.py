@@ -32,10 +32,6 @@ class Rays:
         """R."""
         return len(self.origins)
 
-    def slice(self, start: int, stop: int) -> Rays:
-        """The rays start..stop-1."""
-        return self.at(slice(start, stop))
-
     def at(self, rows: np.ndarray | slice) -> Rays:
         """The rays of some rows: a slice, numbers, or a bool for each."""
         return Rays(self.origins[rows], self.directions[rows], self.near[rows], self.far[rows])
@@ -56,8 +52,9 @@ class PixelBatch:
 
     def part(self, start: int, stop: int) -> PixelBatch:
         """The pixels start..stop-1."""
-        mask = None if self.mask is None else self.mask[start:stop]
-        return PixelBatch(self.rays.slice(start, stop), self.rgb[start:stop], mask, self.view[start:stop])
+        rows = slice(start, stop)
+        mask = None if self.mask is None else self.mask[rows]
+        return PixelBatch(self.rays.at(rows), self.rgb[rows], mask, self.view[rows])
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""

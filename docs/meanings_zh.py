@@ -41,6 +41,9 @@ FLAG_MEANINGS = {
         "validate_mesh：用场景相机的坐标系，还是单位球的坐标系；"
         "evaluate：--gt、--tau 和 --points 所在的坐标系（默认：world）"
     ),
+    "compare: the folders of the experiments; the flag itself may be left out": (
+        "compare：各实验的文件夹；这个参数名本身可以省略"
+    ),
     "evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame (default: "
     "dataset.reference_mesh of the conf)": (
         "evaluate：真值，一个网格（.ply、.obj、.stl）或 .ply 里的点，坐标系由 --frame 决定"
@@ -137,6 +140,8 @@ SCENE_MEANINGS = {
 }
 
 TRAIN_MEANINGS = {
+    "what a step keeps of Adam's second moment; below 1": ("Adam 二阶矩每步保留的比例"),
+    "what Adam divides by at the least": "Adam 的分母至少加上它",
     "Adam's, at the end of the warm-up": "Adam 的学习率，预热结束时达到",
     "what is left of it at end_iter, as a fraction": "到 end_iter 时学习率剩下的比例",
     "steps": "训练步数",
@@ -244,7 +249,7 @@ RENDERER_MEANINGS = {
     "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
 }
 
-RADIANCE_GRID_MEANINGS = {
+GRID_MEANINGS = {
     "of the grid, each with two numbers at every corner": "网格的层数，每层每个角点存两个数",
     "cells along the side of the cube around the unit sphere in the first level": "第一层沿单位球外接立方体每边的格数",
     "in the last one; not below coarsest": "最后一层的格数；不小于 coarsest",
@@ -274,16 +279,26 @@ RADIANCE_GRID_MEANINGS = {
     "steps between such questions": "两次判断之间的步数",
     "a cell that absorbs less of the light that crosses it is empty": "吸收光的比例小于它的格子视为空",
     "steps over which the rates rise": "学习率逐渐升高所用的步数",
+    "radius of the sphere that training starts from": "训练开始时球面的半径",
+    "cells farther from the surface than so many 1 / inv_s are empty, or inside": (
+        "离表面超过这么多个 1 / inv_s 的格子视为空处或物体内部"
+    ),
+    "weight of the depth inside the object of what the masks prove free": (
+        "掩码表明是空处的采样点陷入物体的深度在损失中的权重"
+    ),
+    "of the distance: analytic, or numerical, by differences over a cell of the finest level": (
+        "距离的梯度：analytic 为解析，numerical 为在最细一层一格上的差分"
+    ),
+    "weight of the mean size of the distance's second derivative; 0: none, which saves time": (
+        "距离二阶导数平均大小的权重；0：不用，更省时间"
+    ),
+    "share of them, at the least, that lies anywhere in the hull, for the losses on the field itself": (
+        "其中至少有这么大的比例散布在外壳内各处，用于场本身的损失"
+    ),
+    "likewise for the sharpness": "锐度的学习率，同上",
     "factor on train.learning_rate for the networks; that of the grid is 1": (
         "网络的学习率对 train.learning_rate 的倍数；网格为 1"
     ),
 }
 
-MEANINGS_ZH = (
-    FLAG_MEANINGS
-    | SCENE_MEANINGS
-    | TRAIN_MEANINGS
-    | NETWORK_MEANINGS
-    | RENDERER_MEANINGS
-    | RADIANCE_GRID_MEANINGS
-)
+MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS | GRID_MEANINGS

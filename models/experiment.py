@@ -71,11 +71,6 @@ class Experiment:
                 f"the folder {self.folder / kind} cannot be made ({error.strerror}): choose general.base_exp_dir"
             ) from error
 
-    @property
-    def checkpoints(self) -> Path:
-        """Where checkpoints are kept."""
-        return self.folder / CHECKPOINTS
-
 
 def open_training(
     conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
@@ -97,7 +92,7 @@ def open_training(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
         )
-    checkpoints = Experiment(conf, folder, scene, None).checkpoints
+    checkpoints = folder / CHECKPOINTS
     found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
         found = _read(checkpoint)

@@ -147,9 +147,9 @@ def test_a_mesh_of_another_frame_is_a_sentence(tmp_path):
         dtu_figures(mesh, reference)
 
 
-def spoil_mask(folder, **arrays):
+def spoil_mask(folder, scan=SCAN, **arrays):
     whole = {"ObsMask": np.ones((3, 3, 3)), "BB": np.zeros((2, 3)), "Res": 1.0}
-    scipy.io.savemat(folder / f"ObsMask/ObsMask{SCAN}_10.mat", {**whole, **arrays})
+    scipy.io.savemat(folder / f"ObsMask/ObsMask{scan}_10.mat", {**whole, **arrays})
 
 
 DAMAGE = {

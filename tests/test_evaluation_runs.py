@@ -14,9 +14,12 @@ from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
 from models.experiment import Experiment
+from models.kinds.registry import KINDS
 from models.results.asked import Asked, read_references
 
+# Wide enough for the geometric initialisation to be a sphere; pictures of 50x50.
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
+SETTINGS = (*SETTINGS, "dataset.downscale=4")
 LOW = ("--mode", "evaluate", "--resolution", "32")
 NO_TRUTH = (*SETTINGS, "dataset.reference_mesh=")
 NOTHING = (*NO_TRUTH, "dataset.test_dir=")
@@ -54,7 +57,8 @@ def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_th
     found = []
     for flags in ((), ("--gt", "unit.ply", "--frame", "unit"), ("--gt", "world.stl", "--tau", "0.025")):
         flags = [str(tmp_path / flag) if "." in flag[1:] and flag != "0.025" else flag for flag in flags]
-        assert run(trained, *LOW, *flags, settings=NO_TRUTH if flags else SETTINGS) == 0
+        settings = NOTHING if flags else (*SETTINGS, "dataset.test_dir=")
+        assert run(trained, *LOW, *flags, settings=settings) == 0
         found.append(figures(trained))
         told = capsys.readouterr().out
         assert re.search(rf"F-score +{found[-1]['f_score']:.1%}\n", told) and "normal consistency" in told
@@ -73,9 +77,9 @@ def test_points_are_scored_in_radii_and_pixels_without_ground_truth_or_held_out_
     assert run(trained, *LOW, "--points", str(tmp_path / "sfm.ply"), settings=NOTHING) == 0
     found, told = figures(trained), capsys.readouterr().out
     assert found["psnr"] is None and found["chamfer"] is None
-    assert 380 < found["points_scored"] < 420 and found["points_given"] == 500
+    assert 350 < found["points_scored"] < 420 and found["points_given"] == 500
     assert 0 < found["points_median"] < found["points_p90"] < 0.5 and 0 <= found["points_missing"] <= 1
-    assert found["points_median_px"] / found["points_median"] == pytest.approx(93, rel=0.2)  # focal length by distance
+    assert found["points_median_px"] / found["points_median"] == pytest.approx(23, rel=0.2)  # focal length by distance
     assert "sfm.ply" in told and "held-out views" not in told and "epipolar" in json.dumps(sorted(found))
 
 
@@ -101,22 +105,16 @@ def test_every_evaluation_is_a_row_of_one_table_that_experiments_may_share(train
         rows = list(csv.DictReader(file))
     assert [row["resolution"] for row in rows] == ["24", "32"] and rows[0]["experiment"] == str(trained)
     assert float(rows[1]["psnr"]) == figures(trained)["psnr"] and rows[0]["dtu_chamfer"] == ""
-    before = (trained / "report/metrics.csv").read_text() if (trained / "report/metrics.csv").exists() else ""
-    assert run(trained, *LOW, settings=SETTINGS) == 0
-    assert (trained / "report/metrics.csv").read_text().count("\n") == max(before.count("\n"), 1) + 1
 
 
-def test_the_conf_of_the_training_lies_beside_the_figures(trained):
+def test_figures_of_views_and_the_conf_lie_beside_and_a_finished_mesh_is_not_replaced(trained):
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=SETTINGS) == 0
+    before, table = (trained / "meshes/00000002.ply").read_bytes(), trained / "report/metrics.csv"
+    rows = table.read_text().count("\n") if table.exists() else 1
     assert run(trained, *LOW, settings=SETTINGS) == 0
     found = figures(trained)
     assert found["conf"]["train.end_iter"] == 2 and found["conf"]["model.sdf_network.d_hidden"] == 128
-    assert len(found["views"]) == found["held_out"] == 4
-
-
-def test_a_mesh_that_was_finished_is_not_replaced_by_the_one_that_is_scored(trained):
-    assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=SETTINGS) == 0
-    before = (trained / "meshes/00000002.ply").read_bytes()
-    assert run(trained, *LOW, settings=SETTINGS) == 0
+    assert len(found["views"]) == found["held_out"] == 4 and table.read_text().count("\n") == rows + 1
     assert (trained / "meshes/00000002.ply").read_bytes() == before and (trained / "report/mesh.ply").is_file()
 
 
@@ -155,6 +153,8 @@ REFUSED = {
     "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
     "a table of something else": (foreign_table, "is no table of figures that this program wrote"),
     "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
+    "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "nothing can be written in"),
+    "a table with a name too long": (lambda folder: ("--csv", "n" * 5000), "cannot be written"),
     "a protocol without its folder": (lambda folder: ("--protocol", "dtu"), "one needs the other"),
     "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),
     "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
@@ -183,6 +183,10 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     error = capsys.readouterr().err
     assert "no photographs held out" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
     assert contents(trained) == before
+
+
+def test_no_kind_of_today_trains_on_points():
+    assert [kind.block.trains_on_points.fget(None) for kind in KINDS.values()] == [False] * len(KINDS)
 
 
 def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkeypatch):

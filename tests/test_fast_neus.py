@@ -6,16 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from grid_oracle import encode
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 from toys import run_conf
 
 from data.errors import UserError
-from data.roi.frustum import Cameras
-from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.load import load_scene
-from models.fields.sdf_grid import SDFGrid
 from models.kinds.conf import load_config
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.protocol import Moment
@@ -23,7 +19,6 @@ from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
-from models.rendering.occupancy import Occupancy
 from models.training.trainer import Trainer
 
 CONF = ROOT / "confs/fast.conf"
@@ -59,108 +54,21 @@ def trainer():
     return trained()
 
 
-def field_of(**changed):
-    conf = load_config(CONF, "demo", [*TINY]).model.sdf_grid
-    return SDFGrid(dataclasses.replace(conf, **changed), np.random.default_rng(3))
-
-
-def test_a_fresh_field_is_about_the_distance_from_a_sphere():
-    field = field_of(d_hidden=256, bias=0.4)
-    points = np.random.default_rng(0).uniform(-1, 1, (500, 3)).astype(np.float32)
-    with jt.no_grad():
-        found = field.at_weights().evaluate(jt.array(points))
-    radius = np.linalg.norm(points, axis=1)
-    assert np.abs(found.sdf.numpy()[:, 0] - (radius - 0.4)).mean() < 0.12
-    far = radius > 0.3
-    along = (found.gradient.numpy() * points).sum(axis=1) / radius
-    assert np.abs(along[far] - 1).mean() < 0.15
-
-
-def test_the_field_is_the_papers_whatever_levels_are_read():
-    field = field_of()
-    rng = np.random.default_rng(1)
-    field.table.update(jt.array(rng.normal(0, 0.3, field.table.shape).astype(np.float32)))
-    field.lin0.weight.update(jt.array(rng.normal(0, 0.3, field.lin0.weight.shape).astype(np.float32)))
-    points = rng.uniform(-1.1, 1.1, (200, 3)).astype(np.float32)
-    layers = [(layer.weight.numpy().astype(float), layer.bias.numpy().astype(float)) for layer in field.layers()]
-    for active in (1, 3, 5):
-        field.active = active
-        features, slopes = encode(points.astype(float), field.table.numpy().astype(float), field.sizes)
-        (inner, offset), (outer, end) = layers
-        pre = np.hstack([points, features]) @ inner.T + offset
-        expected = np.log1p(np.exp(np.minimum(100 * pre, 500))) / 100 @ outer.T + end
-        slope = (1 / (1 + np.exp(-100 * pre)) * outer[0]) @ inner
-        gradient = slope[:, :3] + np.einsum("pc,pca->pa", slope[:, 3:], slopes)
-        with jt.no_grad():
-            found = field.at_weights().evaluate(jt.array(points))
-            alone = field.at_weights().distance(jt.array(points)).numpy()
-        np.testing.assert_allclose(found.sdf.numpy(), expected[:, :1], atol=2e-5)
-        np.testing.assert_allclose(alone, expected[:, :1], atol=2e-5)
-        np.testing.assert_allclose(found.feature.numpy(), expected[:, 1:], atol=2e-5)
-        np.testing.assert_allclose(found.gradient.numpy(), gradient, atol=2e-3)
-
-
-def ball_views(count=30, radius=0.5, size=96):
-    """Cameras around a ball at the origin, and its exact masks."""
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(count, 3))
-    centres *= 2.5 / np.linalg.norm(centres, axis=1, keepdims=True)
-    c2w = np.tile(np.eye(4), (count, 1, 1))
-    for pose, centre in zip(c2w, centres, strict=True):
-        forward = -centre / np.linalg.norm(centre)
-        right = np.cross(forward, [0.3, 0.9, 0.1])
-        right /= np.linalg.norm(right)
-        pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
-        pose[:3, 3] = centre
-    focal = 1.1 * size
-    intrinsics = np.tile(np.array([[focal, 0, size / 2], [0, focal, size / 2], [0, 0, 1.0]]), (count, 1, 1))
-    y, x = np.mgrid[:size, :size]
-    seen = np.hypot(x - size / 2, y - size / 2) < focal * radius / np.sqrt(2.5**2 - radius**2)
-    masks = [np.where(seen, 255, 0).astype(np.uint8) for _ in range(count)]
-    return Cameras(intrinsics, c2w, np.full((count, 2), float(size))), masks
-
-
 def radii(cells):
     ticks = (np.arange(cells) + 0.5) * 2 / cells - 1
     return np.sqrt(ticks[:, None, None] ** 2 + ticks[None, :, None] ** 2 + ticks[None, None] ** 2)
-
-
-@pytest.mark.parametrize("margin", [0.0, 0.1])
-def test_the_hull_holds_the_object_and_little_more_than_its_margin(margin):
-    cameras, masks = ball_views()
-    hull, radius = carve_unit_sphere(masked_views(cameras, masks), 64, margin), radii(64)
-    assert hull[radius < 0.5 + margin].all()
-    # A cell reaches half its diagonal further, the masks a pixel, and a hull stands off between the views.
-    assert not hull[radius > 0.5 + margin + np.sqrt(3) / 64 + 0.03 + 0.08].any()
-
-
-def test_one_wrong_mask_of_many_takes_nothing_from_the_hull():
-    cameras, masks = ball_views(40)
-    masks[7] = np.roll(masks[7], 30, axis=1)
-    hull = carve_unit_sphere(masked_views(cameras, masks), 32, 0.02)
-    assert hull[radii(32) < 0.5].all()
-
-
-def test_cells_are_what_a_field_says_within_the_hull():
-    hull = radii(16) < 0.9
-    occupancy = Occupancy(hull)
-    radius = np.linalg.norm(occupancy.centres(), axis=1)
-    np.testing.assert_allclose(radius, radii(16)[hull], rtol=1e-6)
-    occupancy.renew(radius > 0.7, radius < 0.4)
-    assert (occupancy.cells[~hull] == EMPTY).all()
-    np.testing.assert_array_equal(occupancy.cells[hull] == SOLID, radius < 0.4)
-    np.testing.assert_array_equal(occupancy.cells[hull] == OCCUPIED, (radius >= 0.4) & (radius <= 0.7))
-    occupancy.open()
-    np.testing.assert_array_equal(occupancy.cells == OCCUPIED, hull)
 
 
 def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_something(trainer):
     for _ in range(3):
         batch = trainer.sampler.next()
     used = batch.offsets[-1]
-    assert 0.8 * 1024 < used <= 1024 and len(batch.points) == 1024
+    assert 0.7 * 1024 < used <= 0.9 * 1024 + 1 and len(batch.points) == 1024
     assert (np.diff(batch.offsets) > 0).all() and len(np.unique(batch.view)) > 10
-    assert (np.linalg.norm(batch.points[:used], axis=1) < 1.1).all()
+    hull = trainer.model.occupancy.hull
+    x, y, z = np.floor((batch.points + 1) * 16).astype(int).T
+    assert hull[x, y, z].all()  # those of no ray too, which fill the hull
+    assert np.ptp(batch.points[used:], axis=0).min() > 0.7 * np.ptp(trainer.model.occupancy.centres(), axis=0).min()
     ray = np.repeat(np.arange(len(batch)), np.diff(batch.offsets))
     scene = load_scene(load_config(CONF, "demo", TINY).dataset)
     towards = batch.points[:used] - scene.c2w[batch.view[ray], :3, 3]
@@ -217,12 +125,12 @@ def test_the_whole_loss_agrees_with_finite_differences(trainer):
         direction = gradient / np.linalg.norm(gradient) + rng.normal(size=gradient.shape) * 1e-3
         losses = []
         for sign in (1, -1):
-            named[name].update(jt.array((start + sign * 2e-3 * direction).astype(np.float32)))
+            named[name].update(jt.array((start + sign * 5e-4 * direction).astype(np.float32)))
             named[name].start_grad()
             losses.append(trainer.gradient_of(batch, None, 10**6).losses["total"].item())
         named[name].update(jt.array(start))
         named[name].start_grad()
-        slope = (losses[0] - losses[1]) / 4e-3
+        slope = (losses[0] - losses[1]) / 1e-3
         assert slope == pytest.approx(float((gradient * direction).sum()), rel=0.05), name
 
 
@@ -328,7 +236,7 @@ def test_the_plan_of_its_memory(finished, capsys):
 
 def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
     write_scene(tmp_path / "scene", n_views=8, masks=False)
-    settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", "dataset.test_dir=\"\"")
+    settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')
     assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
     hull = saved(tmp_path / "exp", 8).buffers["hull"]
     np.testing.assert_array_equal(hull, radii(32) < 1)

@@ -106,7 +106,7 @@ def test_permuting_rays_permutes_the_image(n_outside):
 def test_rays_rendered_in_parts_give_the_same_image():
     renderer = renderer_with_soft_surface(4)
     whole = renderer.render(upload(RAYS)).rgb.numpy()
-    parts = [renderer.render(upload(RAYS.slice(start, start + 2))).rgb.numpy() for start in (0, 2, 4)]
+    parts = [renderer.render(upload(RAYS.at(slice(start, start + 2)))).rgb.numpy() for start in (0, 2, 4)]
     np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-4)
 
 

@@ -160,6 +160,10 @@ def test_a_published_checkpoint_gives_a_mesh_a_picture_and_goes_on_training(name
     assert (tmp_path / "meshes/00000040.ply").is_file()
     picture = ("--mode", "validate_image", "--resolution_level", "10", "--checkpoint", source)
     assert run(tmp_path, *picture, settings=settings) == 0
+    figures = ("--mode", "evaluate", "--resolution", "24", "--checkpoint", source)
+    assert run(tmp_path, *figures, settings=(*settings, "dataset.test_dir=")) == 0
+    found = json.loads((tmp_path / "report/metrics.json").read_text())
+    assert found["chamfer"] > 0 and found["step"] == 40 and found["conf"]["model.sdf_network.d_hidden"] == 64
     end = ("train.end_iter=42", "train.warm_up_end=1", *SHORT[2:], *settings)
     assert run(tmp_path, "--checkpoint", source, settings=end) == 0
     after, before = saved(tmp_path, 42), to_checkpoint(read_torch_checkpoint(GOLDEN / f"official_{name}_000040.pth"))

@@ -60,6 +60,15 @@ def write_result(path: Path, content: bytes) -> None:
         ) from error
 
 
+def require_place(path: Path, flag: str) -> None:
+    """Raises UserError, which names the flag, where no file can be written: better before the work than after it."""
+    place = next((folder for folder in path.absolute().parents if os.path.lexists(folder)), Path("/"))
+    if os.path.isdir(path):
+        raise UserError(f"{flag} {path}: is a folder; name a file in it")
+    if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)):
+        raise UserError(f"{flag} {path}: nothing can be written in {place}; choose another place")
+
+
 def make_folder(root: Path, inner: Path | str) -> Path:
     """The folder `root / inner`, made if need be; `root` itself may be a link or lie behind one.
 

@@ -80,7 +80,7 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
     paths = _photograph_paths(pictures, [image.name for image in images])
     masks = _mask_paths(_beside(folder, model, "masks"), [image.name for image in images])
     photographs = tuple(
-        Photograph(path, lenses[image.camera], np.linalg.inv(_square(image.w2c)), mask)
+        Photograph(path, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]), mask)
         for image, path, mask in zip(images, paths, masks, strict=True)
     )
     points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
@@ -165,10 +165,6 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
     intrinsics[:2, 2] = centre - PIXEL_CENTRE
     distortion = (*rest.tolist(), *[0.0] * (layout.padded - layout.distortion))
     return Lens(intrinsics, distortion, layout.is_fisheye, (width, height))
-
-
-def _square(matrix: np.ndarray) -> np.ndarray:
-    return np.vstack([matrix, [0.0, 0.0, 0.0, 1.0]])
 
 
 def _beside(folder: Path, model: Path, name: str) -> Path | None:

@@ -37,16 +37,21 @@ class DtuReference:
     plane: np.ndarray  # [4]
 
 
-def read_dtu(folder: Path, scan: int) -> DtuReference:
-    """The reference of a scan; raises SceneError for what is missing, damaged or of another shape."""
-    mask_file = folder / "ObsMask" / f"ObsMask{scan}_10.mat"
-    plane_file = folder / "ObsMask" / f"Plane{scan}.mat"
-    points_file = folder / "Points" / "stl" / f"stl{scan:03d}_total.ply"
-    for path in (mask_file, plane_file, points_file):
+def reference_files(folder: Path, scan: int) -> tuple[Path, Path, Path]:
+    """Observation mask, plane and points of a scan; raises SceneError for one that is not there."""
+    names = (f"ObsMask/ObsMask{scan}_10.mat", f"ObsMask/Plane{scan}.mat", f"Points/stl/stl{scan:03d}_total.ply")
+    paths = tuple(folder / name for name in names)
+    for path in paths:
         if not os.path.isfile(path):  # Path.is_file raises on a long name
             raise SceneError(
                 f"{path}: no such file; --dtu names the folder with ObsMask/ and Points/stl/ of the DTU evaluation"
             )
+    return paths
+
+
+def read_dtu(folder: Path, scan: int) -> DtuReference:
+    """The reference of a scan; raises SceneError for what is missing, damaged or of another shape."""
+    mask_file, plane_file, points_file = reference_files(folder, scan)
     observed, box, cell = _matrices(mask_file, {"ObsMask": None, "BB": (2, 3), "Res": ()})
     (plane,) = _matrices(plane_file, {"P": (4,)})
     if observed.ndim != 3:

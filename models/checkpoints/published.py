@@ -41,18 +41,15 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
         step = _count(_part(raw, "iter_step"), "iter_step")
         moments, adam_steps = _adam(_part(raw, "optimizer"), tensors)
         check_moments(moments)
-        flipped = _color_names(tensors)
+        colors = _color_names(tensors)
     except (_UnfitError, StateError) as error:
         raise CheckpointError(f"{name} is not a checkpoint of the published NeuS: {error}.") from error
-    rgb = {
-        network: {key: _to_rgb(array, f"{network}.{key}" in flipped) for key, array in named.items()}
-        for network, named in tensors.items()
-    }
-    rgb_moments = {
-        moment: {key: _to_rgb(array, key in flipped) for key, array in named.items()}
-        for moment, named in moments.items()
-    }
-    return Checkpoint(step, rgb, rgb_moments, adam_steps, {"source": "published NeuS"})
+    for name in colors:  # from blue, green, red
+        network, _, key = name.partition(".")
+        tensors[network][key] = tensors[network][key][_REVERSED]
+        for named in moments.values():
+            named[name] = named[name][_REVERSED]
+    return Checkpoint(step, tensors, moments, adam_steps, {"source": "published NeuS"})
 
 
 class _UnfitError(ValueError):
@@ -160,8 +157,3 @@ def _color_names(tensors: Tensors) -> frozenset[str]:
         if tensors[network][key].shape[:1] != (len(_REVERSED),):
             raise _UnfitError(f"its '{name}' has not three rows, one for each colour")
     return frozenset(names)
-
-
-def _to_rgb(array: np.ndarray, is_color: bool) -> np.ndarray:
-    """`array` with its rows reversed if they are blue, green, red."""
-    return array[_REVERSED] if is_color else array

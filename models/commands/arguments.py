@@ -43,6 +43,7 @@ examples:
   python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
+  python exp_runner.py --mode compare exp/demo exp/bear                 figures of evaluated experiments side by side
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
   python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
 
@@ -133,12 +134,18 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
 
 
 def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """What of the unknown arguments is left when a single plain word is the value of the mode's own flag."""
+    """What of the unknown arguments is left when plain words are the value of the mode's own flag.
+
+    A single one, or any number of them where the flag takes several.
+    """
     command = BY_NAME.get(values.mode)
     name = command.plain_word if command is not None else ""
-    if not name or getattr(values, name) is not None or len(unknown) != 1 or unknown[0].startswith("-"):
+    if not name or getattr(values, name) is not None or any(word.startswith("-") for word in unknown):
         return unknown
-    setattr(values, name, Path(unknown[0]))
+    takes_many = any(entry.name == f"--{name}" and "nargs" in entry.options for entry in command.flags)
+    if not unknown or (len(unknown) > 1 and not takes_many):
+        return unknown
+    setattr(values, name, [Path(word) for word in unknown] if takes_many else Path(unknown[0]))
     return []
 
 

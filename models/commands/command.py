@@ -69,7 +69,7 @@ class Command:
     shown: str = ""  # on the help page, where that is not the name
     needs_checkpoint: bool = False
     conf_of_case: Path | None = None  # what --case without --conf stands for; None where that is refused
-    plain_word: str = ""  # the flag that a plain word after the mode stands for
+    plain_word: str = ""  # the flag that a plain word after the mode, or several where it takes them, stand for
 
     @property
     def title(self) -> str:

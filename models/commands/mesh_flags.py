@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
+from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, whole
 from models.commands.shared import FRAME, mesh_request
@@ -95,21 +95,11 @@ def check(values: argparse.Namespace) -> None:
             "its counterpart among the last three"
         )
     color(values)
-    _require_place(values.output)
+    if values.output is not None:
+        require_place(values.output, "--output")
     for package, (name, is_given) in PACKAGES.items():
         if is_given(values) and importlib.util.find_spec(package) is None:
             raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")
-
-
-def _require_place(output: Path | None) -> None:
-    """Raises UserError where no file can be written: better now than after the work."""
-    if output is None:
-        return
-    place = next((folder for folder in output.absolute().parents if os.path.lexists(folder)), Path("/"))
-    if os.path.isdir(output):
-        raise UserError(f"--output {output}: is a folder; name a file in it")
-    if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)):
-        raise UserError(f"--output {output}: nothing can be written in {place}; choose another place")
 
 
 def color(values: argparse.Namespace) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.rays import Rays
 from data.scenes.scene import Scene
 from models.kinds.conf import ExperimentConfig
 from models.kinds.registry import ModelConfig, build_model
@@ -63,16 +62,17 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     settled = settled_chunk(conf.train, {})
     choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
     trainer.ray_chunk = choice.chunk
-    step_peak, base = memory.growth(trainer.step), _held()
+    step_peak, base = memory.growth(trainer.step), memory.held_bytes()
     rays, _ = scene.rays(0, conf.train.validate_resolution_level)
     chunk = ResultChunks(conf.train).rays(model, rays)
+    first = rays.at(slice(chunk))  # the other chunks of a picture take no more
     seconds = _seconds_of_steps(trainer)
     return PlanRow(
         n_importance=n_importance,
         ray_chunk=choice.chunk,
         step_bytes=base + step_peak,
         render_chunk=chunk,
-        image_bytes=base + memory.growth(lambda: _render_chunk(trainer, rays, chunk)),
+        image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.moment)),
         rays_per_second=conf.train.batch_size * TIMED_STEPS / seconds,
         fits=choice.fits,
     )
@@ -103,11 +103,6 @@ def line(row: PlanRow, own: int | None) -> str:
     return "".join(cell.rjust(WIDTH) for cell in cells) + ("" if row.fits else "  does not fit")
 
 
-def _held() -> int:
-    """What the process holds between two pieces of work."""
-    return memory.pool_bytes() if backend.device_info().name == "cuda" else backend.resident_bytes()
-
-
 def _seconds_of_steps(trainer: Trainer) -> float:
     """The time of TIMED_STEPS steps; the kernels are compiled already, one more fills the pool."""
     trainer.step()
@@ -117,8 +112,3 @@ def _seconds_of_steps(trainer: Trainer) -> float:
         trainer.step()
     jt.sync_all(True)
     return time.perf_counter() - begin
-
-
-def _render_chunk(trainer: Trainer, rays: Rays, chunk: int) -> None:
-    """The first chunk of a picture: the others take no more."""
-    trainer.model.view_fully(rays.slice(0, chunk), trainer.moment)

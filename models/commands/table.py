@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from models.commands import evaluate, inspect, interpolate, plan, prepare, replay, train, validate_image, validate_mesh
+from models.commands import (
+    compare,
+    evaluate,
+    inspect,
+    interpolate,
+    plan,
+    prepare,
+    replay,
+    train,
+    validate_image,
+    validate_mesh,
+)
 
 COMMANDS = (
     train.COMMAND,
@@ -10,6 +21,7 @@ COMMANDS = (
     validate_image.COMMAND,
     interpolate.COMMAND,
     evaluate.COMMAND,
+    compare.COMMAND,
     prepare.COMMAND,
     inspect.COMMAND,
     plan.COMMAND,

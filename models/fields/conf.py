@@ -15,6 +15,7 @@ from models.ops.sizes import encoding_width
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
 MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
+ANALYTIC, NUMERICAL = "analytic", "numerical"  # the values of sdf_grid.gradient
 MAX_LOG2_ROWS = 24  # of a level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
@@ -212,6 +213,7 @@ class SdfGridConfig(GridConfig):
     """A signed distance, to begin with that of a sphere of radius `bias`."""
 
     bias: float = 0.5
+    gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
 
     block: ClassVar[str] = "sdf_grid"
 

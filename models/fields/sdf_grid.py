@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from models.fields.conf import SdfGridConfig
+from models.fields.conf import NUMERICAL, SdfGridConfig
 from models.fields.grid_field import GridField
+from models.machine.backend import jt
 from models.ops.grid_sdf import grid_sdf, grid_values
 from models.ops.grid_sizes import FEATURES, POINT
 from models.structs import FieldOutput, Var
@@ -28,6 +29,7 @@ class _AtWeights:
 
     distance: Callable[[Var], Var]
     evaluate: Callable[[Var], FieldOutput]
+    curvature: Callable[[Var], Var]  # points [P, 3] -> divergence of the gradient [P, 1]
 
 
 class SDFGrid(GridField):
@@ -40,9 +42,36 @@ class SDFGrid(GridField):
         """The field as it is now."""
         sizes = self.sizes
         weights = self.weights(sizes)
-        evaluate = partial(grid_sdf, table=self.table, weights=weights, sizes=sizes)
         values = partial(grid_values, table=self.table, weights=weights, sizes=sizes)
-        return _AtWeights(lambda points: values(points)[:, :1], evaluate)
+        exact = partial(grid_sdf, table=self.table, weights=weights, sizes=sizes)
+        step = 2.0 / sizes.resolutions[sizes.active - 1]  # a cell of the finest level (Neuralangelo, section 3.1)
+        return _AtWeights(
+            distance=lambda points: values(points)[:, :1],
+            evaluate=partial(_by_differences, values, step) if self.conf.gradient == NUMERICAL else exact,
+            curvature=partial(_curvature, values, step),
+        )
+
+
+def _by_differences(values: Callable[[Var], Var], step: float, points: Var) -> FieldOutput:
+    """The field with its gradient by central differences: each reaches as many cells as it is wide."""
+    here = values(points)
+    ahead, behind = _around(values, step, points)
+    return FieldOutput(here[:, :1], here[:, 1:], (ahead - behind) * (0.5 / step))
+
+
+def _curvature(values: Callable[[Var], Var], step: float, points: Var) -> Var:
+    """The divergence of the gradient [P, 1] by second differences (Neuralangelo, eq. 7, before its absolute value)."""
+    ahead, behind = _around(values, step, points)
+    total = (ahead + behind).sum(dim=1, keepdims=True)
+    return (total - values(points)[:, :1] * (2.0 * POINT)) * step**-2.0
+
+
+def _around(values: Callable[[Var], Var], step: float, points: Var) -> tuple[Var, Var]:
+    """Distances a step ahead of points [P, 3] along each axis, and behind: [P, 3] twice."""
+    moves = jt.array(step * np.concatenate([np.eye(POINT), -np.eye(POINT)]).astype(np.float32))
+    moved = (points.unsqueeze(0) + moves.unsqueeze(1)).reshape((-1, POINT)).stop_grad()
+    found = values(moved)[:, 0].reshape((2, POINT, points.shape[0])).transpose((0, 2, 1))
+    return found[0], found[1]
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -55,8 +55,12 @@ def budget(memory_limit: float | str) -> int:
     """
     if isinstance(memory_limit, str):
         return int(free_bytes() * (1.0 - MARGIN_SHARE))
-    is_cuda = backend.device_info().name == "cuda"
-    return int(memory_limit * GB) - (pool_bytes() if is_cuda else backend.resident_bytes())
+    return int(memory_limit * GB) - held_bytes()
+
+
+def held_bytes() -> int:
+    """What counts towards a limit: all that is resident on the CPU, Jittor's pool on CUDA."""
+    return pool_bytes() if backend.device_info().name == "cuda" else backend.resident_bytes()
 
 
 def growth(work: Callable[[], object]) -> int:

@@ -56,6 +56,7 @@ class Occupancy:
         self.hull = hull
         self.cells = hull.astype(np.uint8) * OCCUPIED
         self._placed: Var | None = None
+        self._hull_cells: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and where it is true
 
     @property
     def side(self) -> float:
@@ -74,6 +75,14 @@ class Occupancy:
     def centres(self) -> np.ndarray:
         """The middles of the hull's cells, float32 [P, 3]."""
         return ((np.argwhere(self.hull) + 0.5) * self.side - 1).astype(np.float32)
+
+    def anywhere(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """Points drawn evenly from the hull, float32 [count, 3]."""
+        if self._hull_cells is None or self._hull_cells[0] is not self.hull:
+            self._hull_cells = (self.hull, np.flatnonzero(self.hull))
+        chosen = self._hull_cells[1][generator.integers(len(self._hull_cells[1]), size=count)]
+        cells = np.stack(np.unravel_index(chosen, self.hull.shape), axis=1)
+        return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
     def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
         """The cells of `centres`, by what a field says of each: bool [P] twice."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from models.experiment import Experiment, held_out_scene
 from models.results.records import require_table
 from models.scores.compared import TAU
 from models.scores.frames import SAMPLES, require_in_region
-from models.scores.reference import Reference, read_reference
+from models.scores.reference import Reference, moved, read_reference
 from models.scores.witness import Witness, others, witnesses
 from models.surface.request import UNIT, WORLD
 from models.surface.sight import Camera, cameras
@@ -141,9 +141,9 @@ def _points(scene: Scene, asked: Asked) -> SparsePoints:
     found = read_points(asked.points)
     if found is None:
         raise UserError(f"--points {asked.points}: holds no points; write the file again")
-    truth = read_reference(asked.points, "", _to_working(scene, asked.frame))
-    require_in_region(truth.points, f"--points {asked.points}", FRAME_WORDS[asked.frame])
-    return SparsePoints(truth.points, found.n_views, found.error, found.rgb)
+    xyz = moved(found.xyz, _to_working(scene, asked.frame))
+    require_in_region(xyz, f"--points {asked.points}", FRAME_WORDS[asked.frame])
+    return replace(found, xyz=xyz)
 
 
 def _scan(name: str, given: int | None) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+LONGEST = 40  # letters of a name: a path keeps its end
 Value = Callable[[Any, Mapping[str, Any]], str]  # a figure, and all of them: what is shown
 
 
@@ -39,7 +40,8 @@ def _millimetres(value: float, _all: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any, _all: Mapping[str, Any]) -> str:
-    return str(value)
+    text = str(value)
+    return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"
 
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
@@ -91,8 +93,8 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("points_scored", "on the object, scored", _text),
             Row("points_median", "distance to the surface, median", _length),
             Row("points_p90", "90th percentile", _length),
-            Row("points_median_px", "median", _pixels),
-            Row("points_p90_px", "90th percentile", _pixels),
+            Row("points_median_px", "median, in pixels", _pixels),
+            Row("points_p90_px", "90th percentile, in pixels", _pixels),
             Row("points_missing", "no surface within 0.01 radii", _percent),
         ),
     ),
@@ -122,7 +124,6 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ),
     ),
 )
-NARROWEST = 8  # columns of a value
 GAP = "  "
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, reason
-from data.io.files import LINK_WORDS, read_regular, write_result
+from data.io.files import LINK_WORDS, read_regular, require_place, write_result
 
 FOLDER, JSON_FILE, CSV_FILE = "report", "metrics.json", "metrics.csv"
 FIRST_COLUMN = "experiment"  # what a table of this program begins with
@@ -35,14 +35,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def require_table(path: Path) -> None:
     """Raises UserError where a row cannot be added to a table: better now than after the work."""
+    require_place(path, "--csv")
     try:
-        is_link, is_folder, is_there = path.is_symlink(), path.is_dir(), path.exists()
+        is_link, is_there = path.is_symlink(), path.exists()
     except OSError as error:  # a name too long, a folder that may not be entered
-        raise UserError(f"{path}: cannot be written ({error.strerror}); name another file with --csv") from error
+        raise UserError(f"--csv {path}: cannot be written ({error.strerror}); name another file") from error
     if is_link:
         raise UserError(f"{path}: {LINK_WORDS}, or name another file with --csv")
-    if is_folder:
-        raise UserError(f"{path}: is a folder; name a file with --csv")
     if is_there:
         _read_table(path)
 

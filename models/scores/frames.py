@@ -19,6 +19,7 @@ SMALLEST = 0.03  # of the region's radius: what reaches no farther from its midd
 LARGEST = 3.0  # what reaches farther is another scale rather than an offset
 REACH = 0.9  # quantile of the distances from the middle: a few far points do not make a scene large
 MARGIN = 1.05  # of the radius: a surface may touch the sphere
+FEWEST = 100  # points: fewer have no shape that could tell another frame
 NEAR = 0.05  # of the reach: a surface that near is in the same frame, whatever else would fit
 BETTER = 0.3  # of its distance: what another frame must leave at the most to be believed
 SAME_SCALE = 0.05  # relative: a difference that a half-trained surface may have
@@ -48,11 +49,11 @@ def require_in_region(points: np.ndarray, source: str, frames: str) -> None:
 
     source: what the message begins with; frames: how to mend it.
     """
-    middle = np.median(points, axis=0)
-    reach = float(np.quantile(np.linalg.norm(points - middle, axis=1), REACH))
-    inside = float(np.mean(np.linalg.norm(points, axis=1) <= MARGIN))
-    off = float(np.linalg.norm(middle))
-    if inside >= LEAST_INSIDE and (reach >= SMALLEST or len(points) == 1):
+    with np.errstate(over="ignore", invalid="ignore"):  # of numbers beyond all others, which are far off
+        middle, reach = _place(points)
+        inside = float(np.mean(np.linalg.norm(points, axis=1) <= MARGIN))
+        off = float(np.linalg.norm(middle))
+    if inside >= LEAST_INSIDE and (reach >= SMALLEST or len(points) < FEWEST):
         return
     told = f"its middle lies {off:.3g} radii from that of the region of interest"
     if reach > LARGEST or reach < SMALLEST:
@@ -69,7 +70,7 @@ def require_same_frame(found: np.ndarray, given: np.ndarray, source: str, frames
     """
     size = _place(given)[1]
     own = _apart(found, given)
-    if own <= NEAR * size:
+    if own <= NEAR * size or len(given) < FEWEST:
         return
     few, fewer = found[:: max(1, len(found) // TRIED)], given[:: max(1, len(given) // TRIED)]
     plainest = min(_others(few, fewer), key=lambda other: _apart(few, other(fewer)) * (PLAIN if other.words else 1.0))

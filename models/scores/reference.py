@@ -49,9 +49,9 @@ def read_reference(path: Path | str, source: str, to_working: np.ndarray | None)
     if _is_points(path):
         cloud = read_points(path)
         if cloud is not None:
-            return Reference(source, _moved(cloud.xyz, to_working), None)
+            return Reference(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
-    return Reference(source, _moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
+    return Reference(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
 
 
 def _is_points(path: Path) -> bool:
@@ -66,6 +66,6 @@ def _is_points(path: Path) -> bool:
     return header.startswith(b"ply") and (found is None or int(found[1]) == 0)
 
 
-def _moved(points: np.ndarray, matrix: np.ndarray | None) -> np.ndarray:
+def moved(points: np.ndarray, matrix: np.ndarray | None) -> np.ndarray:
     """Points [N, 3] through a matrix [4, 4], or as they are."""
     return points if matrix is None else points @ matrix[:3, :3].T + matrix[:3, 3]

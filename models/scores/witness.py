@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import cv2
 import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
@@ -17,6 +18,7 @@ from models.surface.sight import Camera, project
 MISSING = 0.01  # of the sphere's radius: a point farther off has no surface; see compared.TAU
 MOST_POINTS = 20_000  # measured, drawn by chance: quantiles of more are the same to a per cent
 IN_MASKS = 0.9  # of the photographs that show a point must show it inside the mask: one mask may be wrong
+A_PIXEL = np.ones((3, 3), np.uint8)  # that a point on the outline may lie off the mask
 SAME = 1e-4  # radii: points nearer than that are one, through files in float32
 
 
@@ -64,7 +66,7 @@ def witnesses(
         scale[index, shown] = np.sqrt(abs(np.linalg.det(camera.intrinsics[:2, :2]))) / depth[shown]
         if masks is not None:
             x, y = np.rint(pixels[shown]).astype(int).T
-            inside[shown] += masks[index][y, x] > MASK_HALF
+            inside[shown] += cv2.dilate(masks[index], A_PIXEL)[y, x] > MASK_HALF
     views = np.isfinite(scale).sum(axis=0)
     kept = views > 0
     if masks is not None:

@@ -42,7 +42,7 @@ def render_view(
 def render_rays(model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
     parts = [
-        vars(model.view(rays.slice(start, start + chunk), moment)).values()
+        vars(model.view(rays.at(slice(start, start + chunk)), moment)).values()
         for start in progress(range(0, len(rays), chunk))
     ]
     return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))

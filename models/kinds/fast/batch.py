@@ -26,13 +26,13 @@ FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before an
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """R rays with at least a sample each, S samples in all; see ops.packed."""
+    """R rays with at least a sample each, and points that belong to none; S in all, see ops.packed."""
 
     rgb: np.ndarray  # [R, 3] in [0, 1]
     mask: np.ndarray | None  # [R, 1] in [0, 1], None for a scene without masks
     view: np.ndarray  # [R] int32, index of the photograph
     offsets: np.ndarray  # int32 [R + 1]
-    points: np.ndarray  # [S, 3]
+    points: np.ndarray  # [S, 3]; those from offsets[R] on lie anywhere in the hull
     directions: np.ndarray  # [S, 3]
     step: np.ndarray  # [1], the length of each sample's section
 
@@ -41,9 +41,9 @@ class PackedBatch:
         return len(self.rgb)
 
     def part(self, start: int, stop: int) -> PackedBatch:
-        """The rays start..stop-1, with no samples but theirs."""
+        """The rays start..stop-1, with no samples but theirs; the last ray is followed by the points of none."""
         stop = min(stop, len(self))
-        first, last = self.offsets[start], self.offsets[stop]
+        first, last = self.offsets[start], self.offsets[stop] if stop < len(self) else len(self.points)
         return PackedBatch(
             self.rgb[start:stop],
             None if self.mask is None else self.mask[start:stop],
@@ -57,10 +57,6 @@ class PackedBatch:
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
         return {name: array for name, array in vars(self).items() if array is not None}
-
-    def is_used(self) -> np.ndarray:
-        """Whether each sample belongs to a ray, float32 [S]."""
-        return (np.arange(len(self.points)) < self.offsets[-1]).astype(np.float32)
 
     def is_free(self) -> np.ndarray:
         """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
@@ -105,13 +101,21 @@ class PackedSampler:
     """Batches without end, each of as many rays as fill a budget of samples."""
 
     def __init__(
-        self, scene: Scene, occupancy: Occupancy, most_rays: int, budget: int, generator: np.random.Generator
+        self,
+        scene: Scene,
+        occupancy: Occupancy,
+        most_rays: int,
+        samples: int,
+        anywhere: float,
+        generator: np.random.Generator,
     ) -> None:
+        """A batch has `samples`, of which a share `anywhere` at the least belongs to no ray."""
         self.step = 0.0  # distance of samples in the next batches, working-frame units
         # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
         self.sift: Callable[[Walk, float], np.ndarray] | None = None
         self._scene, self._occupancy = scene, occupancy
-        self._most_rays, self._budget = most_rays, budget
+        self._most_rays, self._samples = most_rays, samples
+        self._budget = samples - int(anywhere * samples)
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
@@ -137,14 +141,15 @@ class PackedSampler:
                 f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
                 "region of interest"
             )
-        rows = walk.rows
+        rows, used = walk.rows, walk.offsets[-1]
+        points = np.concatenate([walk.points[:used], self._occupancy.anywhere(self._samples - used, self._generator)])
         return PackedBatch(
             rgb[rows],
             None if mask is None else mask[rows],
             view[rows],
             walk.offsets,
-            walk.points,
-            walk.directions,
+            points,
+            np.concatenate([walk.directions[:used], np.zeros((self._samples - used, 3), np.float32)]),
             np.array([self.step], np.float32),
         )
 

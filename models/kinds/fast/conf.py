@@ -13,10 +13,11 @@ NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
 @dataclass(frozen=True)
-class PackedConfig:
+class SamplesConfig:
     """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
 
     samples: int = limits(8192, at_least=64)
+    anywhere: float = limits(0.1, at_least=0, at_most=0.9)
     cells: int = limits(128, at_least=8, at_most=512)
     hull_margin: float = limits(0.07, at_least=0)
     first_step: float = limits(0.035, above=0)
@@ -26,10 +27,17 @@ class PackedConfig:
     levels_until: float = limits(0.4, above=0, at_most=1)
     prune_from: float = limits(0.2, at_least=0, at_most=1)
     prune_every: int = limits(64, at_least=1)
-    shell: float = limits(5.0, above=0)
     warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(0.5, above=0)
+
+
+@dataclass(frozen=True)
+class PackedConfig(SamplesConfig):
+    """Those of a surface, and the losses that hang on them."""
+
+    shell: float = limits(5.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
+    curvature_weight: float = limits(0.0, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 
 
@@ -70,21 +78,19 @@ class FastNeuSConfig(PlainBlock):
 
 
 @dataclass(frozen=True)
-class RadianceConfig:
-    """Which samples a step of a radiance field takes; times are shares of train.end_iter."""
+class RadianceConfig(SamplesConfig):
+    """Those of a radiance field."""
 
     samples: int = limits(16384, at_least=64)
-    cells: int = limits(128, at_least=8, at_most=512)
+    anywhere: float = limits(0.0, at_least=0, at_most=0.9)
     hull_margin: float = limits(0.02, at_least=0)
     first_step: float = limits(0.02, above=0)
-    last_step: float = limits(0.007, above=0)
     steps_until: float = limits(0.3, above=0, at_most=1)
     first_levels: int = limits(12, at_least=1)
     levels_until: float = limits(0.1, above=0, at_most=1)
     prune_from: float = limits(0.02, at_least=0, at_most=1)
     prune_every: int = limits(32, at_least=1)
     threshold: float = limits(0.01, above=0, at_most=0.5)
-    warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(1.0, above=0)
 
 

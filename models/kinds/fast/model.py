@@ -15,7 +15,7 @@ from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.outputs import PackedOutput
 from models.kinds.fast.packed import PackedModel, PackedView
-from models.kinds.fast.terms import free_term
+from models.kinds.fast.terms import curvature_term, free_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
@@ -24,6 +24,7 @@ from models.ops.section_alpha import section_alpha
 from models.rendering.sections import over_background
 from models.structs import FieldOutput, Var
 
+TERMS = ("color", "eikonal", "mask", "free", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
 FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
@@ -101,13 +102,17 @@ class FastNeuSModel(PackedModel):
         mask = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
         rgb = over_background(seen.rgb, opacity, moment.background_rgb)
         output = PackedOutput(rgb, opacity, jt.array(batch.rgb), mask, seen.inv_s)
+        everywhere = jt.ones((len(batch.points),))
         terms = {
             "color": color_term(rgb, output.target, mask),
-            "eikonal": eikonal_term(seen.field.gradient, jt.array(batch.is_used()), self.train.igr_weight),
+            "eikonal": eikonal_term(seen.field.gradient, everywhere, self.train.igr_weight),
         }
         if batch.mask is not None and self.train.mask_weight > 0:
             terms["mask"] = mask_term(opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
+        if self.conf.packed.curvature_weight > 0:
+            curvature = self.fields.sdf.at_weights().curvature(points)
+            terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)
         return Objective(terms, output)
 
     def _render(self, points: Var, directions: Var, offsets: Var, step: float) -> _Rendered:
@@ -127,7 +132,7 @@ class FastNeuSModel(PackedModel):
 
     def scalars(self, output: PackedOutput, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the term of free space."""
-        found = {f"Loss/{name}_loss": losses[name] for name in ("color", "eikonal", "mask", "free") if name in losses}
+        found = {f"Loss/{name}_loss": losses[name] for name in TERMS if name in losses}
         return found | {
             "Loss/loss": losses["total"],
             "Statistics/s_val": 1.0 / output.inv_s,

@@ -15,7 +15,7 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.sdf_grid import SDFGrid
 from models.kinds.fast.batch import PackedBatch, PackedSampler
-from models.kinds.fast.conf import PackedConfig
+from models.kinds.fast.conf import SamplesConfig
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.packed import packed_sum
@@ -40,7 +40,7 @@ class PackedView:
 class PackedModel(PlainModel):
     """A kind whose samples lie in occupied cells; it has to say `_look`, `_renew` and the rest of the protocol."""
 
-    def __init__(self, grid: SDFGrid, packed: PackedConfig, train: TrainConfig) -> None:
+    def __init__(self, grid: SDFGrid, packed: SamplesConfig, train: TrainConfig) -> None:
         self.grid, self.packed, self.train = grid, packed, train
         self.occupancy = Occupancy(_ball(packed.cells))
         self.packed_sampler: PackedSampler | None = None
@@ -57,7 +57,9 @@ class PackedModel(PlainModel):
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
             self.occupancy.open()
-        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
+        self.packed_sampler = PackedSampler(
+            scene, self.occupancy, batch_size, self.packed.samples, self.packed.anywhere, generator
+        )
         self._schedule(0)
         return self.packed_sampler
 

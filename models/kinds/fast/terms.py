@@ -5,6 +5,7 @@ from __future__ import annotations
 from models.kinds.protocol import Term
 from models.kinds.terms import COUNT_EPS
 from models.machine.backend import jt
+from models.ops.elementwise import magnitude
 from models.structs import Var
 
 
@@ -14,3 +15,8 @@ def free_term(sdf: Var, is_free: Var, weight: float) -> Term:
     The mask loss says the same of a whole ray, but no longer has a gradient once the ray is opaque.
     """
     return Term((jt.maximum(-sdf, 0.0) * is_free).sum(), is_free.sum(), weight, COUNT_EPS)
+
+
+def curvature_term(curvature: Var, weight: float) -> Term:
+    """Mean size of the curvature [S, 1] (Neuralangelo, arXiv 2306.03092, eq. 7)."""
+    return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)

@@ -1,0 +1,137 @@
+"""Train and score the 15 DTU scans: `python -m benchmarks.dtu_table --scenes FOLDER --dtu FOLDER [--conf FILE]`.
+
+FOLDER of --scenes holds dtu_scan24 and so on, as NeuS publishes them; that of --dtu the reference of the DTU evaluation
+(ObsMask/, Points/stl/). Each scan is trained and scored by the command line, in OUT/scan24 and so on. Called again, it
+goes on where it stopped: a scan that is scored is left alone, one that was being trained goes on from its newest
+checkpoint. At the end, and with --table at once, it prints the table of what is done beside the published rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.dtu_published import ROWS, SCANS
+from data.errors import UserError
+from data.io.streams import complain, say
+from data.readers.dtu import reference_files
+from models.kinds.conf import ExperimentConfig, load_config
+from models.results.figure_table import aligned
+from models.results.records import CSV_FILE, FOLDER, JSON_FILE, read_json
+
+PROGRAM = Path(__file__).resolve().parents[1] / "exp_runner.py"
+INTERRUPTED = (129, 130, 143, -2, -15)  # exit statuses of a run that was stopped
+RESOLUTION = 512  # grid points per side, as published
+FAILED = 1
+Run = Callable[[list[str]], int]
+
+
+def main(argv: Sequence[str] | None = None, run: Run | None = None) -> int:
+    """Train, score and print; returns the exit status: 1 where a scan failed, that of an interrupt, else 0."""
+    values = _arguments(argv)
+    try:
+        conf = load_config(values.conf, "dtu_scan24", values.overrides)
+        if not values.table:
+            for scan in values.scans:
+                reference_files(values.dtu, scan)
+                _scene(values.scenes, scan)
+    except UserError as error:
+        complain(f"error: {error}")
+        return 2
+    failed = []
+    for scan in () if values.table else values.scans:
+        if _figure(values.out, scan, conf, values.resolution) is not None:
+            continue
+        status = _one(values, scan, run or _process)
+        if status in INTERRUPTED:
+            return status
+        if status:
+            failed.append(scan)
+    say(*table(values, conf))
+    if failed:
+        complain(f"error: scans {', '.join(map(str, failed))} failed; their messages stand above")
+    return FAILED if failed else 0
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenes", type=Path, default=Path("public_data"), help="folder of the scenes")
+    parser.add_argument("--dtu", type=Path, required=True, help="folder of the DTU evaluation")
+    parser.add_argument("--conf", type=Path, default=Path("confs/wmask.conf"), help="what is trained")
+    parser.add_argument("--out", type=Path, default=Path("exp/dtu_table"), help="folder of the experiments")
+    parser.add_argument("--scans", type=int, nargs="+", choices=SCANS, default=SCANS, metavar="N", help="which scans")
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the conf")
+    parser.add_argument("--resolution", type=int, default=RESOLUTION, help="of the meshes")
+    parser.add_argument("--table", action="store_true", help="print the table of what is done, and do nothing")
+    return parser.parse_args(argv)
+
+
+def _scene(scenes: Path, scan: int) -> Path:
+    """The folder of a scan; raises UserError where it is not there."""
+    found = [scenes / name for name in (f"dtu_scan{scan}", f"scan{scan}") if (scenes / name).is_dir()]
+    if not found:
+        raise UserError(f"{scenes}: has no folder dtu_scan{scan}; --scenes names the folder of the scenes")
+    return found[0]
+
+
+def _one(values: argparse.Namespace, scan: int, run: Run) -> int:
+    """Train a scan, or go on with it, and score it; returns the exit status of the first that fails."""
+    scene = _scene(values.scenes, scan)
+    paths = (f"dataset.data_dir={scene}", f"general.base_exp_dir={values.out / f'scan{scan}'}")
+    settings = [word for setting in (*values.overrides, *paths) for word in ("--set", setting)]
+    common = ["--conf", str(values.conf), "--case", scene.name, *settings]
+    scored = ["--mode", "evaluate", "--resolution", str(values.resolution), "--protocol", "dtu", "--scan", str(scan)]
+    scored += ["--dtu", str(values.dtu), "--csv", str(values.out / CSV_FILE)]
+    say(f"scan {scan}: training")
+    return run([*common, "--is_continue"]) or run([*common, *scored])
+
+
+def _process(arguments: list[str]) -> int:
+    """The command line in a process of its own; returns its exit status."""
+    return subprocess.run([sys.executable, str(PROGRAM), *arguments], check=False).returncode
+
+
+def _figure(out: Path, scan: int, conf: ExperimentConfig, resolution: int) -> float | None:
+    """The Chamfer distance of a scan that was trained to its end and scored; None for others."""
+    path = out / f"scan{scan}" / FOLDER / JSON_FILE
+    if not path.is_file():
+        return None
+    found = read_json(path)
+    is_whole = found.get("step") == conf.train.end_iter and found.get("resolution") == resolution
+    value = found.get("dtu_chamfer")
+    return float(value) if is_whole and found.get("dtu_scan") == scan and value is not None else None
+
+
+def table(values: argparse.Namespace, conf: ExperimentConfig) -> list[str]:
+    """Ours on top, with dashes for what is not done; below it the published rows and where they are from."""
+    ours = [_figure(values.out, scan, conf, values.resolution) for scan in SCANS]
+    done = [index for index, value in enumerate(ours) if value is not None]
+    head = ("Chamfer distance, mm", "masks", *map(str, SCANS), "mean", f"mean of {len(done)} done")
+    rows = [head, ("this program, measured here", _masks(conf.train.mask_weight > 0), *_cells(ours, done, None))]
+    for index, row in enumerate(ROWS):
+        cells = _cells(row.values, done, row.mean)
+        rows.append((f"{row.name}, published [{index + 1}]", _masks(row.has_masks), *cells))
+    sources = (f"[{index + 1}] {row.source}" for index, row in enumerate(ROWS))
+    return [*aligned(rows), "Published figures are those of their authors and were not measured here:", *sources]
+
+
+def _masks(has: bool | None) -> str:
+    """Whether masks took part in training."""
+    return "-" if has is None else "with" if has else "without"
+
+
+def _cells(found: Sequence[float | None], done: Sequence[int], mean: float | None) -> list[str]:
+    """The figures of a row, its mean over all scans, and that over those that are done here."""
+    figures = ["-" if value is None else f"{value:.2f}" for value in found]
+    whole = fmean(found) if mean is None and len(done) == len(SCANS) else mean
+    part = fmean(found[index] for index in done) if done else None
+    return [*figures, *("-" if value is None else f"{value:.2f}" for value in (whole, part))]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""Evaluated experiments side by side: what differs between them, and their figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError, listed
+from data.io.files import is_file
+from models.results.figure_table import aligned, lines
+from models.results.records import FOLDER, JSON_FILE, read_json
+
+UNTOLD = ("general.base_exp_dir", "general.recording")  # they differ, and change nothing
+# How it was evaluated: figures of runs that differ in these are no comparison of the models.
+EVALUATED = ("scene", "model", "held_out", "ground_truth", "tau", "points_from", "dtu_scan", "resolution", "threshold")
+MEASURES = {
+    "scene": "the scenes",
+    "held_out": "the numbers of held-out views",
+    "ground_truth": "the ground truths",
+    "tau": "the taus",
+    "points_from": "the points",
+    "resolution": "the resolutions of the meshes",
+}
+LONGEST = 48  # letters of a value: a path keeps its end
+SAME = "nothing in their confs, nor in how they were evaluated"
+
+
+def compare(folders: Sequence[Path]) -> Iterator[str]:
+    """The lines of the comparison; raises UserError for a folder without figures."""
+    found = [(str(folder), _figures(folder)) for folder in folders]
+    yield "what differs"
+    rows = list(_differences([figures for _, figures in found]))
+    heads = [("", *(name for name, _ in found))]
+    yield from aligned([*heads, *rows]) if rows else [f"  {SAME}"]
+    unequal = [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
+    if unequal:
+        yield f"not measured alike, for {listed(unequal, len(unequal))} differ"
+    yield ""
+    yield from lines(found)
+
+
+def _figures(folder: Path) -> dict[str, Any]:
+    """What the last evaluation of an experiment wrote."""
+    path = folder / FOLDER / JSON_FILE
+    try:
+        is_there = is_file(path)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if not is_there:
+        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment's folder, after --mode evaluate")
+    return read_json(path)
+
+
+def _differences(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Each key whose values differ, with those: of the confs, then of the evaluations."""
+    confs = [run["conf"] if isinstance(run.get("conf"), Mapping) else {} for run in runs]
+    for tables, keys in ((confs, dict.fromkeys(key for conf in confs for key in conf)), (runs, EVALUATED)):
+        for key in keys:
+            values = [_shown(table.get(key)) for table in tables]
+            if len(set(values)) > 1 and key not in UNTOLD:
+                yield (f"  {key}", *values)
+
+
+def _shown(value: Any) -> str:
+    """A value of a conf or an evaluation, in short."""
+    text = "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"

@@ -64,8 +64,7 @@ struct GridBlock {
         return width;
     }
     static size_t scratch(const GridShape &shape, const std::vector<Layer> &layers) {
-        return shape.recorded() + POINT * BLOCK +
-               BLOCK * (4 + 3 * layers.size()) * widest(shape);
+        return shape.recorded() + POINT * BLOCK + BLOCK * (4 + 3 * layers.size()) * widest(shape);
     }
 
     GridBlock(const GridShape &shape_, const std::vector<Layer> &layers_, Arena &arena)

@@ -70,9 +70,11 @@ struct Ray {
 };
 
 // The depths of a ray's samples, into `depths` from `used` on; returns where they end. What is called is written out here:
-// the library's own functions, compiled with the fast maths of kernels, would not be inlined.
-inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths, size_t used) {
-    const float half = (float)(0.5 * is.cells), cells = (float)is.cells, side = 2.f / cells, steps_of_unit = 1.f / is.step;
+// the library's functions on numbers, compiled with the fast maths of kernels, would not be inlined.
+inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths,
+                   size_t used) {
+    const float half = (float)(0.5 * is.cells), cells = (float)is.cells;
+    const float side = 2.f / cells, steps_of_unit = 1.f / is.step;
     float *to = depths.data();
     size_t room = depths.size();
     for (int k = 0; k < is.most_steps;) {
@@ -117,7 +119,8 @@ inline Ray read_ray(long r, const float *origins, const float *directions, const
     ray.near = near[r];
     ray.far = far[r];
     ray.jitter = jitter[r];
-    for (int axis = 0; axis < 3; axis++) ray.inverse[axis] = ray.direction[axis] == 0.f ? 0.f : 1.f / ray.direction[axis];
+    for (int axis = 0; axis < 3; axis++)
+        ray.inverse[axis] = ray.direction[axis] == 0.f ? 0.f : 1.f / ray.direction[axis];
     return ray;
 }
 

@@ -126,6 +126,20 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
     return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
 
 
+def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:
+    """The `Rays` through pixels [R, 2] of views [R], as `camera_rays` has them of one view.
+
+    Args:
+        to_world: [V, 3, 3], the rotation of c2w times the inverse of the intrinsics.
+        origins: [V, 3], where the cameras are.
+    """
+    homogeneous = np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1)
+    directions = np.einsum("rij,rj->ri", to_world[view], homogeneous)
+    directions /= np.sqrt(np.einsum("ri,ri->r", directions, directions))[:, None]
+    near, far = unit_sphere_span(origins[view], directions)
+    return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins[view], directions, near, far)))
+
+
 def spread(count: int, most: int) -> np.ndarray:
     """The numbers of at most `most` of `count` views, evenly from the first to the last."""
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))

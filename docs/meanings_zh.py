@@ -140,6 +140,8 @@ SCENE_MEANINGS = {
 }
 
 TRAIN_MEANINGS = {
+    "what a step keeps of Adam's second moment; below 1": ("Adam 二阶矩每步保留的比例"),
+    "what Adam divides by at the least": "Adam 的分母至少加上它",
     "Adam's, at the end of the warm-up": "Adam 的学习率，预热结束时达到",
     "what is left of it at end_iter, as a fraction": "到 end_iter 时学习率剩下的比例",
     "steps": "训练步数",
@@ -247,4 +249,56 @@ RENDERER_MEANINGS = {
     "> 0: jitter the samples in training; 0: never": "> 0：训练时抖动采样点；0：不抖动",
 }
 
-MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS
+GRID_MEANINGS = {
+    "of the grid, each with two numbers at every corner": "网格的层数，每层每个角点存两个数",
+    "cells along the side of the cube around the unit sphere in the first level": "第一层沿单位球外接立方体每边的格数",
+    "in the last one; not below coarsest": "最后一层的格数；不小于 coarsest",
+    "a level with more than 2^log2_rows corners shares its numbers among them by a hash": (
+        "角点多于 2^log2_rows 的层用哈希让角点共用数值"
+    ),
+    "width of the hidden layers behind the grid": "网格之后隐藏层的宽度",
+    "what the colour network reads of a point": "颜色网络从每个点读取的特征数",
+    "everywhere to begin with, per working-frame unit": "起始时处处相同的密度，按每工作坐标系单位计",
+    "that a step takes; the number of rays follows, up to train.batch_size": (
+        "每步的采样点数；光线数随之而定，至多 train.batch_size"
+    ),
+    "along the side of the grid of cells that tells what is empty": "标记空处的占据网格每边的格数",
+    "the hull of the masks is this much larger than they are, in working-frame units": (
+        "由掩码得到的外壳向外放宽的距离，以工作坐标系为单位"
+    ),
+    "distance of samples along a ray to begin with, in working-frame units": (
+        "起始时光线上采样点的间距，以工作坐标系为单位"
+    ),
+    "and in the end, and in pictures": "最后以及出图时的间距",
+    "when it is the last, as a share of end_iter": "间距何时降到最后的值，占 end_iter 的比例",
+    "levels that are read to begin with": "起始时读取的层数",
+    "when all are, as a share of end_iter": "何时读取所有层，占 end_iter 的比例",
+    "when cells are first asked whether they are empty, as a share of end_iter": (
+        "何时开始判断格子是否为空，占 end_iter 的比例"
+    ),
+    "steps between such questions": "两次判断之间的步数",
+    "a cell that absorbs less of the light that crosses it is empty": "吸收光的比例小于它的格子视为空",
+    "steps over which the rates rise": "学习率逐渐升高所用的步数",
+    "radius of the sphere that training starts from": "训练开始时球面的半径",
+    "cells farther from the surface than so many 1 / inv_s are empty, or inside": (
+        "离表面超过这么多个 1 / inv_s 的格子视为空处或物体内部"
+    ),
+    "weight of the depth inside the object of what the masks prove free": (
+        "掩码表明是空处的采样点陷入物体的深度在损失中的权重"
+    ),
+    "of the distance: analytic, or numerical, by differences over a cell of the finest level": (
+        "距离的梯度：analytic 为解析，numerical 为在最细一层一格上的差分"
+    ),
+    "weight of the mean size of the distance's second derivative; 0: none, which saves time": (
+        "距离二阶导数平均大小的权重；0：不用，更省时间"
+    ),
+    "share of them, at the least, that lies anywhere in the hull, for the losses on the field itself": (
+        "其中至少有这么大的比例散布在外壳内各处，用于场本身的损失"
+    ),
+    "likewise for the sharpness": "锐度的学习率，同上",
+    "factor on train.learning_rate for the networks; that of the grid is 1": (
+        "网络的学习率对 train.learning_rate 的倍数；网格为 1"
+    ),
+}
+
+MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS | GRID_MEANINGS

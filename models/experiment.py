@@ -87,7 +87,7 @@ def open_training(
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
-    if scene.masks is None and conf.train.mask_weight > 0:
+    if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"

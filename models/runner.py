@@ -33,14 +33,18 @@ from models.watch.recovery import Recovery
 class _Speed:
     """Entries of batches per second between reports."""
 
-    def __init__(self, step: int, batch_size: int) -> None:
-        self._step, self._batch_size, self._time = step, batch_size, time.perf_counter()
+    def __init__(self) -> None:
+        self._rays, self._time = 0, time.perf_counter()
 
-    def since_last(self, step: int) -> float:
+    def count(self, rays: int) -> None:
+        """A step took so many."""
+        self._rays += rays
+
+    def since_last(self) -> float:
         """Of the steps since the last call."""
         now = time.perf_counter()
-        found = (step - self._step) * self._batch_size / (now - self._time)
-        self._step, self._time = step, now
+        found = self._rays / (now - self._time)
+        self._rays, self._time = 0, now
         return found
 
 
@@ -106,7 +110,7 @@ class Runner:
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
             with self._saved_where_memory_ends():
-                speed = _Speed(self.step, self.conf.batch_size)
+                speed = _Speed()
                 while self.step < self.conf.end_iter and interrupts.received is None:
                     output = self.trainer.step()
                     self._taken += 1
@@ -146,9 +150,10 @@ class Runner:
             self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
         self.recovery.after_step()
         bar.update(self.step - bar.n)
+        speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-            bar.set_postfix_str(self._report(scalars, speed.since_last(self.step)))
+            bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
 
     def _require_folder(self) -> None:

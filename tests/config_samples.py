@@ -44,7 +44,7 @@ def flat(conf: object, prefix: str = "") -> dict:
 
 def changed(**blocks: dict) -> ExperimentConfig:
     """The demo conf with fields replaced: changed(train={"seed": 3}), changed(sdf_network={...})."""
-    conf = load_config(CONFS / "demo.conf")
+    conf = load_config(CONFS / "demo_mlp.conf")
     for block, values in blocks.items():
         if hasattr(conf, block):
             conf = dataclasses.replace(conf, **{block: dataclasses.replace(getattr(conf, block), **values)})

@@ -29,10 +29,10 @@ from models.fields.state import import_state, named_parameters
 from models.kinds.neus.conf import RendererConfig
 from models.kinds.neus.outputs import Comparison, RenderOutput
 from models.kinds.neus.renderer import Fields, NeuSRenderer
-from models.kinds.neus.terms import TERMS, eikonal_term
+from models.kinds.neus.terms import TERMS
 from models.kinds.pixels import upload
 from models.kinds.protocol import Objective
-from models.kinds.terms import binary_mask, masked_psnr
+from models.kinds.terms import binary_mask, eikonal_term, masked_psnr
 from models.machine.backend import jt
 from models.training import schedules
 from models.training.gradient import losses_of

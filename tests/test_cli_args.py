@@ -116,7 +116,7 @@ BAD_COMMAND_LINES = [
     (["--set", "train.end_iter"], "KEY=VALUE"),
     (["--set", "train.lerning_rate=1"], "did you mean train.learning_rate?"),
     (["--set", "train.end_iter=soon"], "must be a whole number"),
-    (["--set", "train.end_iter=1"], "train.warm_up_end"),
+    (["--set", "train.end_iter=1", "--set", "train.warm_up_end=1"], "train.warm_up_end"),
     (["--set"], "--set"),
 ]
 BAD_IDS = [" ".join(row[0])[:40] for row in BAD_COMMAND_LINES]

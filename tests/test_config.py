@@ -98,6 +98,8 @@ OURS = {
     "train.ema_decay": 0.0,
     "train.mesh_resolution": 64,
     "train.learning_rate_decay": "cosine",
+    "train.adam_beta_2": 0.999,
+    "train.adam_epsilon": 1e-8,
     "model.type": "neus",
     "model.surface": "sdf_network",
     "model.color": "rendering_network",
@@ -187,10 +189,10 @@ BAD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "complaint"), BAD_OVERRIDES, ids=[repr(row[0])[:40] for row in BAD_OVERRIDES])
 def test_a_bad_override_is_one_sentence_that_says_what(override, complaint):
     with pytest.raises(UserError) as caught:
-        load_config(CONFS / "demo.conf", overrides=[override])
+        load_config(CONFS / "demo_mlp.conf", overrides=[override])
     message = str(caught.value)
     assert complaint in message and len(message) < 1000
-    assert "--set" in message or "demo.conf" in message or "include" in message
+    assert "--set" in message or "demo_mlp.conf" in message or "include" in message
 
 
 GOOD_OVERRIDES = [
@@ -206,7 +208,7 @@ GOOD_OVERRIDES = [
     ('dataset.data_dir="quoted"', "quoted"),
     ("dataset.data_dir=2024", "2024"),
     ("dataset.data_dir=C:\\scenes\\new", "C:\\scenes\\new"),
-    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/demo/x"),
+    ("dataset.data_dir=${general.base_exp_dir}/x", "./exp/demo_mlp/x"),
     ("dataset.data_dir=./场景/é", "./场景/é"),
 ]
 
@@ -214,12 +216,13 @@ GOOD_OVERRIDES = [
 @pytest.mark.parametrize(("override", "value"), GOOD_OVERRIDES, ids=[row[0] for row in GOOD_OVERRIDES])
 def test_an_override_sets_exactly_its_key(override, value):
     key = override.partition("=")[0].strip()
-    before, after = flat(load_config(CONFS / "demo.conf")), flat(load_config(CONFS / "demo.conf", overrides=[override]))
+    path = CONFS / "demo_mlp.conf"
+    before, after = flat(load_config(path)), flat(load_config(path, overrides=[override]))
     assert after == {**before, key: value} and type(after[key]) is type(value)
 
 
 def test_a_later_override_wins():
-    conf = load_config(CONFS / "demo.conf", overrides=["train.seed=1", "train.seed=2"])
+    conf = load_config(CONFS / "demo_mlp.conf", overrides=["train.seed=1", "train.seed=2"])
     assert conf.train.seed == 2
 
 

@@ -102,7 +102,7 @@ def test_the_largest_sharpness_is_finite_in_float32():
 
 
 def test_only_what_contradicts_trained_weights_is_a_difference():
-    demo = load_config(CONFS / "demo.conf").model
+    demo = load_config(CONFS / "demo_mlp.conf").model
     harmless = changed(
         sdf_network={"bias": 0.6, "geometric_init": False, "inside_outside": True},
         variance_network={"init_val": 0.5},

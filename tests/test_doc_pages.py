@@ -73,7 +73,7 @@ def test_the_exit_statuses_are_those_of_the_help_page():
 
 def test_the_sizing_table_counts_what_the_confs_ask_for():
     rows = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|$", TEXTS["docs/sizing.md"], re.MULTILINE)
-    for column, name in enumerate(("wmask", "womask", "demo")):
+    for column, name in enumerate(("wmask", "womask", "demo_mlp")):
         renderer = load_config(ROOT / "confs" / f"{name}.conf", "bear").model.neus_renderer
         inside = renderer.n_samples + renderer.n_importance
         last_round = -(-renderer.n_importance // renderer.up_sample_steps)

@@ -14,7 +14,9 @@ from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
 from models.machine.backend import jt
+from models.ops.color_mlp import FLOAT_BYTES, KEPT_BYTES
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.sizes import BLOCK, row_stride
 
 COUNT = 70  # more than one block of the native operations, the last one not full
 RNG = np.random.default_rng(0)
@@ -261,3 +263,18 @@ def test_sharpness_has_its_gradient_within_the_ends_and_none_beyond(value, facto
     network = SingleVarianceNetwork(VarianceConfig(init_val=value))
     gradient = jt.grad(network().sum(), network.variance).numpy()
     np.testing.assert_allclose(gradient, [factor * np.exp(10.0 * value)], rtol=1e-5)
+
+
+def test_colour_gradients_are_the_same_bits_whether_its_layers_were_kept_or_are_computed_again():
+    network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
+    per_point = sum(row_stride(inputs) for inputs, _ in COLOR.widths[1:]) * FLOAT_BYTES
+
+    def cotangents(count):
+        """Of normals and features in the first block, for the sum of the colours."""
+        values = [jt.array(np.resize(x, (count, x.shape[1]))) for x in (POINTS, NORMALS, VIEWS, FEATURES)]
+        return [value.numpy()[:BLOCK] for value in jt.grad(network(*values).sum(), [values[1], values[3]])]
+
+    few, many = cotangents(COUNT), cotangents(KEPT_BYTES // per_point + COUNT)
+    for kept, again in zip(few, many, strict=True):
+        assert kept.any()
+        np.testing.assert_array_equal(kept, again)

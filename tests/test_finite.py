@@ -13,13 +13,15 @@ from data.rays import Rays
 from models.fields.conf import VarianceConfig
 from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
 from models.fields.state import export_state, import_state
-from models.kinds.neus.terms import eikonal_term
 from models.kinds.pixels import upload
-from models.kinds.terms import color_term, mask_term
+from models.kinds.terms import color_term, eikonal_term, mask_term
 from models.machine.backend import jt
 from models.ops import volrend
+from models.ops.color_mlp import color
 from models.ops.elementwise import length
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.network import Weights
+from models.ops.sizes import ColorSizes
 from models.ops.upsample import invert_cdf, upsample
 from models.rendering import sampling
 
@@ -211,3 +213,18 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
     shown = (output.rgb, output.opacity, output.weights, output.depths, output.sdf_gradient, total)
     for value in (*shown, *gradients):
         assert np.isfinite(value.numpy()).all()
+
+
+@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+def test_colours_of_any_size_before_the_sigmoid(form):
+    sizes = ColorSizes(layers=1, squeeze=1, fixed=3, normals=0, features=2, widths=(5, 3))
+    fixed = jt.array(np.linspace(-1e4, 1e4, 600, dtype=np.float32).reshape(200, 3))
+    features = jt.ones((200, 2))
+    matrix, bias = jt.ones((3, 5)), jt.zeros((3,))
+    with use(form):
+        rgb = color(fixed, fixed, features, Weights([(matrix, bias)]), sizes)
+        slopes = jt.grad(rgb.sum(), [matrix, bias, features])
+        values = [value.numpy() for value in (rgb, *slopes)]
+    assert all(np.isfinite(value).all() for value in values)
+    np.testing.assert_allclose(values[0][:90], 0.0, atol=1e-6)
+    np.testing.assert_allclose(values[0][-90:], 1.0, atol=1e-6)

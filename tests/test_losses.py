@@ -10,9 +10,8 @@ from gradcheck import assert_grad_close, central_differences
 from tiny_networks import training_losses
 
 from models.kinds.neus.outputs import RenderOutput
-from models.kinds.neus.terms import eikonal_term
 from models.kinds.protocol import Term
-from models.kinds.terms import binary_mask, color_term, mask_term, masked_psnr
+from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
 
 RAYS, SECTIONS = 6, 5

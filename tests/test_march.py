@@ -30,6 +30,8 @@ GRIDS = {
     "ball": lambda rng: ball(32),
     "a few cells": lambda rng: (rng.uniform(size=(20, 20, 20)) < 0.02).astype(np.uint8),
     "half of them": lambda rng: (rng.uniform(size=(13, 13, 13)) < 0.5).astype(np.uint8),
+    "solid within": lambda rng: ball(32) + ball(32, 0.4),
+    "solid anywhere": lambda rng: rng.integers(0, 3, (20, 20, 20)).astype(np.uint8),
     "one cell": lambda rng: np.ones((1, 1, 1), np.uint8),
     "all": lambda rng: np.ones((16, 16, 16), np.uint8),
     "none": lambda rng: np.zeros((16, 16, 16), np.uint8),
@@ -52,6 +54,21 @@ def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
     for actual, expected in zip(native, reference, strict=True):
         np.testing.assert_array_equal(actual, expected)
     assert (native[0][-1] == 0) == (name == "none")
+
+
+def test_a_ray_ends_where_it_enters_what_is_solid():
+    rays, occupied = rays_at(np.random.default_rng(3), 200), ball(32, 0.6) + ball(32, 0.4)
+    opened = marched(rays, np.minimum(occupied, 1), 0.01, 40000)
+    offsets, kept, ray_of, depths, points, _ = marched(rays, occupied, 0.01, 40000)
+    assert kept[0] == 200 and 0 < offsets[-1] < 0.6 * opened[0][-1]
+    x, y, z = np.floor((points[: offsets[-1]] + 1) * 16).astype(int).T
+    assert (occupied[x, y, z] == 1).all()
+    for ray in range(200):  # what is left are the first of the ray's samples
+        mine, all_of_them = (each[3][each[0][ray] : each[0][ray + 1], 0] for each in ((offsets, 0, 0, depths), opened))
+        np.testing.assert_array_equal(mine, all_of_them[: len(mine)])
+        nearest = np.linalg.norm(rays[0][ray] - rays[1][ray] * (rays[0][ray] @ rays[1][ray]))
+        if nearest < 0.35 or nearest > 0.45:
+            assert (len(mine) < len(all_of_them)) == (nearest < 0.35)
 
 
 def test_samples_lie_in_occupied_cells_a_step_apart_and_know_their_ray():

@@ -10,6 +10,7 @@ from models.fields.state import named_parameters
 from models.kinds.pixels import upload
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.update import readings
 from models.training.optimizer import Adam
 
 STEPS = 10
@@ -95,6 +96,39 @@ def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
         expected = oracles.adam(start, [gradient.astype(np.float64)] * 2, [1e-2] * 2)[-1]
         np.testing.assert_allclose(parameter.numpy(), expected, atol=1e-6)
         assert parameter.requires_grad
+
+
+# A table of features is shared out in pieces: neither a number nor a sum may depend on who takes which.
+def test_a_step_and_its_readings_are_the_same_bits_for_any_number_of_threads(openmp_threads):
+    rng = np.random.default_rng(4)
+    shapes = [(40_001, 2), (3,), (17_000,)]
+    starts, gradients = ([rng.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(2))
+
+    def found(threads):
+        openmp_threads(threads)
+        optimizer, given = adam_of(*map(jt.array, starts)), [jt.array(gradient) for gradient in gradients]
+        (seen,) = readings(jt.array([0.5]), given, optimizer.parameters)
+        seen = seen.numpy()
+        optimizer.step(given, 1e-2)
+        return [seen, *(value.numpy() for value in (*optimizer.parameters, *optimizer.exp_avg, *optimizer.exp_avg_sq))]
+
+    first = found(1)
+    squares = [np.square(gradient.astype(np.float64)).sum() for gradient in gradients]
+    total = sum(start.astype(np.float64).sum() for start in starts)
+    np.testing.assert_allclose(first[0], [0.5, *squares, total], rtol=1e-5)
+    for threads in (2, 3):
+        for actual, expected in zip(found(threads), first, strict=True):
+            np.testing.assert_array_equal(actual, expected)
+
+
+def test_one_bad_number_in_a_large_parameter_leaves_all_as_they_were():
+    optimizer = adam_of(jt.array(np.ones(40_001, np.float32)), jt.array(START))
+    bad = np.ones(40_001, np.float32)
+    bad[-1] = np.inf
+    taken = optimizer.step([jt.array(bad), jt.array(START)], 1e-2)
+    assert not taken.item()
+    assert (optimizer.parameters[0].numpy() == 1.0).all() and not optimizer.exp_avg[0].numpy().any()
+    np.testing.assert_array_equal(optimizer.parameters[1].numpy(), START)
 
 
 def test_gradients_and_parameters_must_be_as_many():

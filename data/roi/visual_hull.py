@@ -25,6 +25,7 @@ FIRST_CUBES = 24  # along a side of the first box
 FINEST_CUBES = 64
 MOST_CUBES = 200_000  # refining stops there: a hull so full is bounded well enough
 FIRST_BOX = 2.0  # half the side of the first box, in object radii as the median view sees them: elongated ones fit
+COARSEST_CELLS = 32  # along an edge of the cube about the unit sphere, to start with
 GROWTHS = 3  # times that the box may be doubled where the hull reaches its walls
 
 TOLERANCE = 0.2  # share of the views that may have a cube off the object while wrong masks are still among them
@@ -173,11 +174,13 @@ def _stays(
     views: MaskedViews,
     distances: list[np.ndarray],
     tolerance: float,
+    quorum: float = 0.5,
 ) -> np.ndarray:
     """Which of `cubes` [N, 3] the vote keeps.
 
     A view has a cube on the object where a mask pixel lies within reach * side / 2 of its centre, projected: with
-    reach sqrt(3) no cube that holds a bit of the hull is lost. More than half of the views must see the cube at all.
+    reach sqrt(3) no cube that holds a bit of the hull is lost. More than a share `quorum` of the views must see the
+    cube at all.
     """
     alive = np.arange(len(cubes))  # those that the views asked so far have not voted out whatever the others say
     seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
@@ -190,7 +193,34 @@ def _stays(
         off[alive[inside]] += distance[row, column] > pixels
         if number % 8 == 7:
             alive = alive[off[alive] <= tolerance * len(views.views)]
-    return (2 * seen > len(views.views)) & (off <= tolerance * seen)
+    return (seen > quorum * len(views.views)) & (off <= tolerance * seen)
+
+
+def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarray:
+    """Where the object may be: bool [cells, cells, cells] by x, y, z over the cube [-1, 1]^3 around the unit sphere.
+
+    A cell stays where the masks, widened by `margin` (units of the frame, at the cell's distance), have it; where no
+    view sees it too. Cells beyond the sphere go.
+    """
+    distances = _distances(views)
+    count, side = cells, 2.0 / cells
+    while count % 2 == 0 and count > COARSEST_CELLS:
+        count, side = count // 2, side * 2
+    ticks = (np.arange(count) + 0.5) * side - 1
+    cubes = np.stack(np.meshgrid(ticks, ticks, ticks, indexing="ij"), axis=-1).reshape(-1, 3)
+    while True:
+        cubes = cubes[np.linalg.norm(cubes, axis=1) < 1 + np.sqrt(0.75) * side]
+        reach = np.sqrt(3) + 2 * margin / side
+        cubes = cubes[_stays(cubes, side, reach, views, distances, STRICT_TOLERANCE, quorum=-1.0)]
+        if count == cells:
+            break
+        octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+        cubes = (cubes[:, None] + octants * side).reshape(-1, 3)
+        count, side = count * 2, side / 2
+    found = np.zeros((cells,) * 3, dtype=bool)
+    at = np.floor((cubes + 1) / side).astype(int)
+    found[at[:, 0], at[:, 1], at[:, 2]] = np.linalg.norm(cubes, axis=1) < 1
+    return found
 
 
 def _land(

@@ -52,6 +52,8 @@ class TrainConfig:
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
     learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
+    adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
+    adam_epsilon: float = limits(1e-8, above=0)  # what Adam adds to the root of the second moment
 
     @property
     def background_rgb(self) -> np.ndarray | None:

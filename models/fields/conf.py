@@ -7,17 +7,21 @@ constructors they are handed to (models/fields.py there); confs/base/*.conf expl
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from models.config.strict import ConfigError, limits, shown
+from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
 from models.ops.sizes import encoding_width
 
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
 MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
+ANALYTIC, NUMERICAL = "analytic", "numerical"  # the values of sdf_grid.gradient
+MAX_LOG2_ROWS = 24  # of a level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
 INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
 VIEW_WIDTH = 3  # of a direction
 # Keys that only shape the initial weights: another value does not contradict weights already trained.
-INITIALISATION_KEYS = frozenset({"bias", "geometric_init", "inside_outside"})
+INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
 
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
 
@@ -163,6 +167,64 @@ class VarianceConfig:
     """The single sharpness parameter; inv_s = exp(10 * value)."""
 
     init_val: float = limits(at_most=LOG_FLOAT32_MAX / 10)
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """A field on a grid of features (Instant-NGP, arXiv 2201.05989, table 1) with a network behind it."""
+
+    levels: int = limits(12, at_least=1, at_most=32)
+    coarsest: int = limits(16, at_least=1)
+    finest: int = limits(512, at_least=1)
+    log2_rows: int = limits(17, at_least=4, at_most=MAX_LOG2_ROWS)
+    d_hidden: int = limits(64, at_least=1)
+    n_layers: int = limits(1, at_least=1, at_most=4)
+    d_feature: int = limits(15, at_least=1)
+
+    block: ClassVar[str]  # its name below model, for messages
+
+    def check(self) -> None:
+        """Raises ConfigError for levels that do not become finer."""
+        if self.finest < self.coarsest:
+            raise ConfigError(
+                f"model.{self.block}.finest = {self.finest}: must not be below coarsest = {self.coarsest}"
+            )
+
+    @property
+    def sizes(self) -> GridSizes:
+        """The layout of the grid, all levels read, without network."""
+        return grid_sizes(self.levels, self.coarsest, self.finest, self.log2_rows)
+
+    @property
+    def features(self) -> int:
+        """Channels of the feature that the colour network reads."""
+        return self.d_feature
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
+        widths = list(zip(ends[:-1], ends[1:], strict=True))
+        return self.sizes.rows * FEATURES + parameter_count(widths, has_norms=False)
+
+
+@dataclass(frozen=True)
+class SdfGridConfig(GridConfig):
+    """A signed distance, to begin with that of a sphere of radius `bias`."""
+
+    bias: float = 0.5
+    gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
+
+    block: ClassVar[str] = "sdf_grid"
+
+
+@dataclass(frozen=True)
+class DensityGridConfig(GridConfig):
+    """A density, `density` everywhere to begin with."""
+
+    density: float = limits(1.0, above=0)
+
+    block: ClassVar[str] = "density_grid"
 
 
 def parameter_count(widths: Widths, has_norms: bool) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from models.fields.conf import ColorConfig, SdfConfig
+from models.fields.conf import ColorConfig, SdfConfig, SdfGridConfig
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,21 @@ def _sdf_network(block: SdfConfig, generator: np.random.Generator) -> Any:
     return SDFNetwork(block, generator)
 
 
+def _sdf_grid(block: SdfGridConfig, generator: np.random.Generator) -> Any:
+    from models.fields.sdf_grid import SDFGrid
+
+    return SDFGrid(block, generator)
+
+
 def _rendering_network(block: ColorConfig, generator: np.random.Generator) -> Any:
     from models.fields.color import RenderingNetwork
 
     return RenderingNetwork(block, generator)
 
 
-SDF_NETWORK, RENDERING_NETWORK = "sdf_network", "rendering_network"
-SURFACES: dict[str, FieldKind] = {SDF_NETWORK: FieldKind(SdfConfig, _sdf_network)}
+SDF_NETWORK, SDF_GRID, RENDERING_NETWORK = "sdf_network", "sdf_grid", "rendering_network"
+SURFACES: dict[str, FieldKind] = {
+    SDF_NETWORK: FieldKind(SdfConfig, _sdf_network),
+    SDF_GRID: FieldKind(SdfGridConfig, _sdf_grid),
+}
 COLORS: dict[str, FieldKind] = {RENDERING_NETWORK: FieldKind(ColorConfig, _rendering_network)}

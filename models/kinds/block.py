@@ -28,6 +28,10 @@ class ModelConfig(Protocol):
         """The same with `count` as n_importance."""
 
     @property
+    def needs_masks(self) -> bool:
+        """Whether train.mask_weight above 0 is a mistake where the scene has no masks."""
+
+    @property
     def memory_keys(self) -> str:
         """The keys to lower where one entry of a batch does not fit, for messages; "" for none."""
 
@@ -68,6 +72,11 @@ class PlainBlock:
         """The same block."""
         del count
         return self
+
+    @property
+    def needs_masks(self) -> bool:
+        """Yes: what was asked for cannot be done."""
+        return True
 
     @property
     def memory_keys(self) -> str:

@@ -160,7 +160,7 @@ class PlainModel:
     entries = "rays"
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Factor on the learning rate by network; 1 where it is not named."""
+        """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""
         del step
         return {}
 

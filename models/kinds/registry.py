@@ -10,6 +10,7 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.kinds.block import ModelConfig
+from models.kinds.fast.conf import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSConfig
 from models.kinds.nerf.conf import NERF, NeRFConfig
 from models.kinds.neus.conf import NEUS, NeuSConfig
 
@@ -37,7 +38,24 @@ def _nerf(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator) 
     return build(conf, train, generator)
 
 
-KINDS: dict[str, Kind] = {NEUS: Kind(NeuSConfig, _neus), NERF: Kind(NeRFConfig, _nerf)}
+def _fast_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
+    from models.kinds.fast.build import build_neus
+
+    return build_neus(conf, train, generator)
+
+
+def _fast_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
+    from models.kinds.fast.build import build_nerf
+
+    return build_nerf(conf, train, generator)
+
+
+KINDS: dict[str, Kind] = {
+    NEUS: Kind(NeuSConfig, _neus),
+    NERF: Kind(NeRFConfig, _nerf),
+    FAST_NEUS: Kind(FastNeuSConfig, _fast_neus),
+    FAST_NERF: Kind(FastNeRFConfig, _fast_nerf),
+}
 
 
 def build_model(conf: ModelConfig, train: TrainConfig, generator: np.random.Generator) -> Model:

@@ -10,7 +10,7 @@ import math
 from models.config.blocks import TrainConfig
 from models.kinds.protocol import Term
 from models.machine.backend import jt
-from models.ops.elementwise import hard_clip, magnitude
+from models.ops.elementwise import hard_clip, length, magnitude
 from models.structs import Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
@@ -27,6 +27,12 @@ def color_term(rgb: Var, target: Var, mask: Var) -> Term:
 def squared_term(rgb: Var, target: Var, mask: Var) -> Term:
     """Mean over channels, and over the rays within the mask, of (rgb - target)^2."""
     return Term(((rgb - target).sqr() * mask).sum(), mask.sum() * 3.0, margin=COUNT_EPS * 3.0)
+
+
+def eikonal_term(sdf_gradient: Var, near_sphere: Var, weight: float = 1.0) -> Term:
+    """Mean of (|gradient| - 1)^2 where near_sphere [...] is 1; gradient [..., 3]."""
+    error = (length(sdf_gradient) - 1.0).sqr()
+    return Term((near_sphere * error).sum(), near_sphere.sum(), weight, COUNT_EPS)
 
 
 def mask_term(opacity: Var, mask: Var, weight: float = 1.0) -> Term:

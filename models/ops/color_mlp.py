@@ -5,11 +5,18 @@ Differentiable once, in normals, features and weights.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from models.machine.backend import jt
 from models.ops.kernel import Kernel
 from models.ops.network import Weights, network_source, shapes32
-from models.ops.sizes import ColorSizes
+from models.ops.sizes import BLOCK, ColorSizes
 from models.structs import Var
+
+# What may be kept between forward and backward. Writing and reading the layers of a narrow network takes less than
+# computing them again; of a wide one, on many points, memory is the scarcer.
+KEPT_BYTES = 2**24
+FLOAT_BYTES = 4
 
 SOURCE = network_source("color_mlp.h", ColorSizes)
 
@@ -30,23 +37,28 @@ def _native(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: Co
 
 
 class _Color(jt.Function):
-    """Keeps its inputs only."""
+    """Keeps its inputs, its outputs and, where they are few, the outputs of the hidden layers."""
 
     def __init__(self, fixed: Var, normals: Var, features: Var, packed: Var, sizes: ColorSizes) -> None:
         super().__init__()
         self.inputs = [fixed, normals, features, packed]
-        self.sizes = sizes
+        self.points = fixed.shape[0]
+        self.record_size = -(-self.points // BLOCK) * BLOCK * sizes.recorded
+        is_kept = not jt.flags.no_grad and self.record_size * FLOAT_BYTES <= KEPT_BYTES
+        self.sizes = replace(sizes, keeps=int(is_kept))
+        self.found: list[Var] = []
 
     def execute(self, normals: Var, features: Var, packed: Var) -> Var:
         """RGB."""
-        fixed = self.inputs[0]
-        shapes = shapes32((fixed.shape[0], self.sizes.widths[-1]))
-        return SOURCE.call("color_forward", self.sizes, shapes, [fixed, normals, features, packed])[0]
+        kept = self.record_size if self.sizes.keeps else 0
+        shapes = shapes32((self.points, self.sizes.widths[-1]), (max(1, kept),))
+        self.found = SOURCE.call("color_forward", self.sizes, shapes, [self.inputs[0], normals, features, packed])
+        return self.found[0]
 
     def grad(self, d_rgb: Var) -> tuple[Var, ...]:
         """Cotangents of normals, features and packed."""
         shapes = shapes32(*(value.shape for value in self.inputs[1:]))
-        return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, d_rgb]))
+        return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, *self.found, d_rgb]))
 
 
 color = Kernel(_reference, cpu=_native)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from models.ops.sizes import padded
+
 FEATURES = 2  # numbers at a corner: what a 64-bit load fetches, and what the paper found best
 POINT = 3  # coordinates, which the network reads in front of the features
 BYTES = 4  # of a number
@@ -52,7 +54,7 @@ class GridSizes:
         The outputs of the hidden layers, whole vectors of them; at each active level the features, their slopes along
         three axes, and the slope of the distance along them.
         """
-        return sum(map(_padded, self.widths[1:-2:2])) + self.active * FEATURES * (1 + POINT + 1)
+        return sum(map(padded, self.widths[1:-2:2])) + self.active * FEATURES * (1 + POINT + 1)
 
     @property
     def table_bytes(self) -> int:
@@ -74,8 +76,3 @@ def grid_sizes(levels: int, coarsest: int, finest: int, log2_rows: int, active: 
     resolutions = tuple(math.floor(coarsest * growth**level + 0.5) for level in range(levels))
     entries = tuple(min((resolution + 1) ** 3, 2**log2_rows) for resolution in resolutions)
     return GridSizes(resolutions, entries, levels if active is None else active)
-
-
-def _padded(width: int) -> int:
-    """Channels as the native operations lay them out (PAD in csrc/cpu/tile.h)."""
-    return -(-width // 16) * 16

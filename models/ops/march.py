@@ -1,8 +1,8 @@
 """Samples along rays, only where something may be: a walk through a grid of occupied cells over the cube [-1, 1]^3.
 
-A ray offers the depths near + (k + jitter) step below far, k = 0, 1, 2, ...; those in occupied cells are its samples,
-each the middle of a section as long as the step, in that order and packed as `packed` says. Nothing here is
-differentiated.
+A ray offers the depths near + (k + jitter) step below far, k = 0, 1, 2, ..., until one lies in a solid cell; those in
+occupied cells are its samples, each the middle of a section as long as the step, in that order and packed as `packed`
+says. Nothing here is differentiated.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
+EMPTY, OCCUPIED, SOLID = 0, 1, 2  # cells: nothing, maybe something, the inside of something: there rays end
 MOST_STEPS = 1 << 16  # of a ray: whatever its far end, a walk comes to one
 
 
@@ -41,7 +42,7 @@ class PackedSamples:
     directions: Var  # [S, 3], unit
 
 
-SOURCE = Source("march.h", (March,))
+SOURCE = Source("march.h", (March,), (("SOLID", SOLID),))
 
 
 def _reference(
@@ -52,7 +53,7 @@ def _reference(
     Args:
         origins, directions: [R, 3].
         near, far, jitter: [R, 1]; jitter in [0, 1).
-        occupied: uint8 [N, N, N] by x, y, z: 0 where nothing can be. Beyond the cube nothing is.
+        occupied: uint8 [N, N, N] by x, y, z: EMPTY, OCCUPIED or SOLID. Beyond the cube nothing is.
         step: working-frame units.
         samples: S. A ray whose samples would end beyond it gets none, nor does any ray after it.
     """
@@ -65,7 +66,8 @@ def _reference(
     place = np.floor((points + np.float32(1)) * np.float32(0.5 * cells))
     inside = ((place >= 0) & (place < cells)).all(axis=2) & (depths < end)
     x, y, z = np.where(inside[..., None], place, 0).astype(np.int64).transpose(2, 0, 1)
-    is_taken = inside & (occupied.numpy()[x, y, z] != 0)
+    cell = np.where(inside, occupied.numpy()[x, y, z], EMPTY)
+    is_taken = (cell == OCCUPIED) & ~np.logical_or.accumulate(cell == SOLID, axis=1)
     ends = np.cumsum(is_taken.sum(axis=1))
     kept = int((ends <= samples).sum())
     rays, steps_taken = np.nonzero(is_taken[:kept])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.machine.backend import jt
-from models.ops.sizes import BLOCK
+from models.ops.sizes import BLOCK, PAD
 from models.ops.source import Source
 from models.structs import Var
 
@@ -25,7 +25,7 @@ class Weights:
 
 def network_source(header: str, layout: type, **constants: float) -> Source:
     """The native text of a network."""
-    return Source(header, (layout,), (("BLOCK", BLOCK), *constants.items()))
+    return Source(header, (layout,), (("BLOCK", BLOCK), ("PAD", PAD), *constants.items()))
 
 
 def shapes32(*shapes: tuple[int, ...]) -> list[tuple[tuple[int, ...], str]]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 # Points per block of the native operations: what a layer of 256 channels reads and writes fits the second-level cache.
 BLOCK = 64
+PAD = 16  # widths are laid out in multiples of it: the vectors of the widest processors
 SOFTPLUS_BETA = 100.0  # sharpness of the activation: nearly a ReLU, yet twice differentiable (IDR)
 SKIP_SCALE = 1.0 / math.sqrt(2.0)  # keeps the variance of a layer's input where the encoded point is appended to it
 
@@ -19,6 +20,16 @@ SKIP_SCALE = 1.0 / math.sqrt(2.0)  # keeps the variance of a layer's input where
 def encoding_width(width: int, frequencies: int) -> int:
     """Channels of the encoding of `width` channels; `frequencies` = 0 encodes nothing."""
     return width * (1 + 2 * frequencies)
+
+
+def padded(width: int) -> int:
+    """Channels as the native operations lay them out."""
+    return -(-width // PAD) * PAD
+
+
+def row_stride(width: int) -> int:
+    """Numbers from one row of an activation to the next (`stride_of` of csrc/cpu/tile.h)."""
+    return padded(width) + PAD
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,12 @@ class ColorSizes:
     normals: int  # 1 or 0
     features: int
     widths: tuple[int, ...]
+    keeps: int = 0  # 1: the forward pass records what its gradient needs
+
+    @property
+    def recorded(self) -> int:
+        """Numbers kept per point between forward and backward: the outputs of the hidden layers, as rows in memory."""
+        return sum(row_stride(width) for width in self.widths[1:-2:2])
 
 
 @dataclass(frozen=True)

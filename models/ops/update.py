@@ -16,7 +16,8 @@ from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8
+BETA_1 = 0.9
+BETA_2, EPSILON = 0.999, 1e-8  # where the conf does not say
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import igl
 import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
 from models.scores.reference import MOST_POINTS, Reference
-from models.surface.metrics import SAMPLES, sample_faces
+from models.surface.metrics import SAMPLES, nearest, point_to_mesh, sample_faces
 
 # --tau where it is not given: the error beyond which a point counts as missed, a hundredth of the sphere's radius. That
 # is two and a half cells of a 512^3 grid, so that extraction alone misses nothing, and the bound of the share of
@@ -34,6 +33,15 @@ class SurfaceFigures:
     normal_consistency: float | None
 
 
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Points of one surface, and of each the nearest point of the other."""
+
+    distances: np.ndarray  # [S]
+    # Of the normals of the two triangles, [S] or fewer: those without area have none. None where one has no triangles.
+    cosines: np.ndarray | None
+
+
 def against_truth(
     mesh: trimesh.Trimesh, truth: Reference, tau: float = TAU, samples: int = SAMPLES, seed: int = 0
 ) -> SurfaceFigures:
@@ -43,46 +51,52 @@ def against_truth(
     The same seed gives the same figures. Raises ValueError for a mesh without area.
     """
     generator = np.random.default_rng(seed)
-    points, faces = sample_faces(mesh, samples, generator)
     other = truth.mesh
-    if other is None:
-        forth = cKDTree(truth.points).query(points)[0]
-        back = _nearest(truth.spread(MOST_POINTS, generator), mesh)[0]
-        agreement = None
-    else:
-        forth, there = _nearest(points, other)
-        cosines = [_cosines(mesh, faces, other, there)]
-        points, faces = sample_faces(other, samples, generator)
-        back, there = _nearest(points, mesh)
-        cosines.append(_cosines(other, faces, mesh, there))
-        agreement = float(np.mean([part.mean() for part in cosines]))
-    precision, recall = float(np.mean(forth <= tau)), float(np.mean(back <= tau))
+    if other is not None:
+        return figures(*both_ways(mesh, other, samples, generator), tau)
+    points, _ = sample_faces(mesh, samples, generator)
+    forth = cKDTree(truth.points).query(points)[0]
+    back = point_to_mesh(truth.spread(MOST_POINTS, generator), mesh)
+    return figures(Pairs(forth, None), Pairs(back, None), tau)
+
+
+def both_ways(
+    mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, generator: np.random.Generator
+) -> tuple[Pairs, Pairs]:
+    """From `samples` area-uniform points of `mesh` to `other`, and back; raises ValueError for a mesh without area."""
+    return _one_way(mesh, other, samples, generator), _one_way(other, mesh, samples, generator)
+
+
+def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceFigures:
+    """The figures of a surface by the points that lead from it to the ground truth and back."""
+    accuracy, completeness = float(forth.distances.mean()), float(back.distances.mean())
+    precision, recall = float(np.mean(forth.distances <= tau)), float(np.mean(back.distances <= tau))
+    cosines = [pairs.cosines for pairs in (forth, back) if pairs.cosines is not None]
     return SurfaceFigures(
-        accuracy=float(forth.mean()),
-        completeness=float(back.mean()),
-        chamfer=0.5 * float(forth.mean() + back.mean()),
+        accuracy=accuracy,
+        completeness=completeness,
+        chamfer=0.5 * (accuracy + completeness),
         tau=tau,
         precision=precision,
         recall=recall,
         f_score=2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0,
-        normal_consistency=agreement,
+        normal_consistency=float(np.mean([np.abs(part).mean() for part in cosines])) if cosines else None,
     )
 
 
-def _nearest(points: np.ndarray, mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.ndarray]:
-    """Distances [P] to the nearest point of the triangles of `mesh`, and which triangle [P] it lies on."""
-    vertices = np.ascontiguousarray(mesh.vertices, dtype=np.float64)
-    faces = np.ascontiguousarray(mesh.faces, dtype=np.int64)
-    squared, there, _ = igl.point_mesh_squared_distance(np.ascontiguousarray(points, np.float64), vertices, faces)
-    return np.sqrt(np.maximum(squared, 0.0)), there
+def _one_way(mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, generator: np.random.Generator) -> Pairs:
+    """From `mesh` to `other`."""
+    points, faces = sample_faces(mesh, samples, generator)
+    distances, there = nearest(points, other)
+    return Pairs(distances, _cosines(mesh, faces, other, there))
 
 
 def _cosines(mesh: trimesh.Trimesh, faces: np.ndarray, other: trimesh.Trimesh, there: np.ndarray) -> np.ndarray:
-    """|cosine| between the normals of paired triangles [P]; pairs with one without area are left out."""
+    """Cosine between the normals of paired triangles [P]; pairs with one without area are left out."""
     first, second = _normals(mesh, faces), _normals(other, there)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     has_area = lengths > 0
-    return np.abs(np.sum(first * second, axis=1)[has_area]) / lengths[has_area]
+    return np.sum(first * second, axis=1)[has_area] / lengths[has_area]
 
 
 def _normals(mesh: trimesh.Trimesh, faces: np.ndarray) -> np.ndarray:

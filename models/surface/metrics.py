@@ -91,10 +91,15 @@ def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generat
 
 def point_to_mesh(points: np.ndarray, mesh: trimesh.Trimesh) -> np.ndarray:
     """Distance [P] of points [P, 3] to the nearest point of the triangles of `mesh`, exact."""
+    return nearest(points, mesh)[0]
+
+
+def nearest(points: np.ndarray, mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.ndarray]:
+    """The distances of `point_to_mesh`, and the face [P] that each nearest point lies on."""
     vertices = np.ascontiguousarray(mesh.vertices, dtype=np.float64)
     faces = np.ascontiguousarray(mesh.faces, dtype=np.int64)
-    squared = igl.point_mesh_squared_distance(np.ascontiguousarray(points, dtype=np.float64), vertices, faces)[0]
-    return np.sqrt(np.maximum(squared, 0.0))
+    squared, face, _ = igl.point_mesh_squared_distance(np.ascontiguousarray(points, dtype=np.float64), vertices, faces)
+    return np.sqrt(np.maximum(squared, 0.0)), face
 
 
 def chamfer(mesh_a: trimesh.Trimesh, mesh_b: trimesh.Trimesh, samples: int = SAMPLES, seed: int = 0) -> ChamferResult:

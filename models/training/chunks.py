@@ -6,6 +6,7 @@ The largest chunk that fits `train.memory_limit` by measurements on the run's ow
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return trainer.gradient_of(part, noise, chunk)
 
-    return memory.chunk_that_fits(len(batch), differentiate, trainer.conf.memory_limit, update)
+    choice = memory.chunk_that_fits(len(batch), differentiate, trainer.conf.memory_limit, update)
+    # A batch in one piece stays in one where another has more entries: it has no more samples.
+    return choice if choice.chunk < len(batch) else replace(choice, chunk=trainer.conf.batch_size)
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:

@@ -9,15 +9,18 @@ import numpy as np
 
 from models.checkpoints.ours import MOMENTS
 from models.machine.backend import jt
-from models.ops.update import BETA_1, BETA_2, AdamStep, Update, adam
+from models.ops.update import BETA_1, BETA_2, EPSILON, AdamStep, Update, adam
 from models.structs import Var
 
 
 class Adam:
     """Parameters with their moments; `steps` counts the updates made. A `models.kinds.protocol.Parameters`."""
 
-    def __init__(self, networks: Mapping[str, Mapping[str, Var]]) -> None:
+    def __init__(
+        self, networks: Mapping[str, Mapping[str, Var]], beta_2: float = BETA_2, epsilon: float = EPSILON
+    ) -> None:
         """`networks`: network -> name -> parameter, in the order in which they are optimised."""
+        self.beta_2, self.epsilon = beta_2, epsilon
         named = {(network, name): value for network, values in networks.items() for name, value in values.items()}
         self.names = [f"{network}.{name}" for network, name in named]
         self.parameters = list(named.values())
@@ -41,17 +44,19 @@ class Adam:
 
         Args:
             gradients: in the order of the parameters.
-            factors: on the learning rate, by network; 1 where it is not named.
+            factors: on the learning rate, by network or `<network>.<name>`; 1 where neither is named.
         """
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
         self.steps += 1
         rate = learning_rate / (1.0 - BETA_1**self.steps)
-        rates = [rate * (factors or {}).get(network, 1.0) for network in self._networks]
+        factors = factors or {}
+        owners = zip(self.names, self._networks, strict=True)
+        rates = [rate * factors.get(name, factors.get(network, 1.0)) for name, network in owners]
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
-        root = 1.0 / math.sqrt(1.0 - BETA_2**self.steps)
-        after = adam(before, [gradient.detach() for gradient in gradients], rates, AdamStep(root))
+        layout = AdamStep(1.0 / math.sqrt(1.0 - self.beta_2**self.steps), beta_2=self.beta_2, epsilon=self.epsilon)
+        after = adam(before, [gradient.detach() for gradient in gradients], rates, layout)
         self.exp_avg, self.exp_avg_sq = after.exp_avg, after.exp_avg_sq
         for parameter, value in zip(self.parameters, after.parameters, strict=True):
             # Outside no_grad: within it Jittor would freeze the parameter for ever.

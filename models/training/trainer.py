@@ -30,6 +30,7 @@ class StepOutput:
     """What one step computed, not yet waited for."""
 
     model: Model
+    entries: int  # of the batch
     found: BatchGradient
 
     def scalars(self) -> dict[str, float]:
@@ -79,7 +80,8 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.networks = model.networks
-        self.optimizer = Adam({name: named_parameters(module) for name, module in self.networks.items()})
+        named = {name: named_parameters(module) for name, module in self.networks.items()}
+        self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
         self._has_halved = False
@@ -130,7 +132,7 @@ class Trainer:
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.model, found)
+        return StepOutput(self.model, len(batch), found)
 
     def settle(self) -> bool:
         """Wait for the last step and hear its verdict: False where it was refused and not told so before."""

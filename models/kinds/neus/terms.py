@@ -7,17 +7,9 @@ from collections.abc import Callable
 from models.config.blocks import TrainConfig
 from models.kinds.neus.outputs import Comparison
 from models.kinds.protocol import Term
-from models.kinds.terms import COUNT_EPS, color_term, mask_term
-from models.ops.elementwise import length
-from models.structs import Var
+from models.kinds.terms import color_term, eikonal_term, mask_term
 
 TermOf = Callable[[Comparison, TrainConfig], Term]
-
-
-def eikonal_term(sdf_gradient: Var, near_sphere: Var, weight: float = 1.0) -> Term:
-    """Mean of (|gradient| - 1)^2 over the sections where near_sphere [R, N] is 1; gradient [R, N, 3]."""
-    error = (length(sdf_gradient) - 1.0).sqr()
-    return Term((near_sphere * error).sum(), near_sphere.sum(), weight, COUNT_EPS)
 
 
 def _color(seen: Comparison, conf: TrainConfig) -> Term:

@@ -12,7 +12,6 @@
 namespace neus {
 
 constexpr int POINT = 3;                  // channels of x in front of the features
-constexpr int LINE = 64 / sizeof(float);  // numbers in a line of the cache
 
 struct GridShape : GridSizes {
     std::vector<Level> grid;
@@ -28,15 +27,6 @@ struct GridShape : GridSizes {
     long recorded() const { return BLOCK * all_hidden() + 5l * active * PAIRS; }
     long left() const { return POINT * (BLOCK + PAIRS) + (long)active * PAIRS; }
 };
-
-// Ask for numbers that are read soon, or written.
-inline void expect(const float *values, long count) {
-    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i);
-}
-
-inline void expect_to_write(const float *values, long count) {
-    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i, 1);
-}
 
 // What is kept of a block.
 struct GridRecord {
@@ -238,7 +228,7 @@ struct GridBlock {
             }
             std::swap(into, other);
         }
-        add_rows(layers.back().inputs, shape.width(shape.hidden() - 1), into,
+        add_rows(layers.back().inputs, into, shape.width(shape.hidden() - 1),
                  gradients + layers.back().gradient_offset);
     }
 
@@ -247,7 +237,7 @@ struct GridBlock {
     void backward_values(float *gradients, bool swept) {
         for (int l = shape.hidden(); l >= 0; l--) {
             add_weights(l, wide_a, input_of(l), gradients);
-            add_rows(layers[l].outputs, shape.width(l), wide_a, gradients + layers[l].bias_offset());
+            add_rows(layers[l].outputs, wide_a, shape.width(l), gradients + layers[l].bias_offset());
             layers[l].backward.multiply(BLOCK, wide_a, shape.width(l), wide_b, inputs_of(l));
             if (l == 0) return;
             for (long i = 0; i < BLOCK * inputs_of(l); i += LANES) {
@@ -259,17 +249,10 @@ struct GridBlock {
 
     // The gradient of layer l's matrix += cotangent^T input.
     void add_weights(int l, const float *cotangent, const float *from, float *gradients) const {
+        const long stride = stride_of(layers[l].inputs);
+        float *sum = gradients + layers[l].gradient_offset;
         product(shape.width(l), (int)inputs_of(l), BLOCK, cotangent, 1, shape.width(l), from, inputs_of(l), 2 * LANES,
-                gradients + layers[l].gradient_offset, stride_of(layers[l].inputs), true);
-    }
-
-    // sum [padded width] += the rows of a block, `stride` apart; a vector of columns at a time stays in a register.
-    static void add_rows(int width, long stride, const float *rows, float *sum) {
-        for (int i = 0; i < width; i += LANES) {
-            Vec total{};
-            for (int r = 0; r < BLOCK; r++) total += *(const Vec *)(rows + r * stride + i);
-            *(Vec *)(sum + i) += total;
-        }
+                sum, stride, FromThere{sum, stride}, AsItIs{});
     }
 };
 

@@ -13,6 +13,7 @@ struct Layer {
     int inputs, outputs;
     const float *weight, *bias;  // [outputs, inputs], [outputs]
     Panels forward, backward;    // W^T and W
+    std::vector<float> start;    // the bias, padded with zeros: what the sums of a product start from
     size_t gradient_offset;      // of this layer in a gradient buffer
 
     size_t bias_offset() const { return gradient_offset + (size_t)padded(outputs) * stride_of(inputs); }
@@ -37,6 +38,8 @@ inline std::vector<Layer> read_layers(const float *packed, const int *widths, in
     for (int l = 0; l < count; l++) {
         Layer &layer = layers[l];
         layer.forward.pack(layer.weight, layer.inputs, layer.outputs, 1, layer.inputs);
+        layer.start.assign(padded(layer.outputs), 0.f);
+        std::copy(layer.bias, layer.bias + layer.outputs, layer.start.begin());
         if (with_backward) layer.backward.pack(layer.weight, layer.outputs, layer.inputs, layer.inputs, 1);
     }
     return layers;
@@ -50,11 +53,22 @@ inline long widest(const std::vector<Layer> &layers) {
     return width;
 }
 
+constexpr int LINE = 64 / sizeof(float);  // numbers in a line of the cache
+
+// Ask for numbers that are read soon, or written.
+inline void expect(const float *values, long count) {
+    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i);
+}
+
+inline void expect_to_write(const float *values, long count) {
+    for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i, 1);
+}
+
 // Zeroed memory of one thread, handed out piece by piece.
 struct Arena {
-    static constexpr size_t LINE = 64 / sizeof(float);  // a cache line: a vector that lies across two costs twice
     std::vector<float> memory;
     size_t used;
+    // It begins at a line of the cache: a vector that lies across two costs twice.
     explicit Arena(size_t size) : memory(size + LINE, 0.f), used(-((size_t)memory.data() / sizeof(float)) % LINE) {}
     float *take(size_t size) {
         float *piece = memory.data() + used;
@@ -86,34 +100,44 @@ inline void reduce_gradients(const std::vector<Layer> &layers, const std::vector
     }
 }
 
-// Add the column sums of a cotangent block [rows, outputs] to a bias gradient.
-inline void add_columns(int rows, int outputs, const float *cotangent, float *bias_gradient) {
-    const long stride = stride_of(outputs);
-    for (int r = 0; r < rows; r++)
-        for (int o = 0; o < outputs; o++) bias_gradient[o] += cotangent[r * stride + o];
+// sum [padded(width)] += the rows of a block [BLOCK, stride]; a vector of columns at a time stays in a register.
+inline void add_rows(int width, const float *rows, long stride, float *sum) {
+    for (int i = 0; i < width; i += LANES) {
+        Vec total{};
+        for (int r = 0; r < BLOCK; r++) total += *(const Vec *)(rows + r * stride + i);
+        *(Vec *)(sum + i) += total;
+    }
 }
 
 // y [BLOCK, stride_of(outputs)] = x W^T + b, from x [BLOCK, stride_of(inputs)].
 inline void linear(const Layer &layer, const float *x, float *y) {
-    const long stride = stride_of(layer.outputs);
-    layer.forward.multiply(BLOCK, x, stride_of(layer.inputs), y, stride);
-    for (int r = 0; r < BLOCK; r++)
-        for (int o = 0; o < layer.outputs; o++) y[r * stride + o] += layer.bias[o];
+    layer.forward.multiply(BLOCK, x, stride_of(layer.inputs), y, stride_of(layer.outputs), FromRow{layer.start.data()});
+}
+
+// The same with ReLU behind it, into rows `ld` apart, of which whole vectors are written.
+inline void linear_relu(const Layer &layer, const float *x, float *y, long ld) {
+    layer.forward.multiply(BLOCK, x, stride_of(layer.inputs), y, ld, FromRow{layer.start.data()}, Positive{});
 }
 
 // From the cotangent of y, zero in rows past the points: the gradients of weight and bias, and the cotangent of x
-// [BLOCK, stride_of(inputs)], unless `d_x` is null.
-inline void linear_backward(const Layer &layer, const float *x, const float *d_y, float *d_x, float *gradients) {
+// [BLOCK, stride_of(inputs)], unless `d_x` is null; `finish` is its last touch.
+template <typename Finish = AsItIs>
+inline void linear_backward(const Layer &layer, const float *x, const float *d_y, float *d_x, float *gradients,
+                            const Finish &finish = {}) {
+    const long stride = stride_of(layer.outputs);
     add_outer(BLOCK, layer.outputs, layer.inputs, d_y, x, gradients + layer.gradient_offset);
-    add_columns(BLOCK, layer.outputs, d_y, gradients + layer.bias_offset());
-    if (d_x) layer.backward.multiply(BLOCK, d_y, stride_of(layer.outputs), d_x, stride_of(layer.inputs));
+    add_rows(layer.outputs, d_y, stride, gradients + layer.bias_offset());
+    if (d_x) layer.backward.multiply(BLOCK, d_y, stride, d_x, stride_of(layer.inputs), FromZero{}, finish);
 }
 
-// to = max(from, 0), `width` channels of a block.
-inline void relu(int width, const float *from, long ld_from, float *to, long ld_to) {
-    for (int r = 0; r < BLOCK; r++)
-        for (int i = 0; i < width; i++) to[r * ld_to + i] = std::max(from[r * ld_from + i], 0.f);
-}
+// The cotangent of what ReLU read, from that of its values, which are rows `ld` apart.
+struct WherePositive {
+    const float *values;
+    long ld;
+    Vec operator()(Vec cotangent, int i, int n) const {
+        return *(const Vec *)(values + i * ld + n) > 0.f ? cotangent : Vec{};
+    }
+};
 
 // to = d_value where value > 0, else 0: the cotangent of what ReLU read from that of its `value`; both have `ld`.
 inline void relu_backward(int width, const float *value, const float *d_value, long ld, float *to, long ld_to) {

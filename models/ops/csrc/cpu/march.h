@@ -41,7 +41,7 @@ struct Occupancy {
         }
     }
 
-    bool is_occupied(const int *at) const { return cell[((size_t)at[0] * cells + at[1]) * cells + at[2]]; }
+    int kind(const int *at) const { return cell[((size_t)at[0] * cells + at[1]) * cells + at[2]]; }
     bool is_box_occupied(const int *at) const {
         return box[((size_t)(at[0] / BOX) * boxes + at[1] / BOX) * boxes + at[2] / BOX];
     }
@@ -79,8 +79,10 @@ inline void walk(const March &is, const Occupancy &occupancy, const Ray &ray, st
             inside = inside && place >= 0.f && place < (float)is.cells;
             at[axis] = inside ? (int)place : 0;
         }
-        if (inside && occupancy.is_occupied(at)) depths.push_back(depth);
-        if (!inside || occupancy.is_occupied(at))
+        const int kind = inside ? occupancy.kind(at) : 0;
+        if (kind == SOLID) return;
+        if (kind) depths.push_back(depth);
+        if (!inside || kind)
             k++;
         else
             k = ray.next(k, is.step, at, occupancy.is_box_occupied(at) ? 1 : BOX, (float)is.cells);

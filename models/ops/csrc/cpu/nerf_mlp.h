@@ -48,8 +48,7 @@ struct NerfBlock {
     void forward(const float *points, const float *directions, int count, float *density) {
         encode(points, count, shape.coordinates, shape.octaves, 1.f, input[0], in_stride(0));
         for (int l = 0; l < shape.trunk; l++) {
-            linear(layers[l], input[l], wide_a);
-            relu(layers[l].outputs, wide_a, out_stride(l), input[l + 1] + shape.offset(l + 1), in_stride(l + 1));
+            linear_relu(layers[l], input[l], input[l + 1] + shape.offset(l + 1), in_stride(l + 1));
             copy(input[0], in_stride(0), shape.offset(l + 1), input[l + 1], in_stride(l + 1));
         }
         const int heads = shape.heads(), view = shape.view(), features = shape.features();
@@ -58,8 +57,7 @@ struct NerfBlock {
         encode(directions, count, 3, shape.view_octaves, 1.f, views, stride_of(shape.encoded_view()));
         copy(wide_a, out_stride(heads), features, input[view], in_stride(view));
         copy(views, stride_of(shape.encoded_view()), shape.encoded_view(), input[view] + features, in_stride(view));
-        linear(layers[view], input[view], wide_a);
-        relu(layers[view].outputs, wide_a, out_stride(view), input[view + 1], in_stride(view + 1));
+        linear_relu(layers[view], input[view], input[view + 1], in_stride(view + 1));
         linear(layers[view + 1], input[view + 1], wide_a);
     }
 

@@ -231,7 +231,7 @@ struct SdfBlock {
             std::swap(next, other);
         }
         const Layer &layer = layers[last()];
-        add_columns(BLOCK, layer.inputs, into, gradients + layer.gradient_offset);
+        add_rows(layer.inputs, into, stride_of(layer.inputs), gradients + layer.gradient_offset);
     }
 
     // The cotangents of the values, last layer to first, from `bar`; its rows past the block's points are zero.

@@ -1,5 +1,6 @@
 // Opacity of NeuS sections, and its gradient. The reference is ops/section_alpha.py.
 #pragma once
+#include "sigmoid.h"
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -19,8 +20,8 @@ struct Section {
         const float soft = std::max(0.5f - 0.5f * cos, 0.f), hard = std::max(-cos, 0.f);
         const float slope = -(soft * (1.f - is.ratio) + hard * is.ratio);
         half = std::max(slope * length * 0.5f, -is.largest_change);
-        entry = 1.f / (1.f + std::exp((half - sdf) * inv_s));
-        exit = 1.f / (1.f + std::exp(-(half + sdf) * inv_s));
+        entry = sigmoid((sdf - half) * inv_s);
+        exit = sigmoid((sdf + half) * inv_s);
     }
 };
 

@@ -1,6 +1,7 @@
 // One step of Adam over all parameters, and the readings by which a step is judged beforehand. `Vars` is a list of
 // Jittor's variables, all float32 but the verdict.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -22,25 +23,44 @@ inline bool is_finite(float value) {
     return (bits & EXPONENT) != EXPONENT;
 }
 
+// Numbers that a thread takes at a time, and those of them that are checked while they are still in its first cache. Pieces
+// lie as the sizes of the parameters say, so that no number depends on the threads.
+constexpr long PIECE = 1 << 14, RUN = 1 << 10;
+
+struct Piece {
+    int index;  // whose it is
+    long begin, end;
+};
+
+// The pieces of `count` variables from the `first` on, in order.
+template <typename Vars>
+inline std::vector<Piece> pieces_of(const Vars &vars, int first, int count) {
+    std::vector<Piece> pieces;
+    for (int k = 0; k < count; k++)
+        for (long begin = 0; begin < vars[first + k]->num; begin += PIECE)
+            pieces.push_back({k, begin, std::min<long>(begin + PIECE, vars[first + k]->num)});
+    return pieces;
+}
+
 // inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of squares, the sum of all
 // parameters}. A square is taken in float32, where Adam takes it too: it shall overflow here as it does there.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
-    const int parts = (int)inputs.size() - 1, gradients = layout.gradients;
+    const int gradients = layout.gradients;
     float *readings = values(outputs, 0);
-    std::vector<double> sums(parts);
+    const std::vector<Piece> pieces = pieces_of(inputs, 1, (int)inputs.size() - 1);
+    std::vector<double> parts(pieces.size()), sums(gradients + 1);
 #pragma omp parallel for schedule(dynamic)
-    for (int k = 0; k < parts; k++) {
-        const float *value = values(inputs, 1 + k);
+    for (size_t p = 0; p < pieces.size(); p++) {
+        const Piece &piece = pieces[p];
+        const float *value = values(inputs, 1 + piece.index);
         double sum = 0.0;
-        for (long i = 0; i < inputs[1 + k]->num; i++) sum += k < gradients ? value[i] * value[i] : value[i];
-        sums[k] = sum;
+        for (long i = piece.begin; i < piece.end; i++) sum += piece.index < gradients ? value[i] * value[i] : value[i];
+        parts[p] = sum;
     }
+    for (size_t p = 0; p < pieces.size(); p++) sums[std::min(pieces[p].index, gradients)] += parts[p];
     readings[0] = values(inputs, 0)[0];
-    for (int k = 0; k < gradients; k++) readings[1 + k] = (float)sums[k];
-    double weights = 0.0;
-    for (int k = gradients; k < parts; k++) weights += sums[k];
-    readings[1 + gradients] = (float)weights;
+    for (int k = 0; k <= gradients; k++) readings[1 + k] = (float)sums[k];
 }
 
 // outputs = {whether all numbers of all inputs are finite}.
@@ -59,6 +79,28 @@ inline uint32_t is_lost(float value) {
     return (bits & EXPONENT) == EXPONENT;
 }
 
+// What a step reads of `size` numbers, and what it replaces.
+struct Run {
+    const float *parameter, *gradient, *first, *second;
+    float *to, *to_first, *to_second;
+};
+
+// Take the step for some numbers; returns whether any of the new ones is lost.
+inline uint32_t adam_run(const AdamStep &step, float rate, long size, const Run &at) {
+#pragma omp simd
+    for (long i = 0; i < size; i++) {
+        const float g = at.gradient[i];
+        at.to_first[i] = at.first[i] * step.beta_1 + g * (1.f - step.beta_1);
+        at.to_second[i] = at.second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
+        at.to[i] = at.parameter[i] - at.to_first[i] * rate / (std::sqrt(at.to_second[i]) * step.root + step.epsilon);
+    }
+    // A loop of its own: within the one above it changes how the compiler rounds there.
+    uint32_t lost = 0;
+#pragma omp simd reduction(| : lost)
+    for (long i = 0; i < size; i++) lost |= is_lost(at.to[i]) | is_lost(at.to_first[i]) | is_lost(at.to_second[i]);
+    return lost;
+}
+
 // inputs = {verdict (bool), rates (one a parameter), parameters, gradients, first moments, second moments}; outputs =
 // {parameters, first moments, second moments, final verdict}: the old numbers where the verdict is false, or where any of
 // the new ones is not finite.
@@ -66,28 +108,23 @@ template <typename Vars>
 inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;
     const bool accepted = inputs[0]->template ptr<bool>()[0];
+    const std::vector<Piece> pieces = pieces_of(outputs, 0, count);
     uint32_t lost = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : lost)
-    for (int k = 0; k < count; k++) {
-        const long size = outputs[k]->num;
-        const float *parameter = values(inputs, 2 + k), *gradient = values(inputs, 2 + count + k);
-        const float *first = values(inputs, 2 + 2 * count + k), *second = values(inputs, 2 + 3 * count + k);
-        float *to = values(outputs, k);
-        float *to_first = values(outputs, count + k), *to_second = values(outputs, 2 * count + k);
+    for (size_t p = 0; p < pieces.size(); p++) {
+        const int k = pieces[p].index;
         if (!accepted) continue;
         const float rate = values(inputs, 1)[k];
-#pragma omp simd
-        for (long i = 0; i < size; i++) {
-            const float g = gradient[i];
-            to_first[i] = first[i] * step.beta_1 + g * (1.f - step.beta_1);
-            to_second[i] = second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
-            to[i] = parameter[i] - to_first[i] * rate / (std::sqrt(to_second[i]) * step.root + step.epsilon);
+        for (long i = pieces[p].begin; i < pieces[p].end; i += RUN) {
+            const Run at{values(inputs, 2 + k) + i,
+                         values(inputs, 2 + count + k) + i,
+                         values(inputs, 2 + 2 * count + k) + i,
+                         values(inputs, 2 + 3 * count + k) + i,
+                         values(outputs, k) + i,
+                         values(outputs, count + k) + i,
+                         values(outputs, 2 * count + k) + i};
+            lost |= adam_run(step, rate, std::min(RUN, pieces[p].end - i), at);
         }
-        // A loop of its own: within the one above it changes how the compiler rounds there.
-        uint32_t lost_here = 0;
-#pragma omp simd reduction(| : lost_here)
-        for (long i = 0; i < size; i++) lost_here |= is_lost(to[i]) | is_lost(to_first[i]) | is_lost(to_second[i]);
-        lost |= lost_here;
     }
     const bool is_taken = accepted && !lost;
     outputs[3 * count]->template ptr<bool>()[0] = is_taken;

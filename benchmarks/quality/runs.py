@@ -1,0 +1,182 @@
+"""Which trainings there are, and what of them is kept: each has a folder, and is done once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchmarks.quality.job import CONF, Asked, weights_file
+from benchmarks.report import provenance
+from benchmarks.workers import Worker
+from data.errors import UserError
+from data.io.files import write_result
+from models.config.strict import ConfigError
+from models.kinds.conf import ExperimentConfig, load_config, to_hocon, validate
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it names a folder
+TRAINED, MEASURED = "trained.json", "measured.json"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One --run: a name, a conf file, and values that differ from it."""
+
+    name: str
+    path: Path
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    spec: Spec
+    length: float  # times the conf's own train.end_iter
+    conf: ExperimentConfig  # with all settings, the length and the seed
+
+    @property
+    def folder_name(self) -> str:
+        """Of the folder below --out that it has for itself."""
+        return f"{self.spec.name}_x{self.length:g}_seed{self.conf.train.seed}"
+
+
+def parse_spec(words: Sequence[str]) -> Spec:
+    """NAME=CONF [KEY=VALUE ...]; raises UserError for another spelling."""
+    name, equals, path = words[0].partition("=")
+    if not equals or not path or not NAME.fullmatch(name):
+        raise UserError(
+            f"--run {words[0]}: write it as NAME=CONF, such as fast=confs/fast.conf; a name has letters, digits, "
+            "dots, dashes and underscores"
+        )
+    return Spec(name, Path(path), tuple(words[1:]))
+
+
+def make_runs(
+    specs: Sequence[Spec], case: str, common: Sequence[str], lengths: Sequence[float], seeds: Sequence[int]
+) -> list[Run]:
+    """All trainings, in the order they are done: those that are compared next to each other.
+
+    `common` goes before the settings of a run, which so decide; without `seeds` each conf has its own. Raises UserError
+    for a conf that cannot be used, and for two runs of one name.
+    """
+    names = [spec.name for spec in specs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise UserError(f"--run {twice[0]}: there are two of this name; give each its own")
+    loaded = [(spec, load_config(spec.path, case, (*common, *spec.settings))) for spec in specs]
+    return [
+        Run(spec, length, _as_long(spec, conf, length, conf.train.seed if seed is None else seed))
+        for length in lengths
+        for seed in seeds or (None,)
+        for spec, conf in loaded
+    ]
+
+
+def _as_long(spec: Spec, conf: ExperimentConfig, length: float, seed: int) -> ExperimentConfig:
+    """The conf for another length and seed; raises UserError where it cannot be."""
+    end_iter = max(1, round(length * conf.train.end_iter))
+    changed = replace(conf, train=replace(conf.train, end_iter=end_iter, seed=seed))
+    try:
+        validate(changed)
+    except ConfigError as error:
+        raise UserError(f"{spec.path} at {length:g} times its length with seed {seed}: {error}") from error
+    return changed
+
+
+def marks(end_iter: int, shares: Sequence[float]) -> list[int]:
+    """The steps at these shares of a training, and its end."""
+    return sorted({max(1, round(share * end_iter)) for share in (*shares, 1.0)})
+
+
+def finished(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any] | None:
+    """What is kept of a training that has come to its end with its weights at all of `steps`; None to train it.
+
+    Raises UserError where the folder holds a training of another conf: it is not overwritten.
+    """
+    kept = _read(folder / TRAINED)
+    if kept is None:
+        return None
+    if kept["conf"] != _identity(run):
+        raise UserError(
+            f"{folder}: holds a training of this name with another conf; choose another name or --out, or remove it"
+        )
+    there = {row["step"] for row in kept["rows"]}
+    if not there.issuperset(steps):
+        raise UserError(
+            f"{folder}: holds this training with its weights at other shares of it; choose another --out, the --at of "
+            "before, or remove it"
+        )
+    return kept if all(weights_file(folder, step).is_file() for step in steps) else None
+
+
+def train(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any]:
+    """Train, or take what is kept; raises UserError where the training ends otherwise than by its end."""
+    kept = finished(run, folder, steps)
+    if kept is not None:
+        return kept
+    write_result(folder / CONF, to_hocon(run.conf).encode())
+    load = os.getloadavg()[0]  # of the minute before: what else went on
+    with _worker(run, "train", folder) as worker:
+        answer = worker.ask("train", *map(str, steps))
+    about = {key: answer[key] for key in ("prepare_seconds", "threads", "rows")}
+    done = {"conf": _identity(run), "load": load} | provenance() | about
+    _write(folder / TRAINED, done)
+    return done
+
+
+def measure(
+    run: Run, folder: Path, steps: Sequence[int], asked: Asked, told: Callable[[str], None]
+) -> dict[int, dict[str, Any]]:
+    """The figures at each of `steps`, those that are kept and the others; each is kept at once."""
+    if not asked.ground_truth and run.conf.dataset.reference_mesh:
+        asked = replace(asked, ground_truth=str(Path(run.conf.dataset.reference_mesh).absolute()))
+    kept = _read(folder / MEASURED) or {}
+    found = {int(step): figures for step, figures in kept.get("figures", {}).items()}
+    if kept.get("asked") != _asked_identity(asked):
+        found = {}
+    missing = [step for step in steps if step not in found]
+    if missing:
+        with _worker(run, "measure", folder, json.dumps(asdict(asked))) as worker:
+            for step in missing:
+                told(f"  figures of step {step}")
+                answer = worker.ask("figures", str(step))
+                found[step] = {name: value for name, value in answer.items() if name != "peak_bytes"}
+                _write(folder / MEASURED, {"asked": _asked_identity(asked), "figures": found})
+    return {step: found[step] for step in steps}
+
+
+def _worker(run: Run, module: str, *arguments: Path | str) -> Worker:
+    """A process for one run."""
+    command = [sys.executable, "-m", f"benchmarks.quality.{module}", *map(str, arguments)]
+    return Worker(f"{run.folder_name}, {module}", command, os.environ, Path(arguments[0]) / f"{module}.log")
+
+
+def _identity(run: Run) -> str:
+    """What two trainings have in common that need not both be done: where results go does not count."""
+    return to_hocon(replace(run.conf, general=replace(run.conf.general, base_exp_dir="-", recording=())))
+
+
+def _asked_identity(asked: Asked) -> dict[str, Any]:
+    """What was asked for, with the age of the files that are compared with."""
+    ages = [Path(name).stat().st_mtime_ns if name else 0 for name in (asked.ground_truth, asked.points)]
+    return asdict(asked) | {"ages": ages}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A file of ours; None where there is none. Raises UserError for one that is no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); remove it, and it is made again") from error
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """As one line of JSON."""
+    write_result(path, (json.dumps(content) + "\n").encode())

@@ -1,0 +1,80 @@
+"""A density on a multiresolution grid of features with a small network behind it (Instant-NGP, arXiv 2201.05989)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.fields.conf import DensityGridConfig
+from models.fields.grid_field import GridField
+from models.fields.layers import uniform_init
+from models.ops.elementwise import hard_clip
+from models.ops.grid_sdf import grid_sdf, grid_values
+from models.ops.grid_sizes import FEATURES, POINT, GridSizes
+from models.ops.network import Weights
+from models.structs import Var
+
+# Of the network's output: e^15 absorbs all light within a millionth of the sphere's radius, and its gradient is finite.
+LARGEST_LOG = 15.0
+
+
+@dataclass(frozen=True)
+class Density:
+    """The field at P points."""
+
+    raw: Var  # [P, 1], its logarithm
+    feature: Var  # [P, F], what the colour network reads
+
+    @property
+    def density(self) -> Var:
+        """[P, 1], per working-frame unit."""
+        return density_of(self.raw)
+
+
+@dataclass(frozen=True)
+class _AtWeights:
+    """The field as it is now."""
+
+    table: Var
+    network: Weights
+    sizes: GridSizes
+
+    def evaluate(self, points: Var) -> Density:
+        """At points [P, 3]; differentiable in the parameters."""
+        values = grid_values(points, self.table, self.network, self.sizes)
+        return Density(values[:, :1], values[:, 1:])
+
+    def with_slope(self, points: Var) -> tuple[Density, Var]:
+        """The same, and d raw / d point [P, 3]."""
+        found = grid_sdf(points, self.table, self.network, self.sizes)
+        return Density(found.sdf, found.feature), found.gradient
+
+
+class DensityGrid(GridField):
+    """Grid and network, whose first output is the logarithm of the density."""
+
+    def __init__(self, conf: DensityGridConfig, rng: np.random.Generator) -> None:
+        super().__init__(conf, rng, _even(rng, conf))
+
+    def at_weights(self) -> _AtWeights:
+        """The field as it is now."""
+        sizes = self.sizes
+        return _AtWeights(self.table, self.weights(sizes), sizes)
+
+
+def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Weight [out, in] and bias [out] of each layer: about `conf.density` everywhere."""
+    ends = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers, 1 + conf.d_feature]
+    for index, (inputs, outputs) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+        weight, bias = uniform_init(rng, inputs, outputs)
+        if index == conf.n_layers:
+            bias[0] = math.log(conf.density)
+        yield weight, bias
+
+
+def density_of(raw: Var) -> Var:
+    """exp(raw), any shape, no larger than e^LARGEST_LOG; a rising density has a gradient however small it is."""
+    return hard_clip(raw, -LARGEST_LOG, LARGEST_LOG).exp()

@@ -1,0 +1,53 @@
+"""What the fields on grids share: a table of features and the small network behind it (Instant-NGP, arXiv 2201.05989).
+
+The levels are switched on one after the other by whoever trains it (Neuralangelo, arXiv 2306.03092, section 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from models.fields.conf import GridConfig
+from models.fields.layers import Linear
+from models.machine.backend import jt
+from models.ops.grid_sdf import active_weights, with_network
+from models.ops.grid_sizes import FEATURES, GridSizes
+from models.ops.network import Weights
+
+FIRST_FEATURES = 1e-4  # features start uniform between plus and minus this (Instant-NGP, section 4)
+
+
+class GridField(jt.nn.Module):
+    """Grid and network. `active` says how many of its levels are read."""
+
+    def __init__(
+        self, conf: GridConfig, rng: np.random.Generator, layers: Iterable[tuple[np.ndarray, np.ndarray]]
+    ) -> None:
+        """`layers`: weight [out, in] and bias [out] of each, drawn after the table."""
+        super().__init__()
+        self.conf = conf
+        self.active = conf.levels
+        sizes = conf.sizes
+        values = rng.uniform(-FIRST_FEATURES, FIRST_FEATURES, (sizes.rows, FEATURES))
+        self.table = jt.array(values.astype(np.float32))
+        for index, (weight, bias) in enumerate(layers):
+            setattr(self, f"lin{index}", Linear(weight, bias, weight_norm=False))
+
+    def layers(self) -> list[Linear]:
+        """The linear layers from input to output."""
+        return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
+
+    @property
+    def sizes(self) -> GridSizes:
+        """The layout of the levels that are read now, with the network."""
+        conf = self.conf
+        return with_network(
+            replace(conf.sizes, active=self.active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature
+        )
+
+    def weights(self, sizes: GridSizes) -> Weights:
+        """The layers as the operations of this layout read them now."""
+        return active_weights([(layer.matrix(), layer.bias) for layer in self.layers()], sizes)

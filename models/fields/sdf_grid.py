@@ -1,0 +1,92 @@
+"""A signed distance on a multiresolution grid of features with a small network behind it.
+
+Instant-NGP (arXiv 2201.05989) with the point beside its features and a softplus network, whose gradient is exact; the
+levels are switched on one after the other by whoever trains it (Neuralangelo, arXiv 2306.03092, section 3.2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from models.fields.conf import NUMERICAL, SdfGridConfig
+from models.fields.grid_field import GridField
+from models.machine.backend import jt
+from models.ops.grid_sdf import grid_sdf, grid_values
+from models.ops.grid_sizes import FEATURES, POINT
+from models.structs import FieldOutput, Var
+
+FEATURE_SPREAD = 0.1  # standard deviation of the last layer's weights for the feature: wide enough to be told apart
+
+
+@dataclass(frozen=True)
+class _AtWeights:
+    """A `DistanceAtWeights`."""
+
+    distance: Callable[[Var], Var]
+    evaluate: Callable[[Var], FieldOutput]
+    curvature: Callable[[Var], Var]  # points [P, 3] -> divergence of the gradient [P, 1]
+
+
+class SDFGrid(GridField):
+    """Grid and network; a `DistanceField`."""
+
+    def __init__(self, conf: SdfGridConfig, rng: np.random.Generator) -> None:
+        super().__init__(conf, rng, _sphere(rng, conf))
+
+    def at_weights(self) -> _AtWeights:
+        """The field as it is now."""
+        sizes = self.sizes
+        weights = self.weights(sizes)
+        values = partial(grid_values, table=self.table, weights=weights, sizes=sizes)
+        exact = partial(grid_sdf, table=self.table, weights=weights, sizes=sizes)
+        step = 2.0 / sizes.resolutions[sizes.active - 1]  # a cell of the finest level (Neuralangelo, section 3.1)
+        return _AtWeights(
+            distance=lambda points: values(points)[:, :1],
+            evaluate=partial(_by_differences, values, step) if self.conf.gradient == NUMERICAL else exact,
+            curvature=partial(_curvature, values, step),
+        )
+
+
+def _by_differences(values: Callable[[Var], Var], step: float, points: Var) -> FieldOutput:
+    """The field with its gradient by central differences: each reaches as many cells as it is wide."""
+    here = values(points)
+    ahead, behind = _around(values, step, points)
+    return FieldOutput(here[:, :1], here[:, 1:], (ahead - behind) * (0.5 / step))
+
+
+def _curvature(values: Callable[[Var], Var], step: float, points: Var) -> Var:
+    """The divergence of the gradient [P, 1] by second differences (Neuralangelo, eq. 7, before its absolute value)."""
+    ahead, behind = _around(values, step, points)
+    total = (ahead + behind).sum(dim=1, keepdims=True)
+    return (total - values(points)[:, :1] * (2.0 * POINT)) * step**-2.0
+
+
+def _around(values: Callable[[Var], Var], step: float, points: Var) -> tuple[Var, Var]:
+    """Distances a step ahead of points [P, 3] along each axis, and behind: [P, 3] twice."""
+    moves = jt.array(step * np.concatenate([np.eye(POINT), -np.eye(POINT)]).astype(np.float32))
+    moved = (points.unsqueeze(0) + moves.unsqueeze(1)).reshape((-1, POINT)).stop_grad()
+    found = values(moved)[:, 0].reshape((2, POINT, points.shape[0])).transpose((0, 2, 1))
+    return found[0], found[1]
+
+
+def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Weight [out, in] and bias [out] of each layer: about the distance from a sphere of radius `conf.bias`.
+
+    SAL, arXiv 1911.10414, section 5, on the point alone: the features start with weight zero.
+    """
+    widths = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers]
+    for index, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+        weight = rng.normal(0.0, math.sqrt(2.0 / outputs), (outputs, inputs))
+        if index == 0:
+            weight[:, POINT:] = 0.0
+        yield weight, np.zeros(outputs)
+    weight = rng.normal(0.0, FEATURE_SPREAD, (1 + conf.d_feature, widths[-1]))
+    weight[0] = rng.normal(math.sqrt(math.pi / widths[-1]), 1e-4, widths[-1])
+    bias = np.zeros(1 + conf.d_feature)
+    bias[0] = -conf.bias
+    yield weight, bias

@@ -1,0 +1,1 @@
+"""Fields on grids of features, sampled only where something may be: a surface (NeuS) and a radiance field (NeRF)."""

@@ -1,0 +1,129 @@
+"""The block `model` of a conf with model.type = fast_neus. Knows no Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.config.strict import ConfigError, limits
+from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
+from models.kinds.block import PlainBlock
+
+FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
+NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
+
+
+@dataclass(frozen=True)
+class SamplesConfig:
+    """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
+
+    samples: int = limits(8192, at_least=64)
+    anywhere: float = limits(0.1, at_least=0, at_most=0.9)
+    cells: int = limits(128, at_least=8, at_most=512)
+    hull_margin: float = limits(0.07, at_least=0)
+    first_step: float = limits(0.035, above=0)
+    last_step: float = limits(0.007, above=0)
+    steps_until: float = limits(0.5, above=0, at_most=1)
+    first_levels: int = limits(4, at_least=1)
+    levels_until: float = limits(0.4, above=0, at_most=1)
+    prune_from: float = limits(0.2, at_least=0, at_most=1)
+    prune_every: int = limits(64, at_least=1)
+    warm_up: int = limits(100, at_least=0)
+    network_rate: float = limits(0.5, above=0)
+
+
+@dataclass(frozen=True)
+class PackedConfig(SamplesConfig):
+    """Those of a surface, and the losses that hang on them."""
+
+    shell: float = limits(5.0, above=0)
+    free_weight: float = limits(1.0, at_least=0)
+    curvature_weight: float = limits(0.0, at_least=0)
+    sharpness_rate: float = limits(0.4, above=0)
+
+
+@dataclass(frozen=True)
+class FastNeuSConfig(PlainBlock):
+    """The fields and the samples of a surface."""
+
+    rendering_network: ColorConfig
+    variance_network: VarianceConfig
+    sdf_grid: SdfGridConfig = SdfGridConfig()
+    packed: PackedConfig = PackedConfig()
+    type: str = FAST_NEUS
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        self.sdf_grid.check()
+        self.rendering_network.check(self.sdf_grid.features, "model.sdf_grid.d_feature")
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+        return ("sdf_grid", "rendering_network")
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers; the sharpness is one."""
+        return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The cells and the hull, a byte each."""
+        return 2 * self.packed.cells**3
+
+
+@dataclass(frozen=True)
+class RadianceConfig(SamplesConfig):
+    """Those of a radiance field."""
+
+    samples: int = limits(16384, at_least=64)
+    anywhere: float = limits(0.0, at_least=0, at_most=0.9)
+    hull_margin: float = limits(0.02, at_least=0)
+    first_step: float = limits(0.02, above=0)
+    steps_until: float = limits(0.3, above=0, at_most=1)
+    first_levels: int = limits(12, at_least=1)
+    levels_until: float = limits(0.1, above=0, at_most=1)
+    prune_from: float = limits(0.02, at_least=0, at_most=1)
+    prune_every: int = limits(32, at_least=1)
+    threshold: float = limits(0.01, above=0, at_most=0.5)
+    network_rate: float = limits(1.0, above=0)
+
+
+@dataclass(frozen=True)
+class FastNeRFConfig(PlainBlock):
+    """The fields and the samples of a radiance field."""
+
+    rendering_network: ColorConfig
+    density_grid: DensityGridConfig = DensityGridConfig()
+    radiance: RadianceConfig = RadianceConfig()
+    type: str = FAST_NERF
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        self.density_grid.check()
+        self.rendering_network.check(self.density_grid.features, "model.density_grid.d_feature")
+        if self.rendering_network.mode != NO_NORMAL:
+            raise ConfigError(
+                f"model.rendering_network.mode = {self.rendering_network.mode}: a radiance field has no normals; must "
+                f"be {NO_NORMAL} where model.type = {FAST_NERF}"
+            )
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+        return ("density_grid", "rendering_network")
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return self.density_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The cells, the hull and the looks that found a cell empty, a byte each."""
+        return 3 * self.radiance.cells**3

@@ -1,0 +1,22 @@
+"""The terms of the losses on packed samples that no other kind has."""
+
+from __future__ import annotations
+
+from models.kinds.protocol import Term
+from models.kinds.terms import COUNT_EPS
+from models.machine.backend import jt
+from models.ops.elementwise import magnitude
+from models.structs import Var
+
+
+def free_term(sdf: Var, is_free: Var, weight: float) -> Term:
+    """How deep samples that a mask proves free lie inside the object, on average; sdf and is_free (0 or 1) [S, 1].
+
+    The mask loss says the same of a whole ray, but no longer has a gradient once the ray is opaque.
+    """
+    return Term((jt.maximum(-sdf, 0.0) * is_free).sum(), is_free.sum(), weight, COUNT_EPS)
+
+
+def curvature_term(curvature: Var, weight: float) -> Term:
+    """Mean size of the curvature [S, 1] (Neuralangelo, arXiv 2306.03092, eq. 7)."""
+    return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)

@@ -1,0 +1,106 @@
+"""Where along rays something may be: a grid of cells over the cube [-1, 1]^3, and the samples that it leaves.
+
+The hull is what is known beforehand (masks, or the unit sphere alone) and never grows. Within it a field that is being
+trained tells from time to time which cells are empty, which may hold a surface, and which are inside the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import Rays
+from models.machine.backend import jt
+from models.ops.march import EMPTY, OCCUPIED, SOLID, march
+from models.structs import Var
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The samples of the first rays of some, as many as fit a budget; R of these rays have any."""
+
+    rows: np.ndarray  # [R] which rays have samples, ascending
+    offsets: np.ndarray  # int32 [R + 1]: the samples of the ray rows[r] are offsets[r] to offsets[r + 1]
+    depths: np.ndarray  # [S, 1] float32, S the budget; zeros beyond offsets[R], as in the two below
+    points: np.ndarray  # [S, 3]
+    directions: np.ndarray  # [S, 3]
+    walked: int  # so many rays, from the first, were walked
+
+    def sifted(self, is_kept: np.ndarray, budget: int) -> Walk:
+        """Only the samples that are kept, bool [S], of the first rays, as many as fit another budget."""
+        used = self.offsets[-1]
+        before = np.concatenate([[0], np.cumsum(is_kept[:used])])
+        ends = before[self.offsets]
+        count = int(np.searchsorted(ends, budget, side="right")) - 1  # rays that fit
+        kept = np.flatnonzero(is_kept[: self.offsets[count]])
+        lengths = np.diff(ends[: count + 1])
+        has_any = lengths > 0
+
+        def moved(values: np.ndarray) -> np.ndarray:
+            found = np.zeros((budget, values.shape[1]), values.dtype)
+            found[: len(kept)] = values[kept]
+            return found
+
+        offsets = np.concatenate([[0], np.cumsum(lengths[has_any])]).astype(np.int32)
+        samples = (moved(values) for values in (self.depths, self.points, self.directions))
+        walked = self.walked if count == len(self.rows) else int(self.rows[count])
+        return Walk(self.rows[:count][has_any], offsets, *samples, walked)
+
+
+class Occupancy:
+    """The cells as they are now."""
+
+    def __init__(self, hull: np.ndarray) -> None:
+        """`hull`: bool [N, N, N] by x, y, z."""
+        self.hull = hull
+        self.cells = hull.astype(np.uint8) * OCCUPIED
+        self._placed: Var | None = None
+        self._hull_cells: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and where it is true
+
+    @property
+    def side(self) -> float:
+        """Length of a cell's edge."""
+        return 2.0 / len(self.hull)
+
+    def set(self, cells: np.ndarray) -> None:
+        """Replace the cells, uint8 [N, N, N]."""
+        self.cells = cells
+        self._placed = None
+
+    def open(self) -> None:
+        """Whatever the hull holds may hold a surface."""
+        self.set(self.hull.astype(np.uint8) * OCCUPIED)
+
+    def centres(self) -> np.ndarray:
+        """The middles of the hull's cells, float32 [P, 3]."""
+        return ((np.argwhere(self.hull) + 0.5) * self.side - 1).astype(np.float32)
+
+    def anywhere(self, count: int, generator: np.random.Generator) -> np.ndarray:
+        """Points drawn evenly from the hull, float32 [count, 3]."""
+        if self._hull_cells is None or self._hull_cells[0] is not self.hull:
+            self._hull_cells = (self.hull, np.flatnonzero(self.hull))
+        chosen = self._hull_cells[1][generator.integers(len(self._hull_cells[1]), size=count)]
+        cells = np.stack(np.unravel_index(chosen, self.hull.shape), axis=1)
+        return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
+
+    def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
+        """The cells of `centres`, by what a field says of each: bool [P] twice."""
+        kinds = np.full(len(is_empty), OCCUPIED, np.uint8)
+        kinds[is_empty] = EMPTY
+        kinds[is_solid] = SOLID
+        cells = np.zeros_like(self.cells)
+        cells[self.hull] = kinds
+        self.set(cells)
+
+    def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:
+        """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""
+        if self._placed is None:
+            self._placed = jt.array(self.cells).stop_grad()
+        given = (jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far, jitter))
+        found = march(*given, self._placed, step, budget)
+        offsets, walked = found.offsets.numpy(), int(found.kept.item())
+        rows = np.flatnonzero(np.diff(offsets[: walked + 1]))
+        ends = np.concatenate([offsets[rows], offsets[-1:]]).astype(np.int32)
+        samples = (value.numpy() for value in (found.depths, found.points, found.directions))
+        return Walk(rows, ends, *samples, walked)

@@ -1,0 +1,268 @@
+"""A radiance field on a grid with packed samples: its field, what light reaches, its cells; whole runs."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import grid_oracle
+import numpy as np
+import pytest
+import trimesh
+from config_samples import CONFS
+from gradcheck import assert_grad_close, central_differences, some_entries
+from runs import ROOT, SHORT, everything, run, saved
+
+from data.io.images import read_image
+from data.rays import Rays
+from data.scenes.load import load_scene
+from models.config.strict import ConfigError
+from models.fields.conf import DensityGridConfig
+from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
+from models.kinds.conf import load_config
+from models.kinds.fast.nerf import PATIENCE
+from models.kinds.protocol import Moment
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.rendering.occupancy import Occupancy
+from models.training.trainer import Trainer
+
+GRID = ("levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")
+COLOR = ("mode=no_normal", "d_in=6", "d_feature=7", "d_hidden=16", "n_layers=1")
+SAMPLES = ("samples=512", "cells=16", "first_step=0.05", "last_step=0.04", "prune_every=1", "prune_from=0", "warm_up=1")
+FAST = (
+    "model.type=fast_nerf",
+    *(f"model.density_grid.{value}" for value in GRID),
+    *(f"model.rendering_network.{value}" for value in COLOR),
+    *(f"model.radiance.{value}" for value in SAMPLES),
+)
+SETTINGS = (*SHORT, *FAST)
+WHITE = Moment(3, np.ones(3, np.float32))
+
+
+def model_of(*settings):
+    """A model on the bundled scene, with its sampler."""
+    conf = load_config(
+        ROOT / "confs/debug.conf", overrides=(f"dataset.data_dir={ROOT}/data/demo", *SETTINGS, *settings)
+    )
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    return model, model.sampler(load_scene(conf.dataset), 64, np.random.default_rng(1)), conf
+
+
+def roughened(model, spread=1.0):
+    """The same with features of a field that was trained for a while: every level has a say."""
+    table = model.fields.density.table
+    values = np.random.default_rng(2).normal(0, spread, table.shape).astype(np.float32)
+    table.update(jt.array(values).detach())
+    return model
+
+
+# the field
+
+
+def test_a_field_begins_as_even_as_the_conf_says():
+    field = DensityGrid(DensityGridConfig(levels=3, density=0.05), np.random.default_rng(0))
+    points = np.random.default_rng(1).uniform(-1, 1, (200, 3)).astype(np.float32)
+    density = field.at_weights().evaluate(jt.array(points)).density.numpy()
+    assert density.min() > 0.02 and density.max() < 0.12
+
+
+@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+def test_density_feature_and_their_gradients_are_those_of_finite_differences(form):
+    conf = DensityGridConfig(levels=3, coarsest=4, finest=16, log2_rows=8, d_hidden=16, d_feature=3)
+    field, rng = DensityGrid(conf, np.random.default_rng(0)), np.random.default_rng(1)
+    table = rng.normal(size=field.table.shape).astype(np.float32)
+    field.table.update(jt.array(table).detach())
+    points, a, b = (rng.uniform(-1, 1, (40, width)).astype(np.float32) for width in (3, 1, 3))
+    layers = [(layer.weight.numpy(), layer.bias.numpy()) for layer in field.layers()]
+
+    def loss64(values, last):
+        found, _ = grid_oracle.field(points.astype(np.float64), values, [layers[0], (last, layers[1][1])], field.sizes)
+        return (np.exp(found[:, :1]) * a).sum() + (found[:, 1:] * b).sum()
+
+    with use(form):
+        found = field.at_weights().evaluate(jt.array(points))
+        loss = (found.density * jt.array(a)).sum() + (found.feature * jt.array(b)).sum()
+        gradients = [value.numpy() for value in jt.grad(loss, [field.table, field.layers()[1].weight])]
+    values = [table.astype(np.float64), layers[1][0].astype(np.float64)]
+    assert loss.item() == pytest.approx(loss64(*values), rel=1e-4)
+    entries = np.sort(np.argsort(-np.abs(gradients[0].reshape(-1)))[:12])
+    moved = central_differences(lambda x: loss64(x, values[1]), values[0], entries)
+    assert_grad_close(gradients[0].reshape(-1)[entries], moved, name="table")
+    entries = some_entries(values[1], 12)
+    moved = central_differences(lambda x: loss64(values[0], x), values[1], entries)
+    assert_grad_close(gradients[1].reshape(-1)[entries], moved, name="layer")
+
+
+def test_the_density_and_its_gradient_stay_finite():
+    raw = jt.array(np.float32([-1e30, -20, -LARGEST_LOG, 0, 2, LARGEST_LOG, 200, 1e30]))
+    density = density_of(raw)
+    (slope,) = jt.grad(density.sum(), [raw])
+    expected = np.exp(np.clip(raw.numpy().astype(np.float64), -LARGEST_LOG, LARGEST_LOG))
+    np.testing.assert_allclose(density.numpy(), expected, rtol=1e-5)
+    np.testing.assert_allclose(slope.numpy(), np.where(np.abs(raw.numpy()) <= LARGEST_LOG, expected, 0), rtol=1e-5)
+
+
+# samples that light reaches
+
+
+def crossing_rays(count=40):
+    rng = np.random.default_rng(3)
+    origins = rng.normal(size=(count, 3))
+    origins *= 2.5 / np.linalg.norm(origins, axis=1, keepdims=True)
+    directions = rng.uniform(-0.9, 0.9, (count, 3)) - origins
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    middle = -(origins * directions).sum(axis=1, keepdims=True)
+    return Rays(*(v.astype(np.float32) for v in (origins, directions, middle - 1, middle + 1)))
+
+
+def test_a_walk_that_is_sifted_keeps_what_it_is_told_of_the_rays_that_fit():
+    cells = np.random.default_rng(0).uniform(size=(16, 16, 16)) < 0.3
+    rays = crossing_rays()
+    walk = Occupancy(cells).walk(rays, np.zeros((len(rays), 1), np.float32), 0.05, 2000)
+    used = walk.offsets[-1]
+    is_kept = np.random.default_rng(1).uniform(size=len(walk.points)) < 0.4
+    is_kept[: walk.offsets[1]] = False  # nothing of the first ray
+    owner = np.repeat(walk.rows, np.diff(walk.offsets))
+    for budget in (2000, int(is_kept[:used].sum() * 0.6), 1):
+        sifted = walk.sifted(is_kept, budget)
+        fits = [row for row in walk.rows if (is_kept[:used] & (owner <= row)).sum() <= budget]
+        chosen = is_kept[:used] & np.isin(owner, fits)
+        assert sifted.walked == (walk.walked if len(fits) == len(walk.rows) else walk.rows[len(fits)])
+        np.testing.assert_array_equal(np.repeat(sifted.rows, np.diff(sifted.offsets)), owner[chosen])
+        assert (np.diff(sifted.offsets) > 0).all() and sifted.offsets.dtype == np.int32
+        for ours, theirs in ((sifted.points, walk.points), (sifted.depths, walk.depths)):
+            assert len(ours) == budget and not ours[chosen.sum() :].any()
+            np.testing.assert_array_equal(ours[: chosen.sum()], theirs[:used][chosen])
+
+
+def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
+    model, sampler, _ = model_of("model.density_grid.density=20", "model.radiance.samples=4000")
+    roughened(model)
+    state = json.loads(json.dumps(sampler.state()))
+    sifted = sampler.next()
+    sampler.restore(state)
+    sampler.sift = None
+    whole = sampler.next()
+    assert len(whole) == len(sifted) and sifted.offsets[-1] < 0.8 * whole.offsets[-1]
+    found = []
+    for batch in (whole, sifted):
+        objective = model.objective(batch, None, WHITE)
+        loss = sum((term.mean() * term.weight for term in objective.terms.values()), jt.zeros(1))
+        parameters = [value for network in model.networks.values() for value in network.parameters()]
+        found.append([objective.output.rgb.numpy(), *(value.numpy() for value in jt.grad(loss, parameters))])
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6 * max(1.0, np.abs(theirs).max()))
+
+
+@pytest.mark.parametrize("mask_weight", [0.0, 0.1])
+def test_losses_and_gradients_are_the_references_and_do_not_depend_on_the_chunk(mask_weight):
+    model, sampler, conf = model_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
+    trainer = Trainer(roughened(model), sampler, conf.train, np.random.default_rng(2))
+    batch = sampler.next()
+    one, split = (trainer.gradient_of(batch, None, chunk) for chunk in (64, 10))
+    with use(REFERENCE):
+        reference = trainer.gradient_of(batch, None, 64)
+    assert ("mask" in one.losses) == (mask_weight > 0)
+    for other in (split, reference):
+        for name, value in one.losses.items():
+            assert other.losses[name].item() == pytest.approx(value.item(), rel=1e-4), name
+        for name, a, b in zip(trainer.optimizer.names, other.gradients, one.gradients, strict=True):
+            assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-3 * np.linalg.norm(b.numpy()) > 0, name
+
+
+def test_pixels_off_the_object_are_held_to_the_background_whatever_they_show():
+    model, sampler, _ = model_of("train.mask_weight=0.1")
+    batch = sampler.next()
+    half = (np.arange(len(batch)) % 2).astype(np.float32)[:, None]
+    output = model.objective(replace(batch, mask=half), None, WHITE).output
+    np.testing.assert_array_equal(output.target.numpy(), np.where(half > 0, batch.rgb, 1.0).astype(np.float32))
+    model, sampler, _ = model_of("train.mask_weight=0")
+    np.testing.assert_array_equal(model.objective(batch, None, WHITE).output.target.numpy(), batch.rgb)
+
+
+# cells
+
+
+def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
+    model, _, _ = model_of("model.density_grid.density=1e-3")
+    hull, occupied = model.occupancy.hull, []
+    assert 0 < hull.sum() < 0.3 * hull.size  # the masks' hull, and no more
+    for _ in range(PATIENCE):
+        model._renew()
+        occupied.append(int((model.occupancy.cells > 0).sum()))
+    assert occupied == [hull.sum()] * (PATIENCE - 1) + [0]
+    bias = model.fields.density.layers()[-1].bias
+    bias.update((bias + 5.0).detach())
+    model._renew()
+    assert (model.occupancy.cells > 0).sum() == hull.sum()
+
+
+def test_buffers_of_another_grid_of_cells_are_refused():
+    model, _, _ = model_of()
+    other, _, _ = model_of("model.radiance.cells=8")
+    with pytest.raises(ValueError, match="hull"):
+        model.load_buffers(other.buffers())
+    with pytest.raises(ValueError, match="empty_looks"):
+        model.load_buffers({name: value for name, value in model.buffers().items() if name != "empty_looks"})
+
+
+# runs
+
+
+def run_fast(folder, *arguments, settings=SETTINGS):
+    """`run` with a radiance field on a grid."""
+    return run(folder, *arguments, settings=settings)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Six steps with a checkpoint after three."""
+    folder = tmp_path_factory.mktemp("fast_nerf")
+    assert run_fast(folder) == 0
+    return folder
+
+
+def test_every_parameter_moves_and_the_cells_are_saved(trained):
+    first, second = saved(trained, 3), saved(trained, 6)
+    assert set(second.tensors) == {"density_grid", "color_network"}
+    for network, named in first.tensors.items():
+        for name, values in named.items():
+            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+    assert second.buffers["looks"][0] > first.buffers["looks"][0] > 0
+
+
+def test_a_run_goes_on_bit_for_bit(trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
+    assert run_fast(tmp_path, "--is_continue") == 0
+    assert everything(saved(tmp_path, 6)) == everything(saved(trained, 6))
+
+
+def test_pictures_and_meshes_are_made(trained, capsys):
+    assert run_fast(trained, "--mode", "validate_image", "--image", "2", "--resolution_level", "5") == 0
+    assert read_image(trained / "validations_fine/00000006_0_2.png").shape == (120, 40, 3)
+    assert run_fast(trained, "--mode", "validate_mesh", "--resolution", "24") == 2  # it is not that dense yet
+    assert "never crosses -25" in capsys.readouterr().err
+    assert run_fast(trained, "--mode", "validate_mesh", "--resolution", "24", "--mcube_threshold", "0.5") == 0
+    mesh = trimesh.load(trained / "meshes/00000006.ply")
+    assert len(mesh.faces) > 0 and np.abs(mesh.vertices - (4.0, -7.0, 1.5)).max() < 2.5 * 1.1  # the world frame
+
+
+CANNOT_WORK = [
+    ("model.density_grid.finest=8", "model.density_grid.finest = 8: must not be below coarsest = 16"),
+    ("model.density_grid.density=0", "model.density_grid.density = 0.0: must be greater than 0"),
+    ("model.density_grid.log2_rows=40", "model.density_grid.log2_rows = 40: must be at most 24"),
+    ("model.rendering_network.d_feature=4", "must be model.density_grid.d_feature = 15"),
+    ("model.rendering_network.mode=idr model.rendering_network.d_in=9", "mode = idr: a radiance field has no normals"),
+    ("model.radiance.threshold=0.9", "model.radiance.threshold = 0.9: must be at most 0.5"),
+    ("model.radiance.last_step=0", "model.radiance.last_step = 0.0: must be greater than 0"),
+    ("model.radiance.sample=3", "did you mean model.radiance.samples?"),
+]
+
+
+@pytest.mark.parametrize(("override", "words"), CANNOT_WORK, ids=[row[0] for row in CANNOT_WORK])
+def test_a_value_that_cannot_work_is_refused_by_its_key(override, words):
+    with pytest.raises(ConfigError) as refused:
+        load_config(CONFS / "fast_nerf.conf", "x", override.split())
+    assert words in str(refused.value) and "\n" not in str(refused.value)

@@ -1,0 +1,242 @@
+"""A surface on a grid with packed samples: field, hull, cells, batches, objective, whole runs of confs/fast.conf."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from runs import ROOT, everything, saved
+from synthetic_scene import write_scene
+from toys import run_conf
+
+from data.errors import UserError
+from data.scenes.load import load_scene
+from models.kinds.conf import load_config
+from models.kinds.fast.batch import PackedBatch
+from models.kinds.protocol import Moment
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.ops.kernel import REFERENCE, use
+from models.ops.march import EMPTY, OCCUPIED, SOLID
+from models.training.trainer import Trainer
+
+CONF = ROOT / "confs/fast.conf"
+TINY = (
+    f"dataset.data_dir={ROOT}/data/demo",
+    f"dataset.test_dir={ROOT}/data/demo/test",
+    *(f"model.sdf_grid.{key}" for key in ("levels=5", "coarsest=4", "finest=32", "log2_rows=10")),
+    *(f"model.{key}" for key in ("sdf_grid.d_hidden=16", "sdf_grid.d_feature=7")),
+    *(f"model.rendering_network.{key}" for key in ("d_feature=7", "d_hidden=16")),
+    *(f"model.packed.{key}" for key in ("samples=1024", "cells=32", "first_step=0.08", "last_step=0.03")),
+    *(f"model.packed.{key}" for key in ("prune_every=2", "prune_from=0.3")),
+    "train.ray_chunk=4096",
+    "train.batch_size=512",
+    "train.report_freq=2",
+)
+SHORT = ("train.end_iter=8", "train.save_freq=4", "train.mesh_resolution=24")
+
+
+def trained(*settings, steps=3):
+    """A trainer on the bundled scene after some steps."""
+    conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    sampler = model.sampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
+    trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
+    for _ in range(steps):
+        trainer.step()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def trainer():
+    """One that nobody may change."""
+    return trained()
+
+
+def radii(cells):
+    ticks = (np.arange(cells) + 0.5) * 2 / cells - 1
+    return np.sqrt(ticks[:, None, None] ** 2 + ticks[None, :, None] ** 2 + ticks[None, None] ** 2)
+
+
+def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_something(trainer):
+    for _ in range(3):
+        batch = trainer.sampler.next()
+    used = batch.offsets[-1]
+    assert 0.7 * 1024 < used <= 0.9 * 1024 + 1 and len(batch.points) == 1024
+    assert (np.diff(batch.offsets) > 0).all() and len(np.unique(batch.view)) > 10
+    hull = trainer.model.occupancy.hull
+    x, y, z = np.floor((batch.points + 1) * 16).astype(int).T
+    assert hull[x, y, z].all()  # those of no ray too, which fill the hull
+    assert np.ptp(batch.points[used:], axis=0).min() > 0.7 * np.ptp(trainer.model.occupancy.centres(), axis=0).min()
+    ray = np.repeat(np.arange(len(batch)), np.diff(batch.offsets))
+    scene = load_scene(load_config(CONF, "demo", TINY).dataset)
+    towards = batch.points[:used] - scene.c2w[batch.view[ray], :3, 3]
+    towards /= np.linalg.norm(towards, axis=1, keepdims=True)
+    np.testing.assert_allclose(towards, batch.directions[:used], atol=1e-5)
+    # The colours are those of the pixels that the rays go through.
+    first = batch.offsets[:-1]
+    for index in range(0, len(batch), 17):
+        view = batch.view[index]
+        x, y, z = scene.intrinsics[view] @ scene.c2w[view, :3, :3].T @ batch.directions[first[index]].astype(float)
+        column, row = round(x / z), round(y / z)
+        np.testing.assert_allclose(batch.rgb[index], scene.images[view][row, column] / 255, atol=1e-6)
+
+
+def test_samples_of_rays_beside_the_object_are_free(trainer):
+    batch = trainer.sampler.next()
+    is_free = batch.is_free()[:, 0]
+    for ray in range(len(batch)):
+        mine = is_free[batch.offsets[ray] : batch.offsets[ray + 1]]
+        assert (mine == float(batch.mask[ray, 0] <= 0.5)).all()
+    assert 0 < is_free.sum() < batch.offsets[-1] and not is_free[batch.offsets[-1] :].any()
+
+
+@pytest.mark.parametrize("chunk", [60, 7, 1])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
+    batch = trainer.sampler.next()
+    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
+    for name, value in whole.losses.items():
+        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
+    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
+        expected = theirs.numpy().astype(float)
+        assert np.linalg.norm(ours.numpy() - expected) <= 2e-5 * np.linalg.norm(expected), name
+
+
+def test_the_objective_is_that_of_the_reference_forms(trainer):
+    batch = trainer.sampler.next().part(0, 40)
+    native = trainer.gradient_of(batch, None, 1000)
+    with use(REFERENCE):
+        reference = trainer.gradient_of(batch, None, 1000)
+    for name, value in reference.losses.items():
+        assert native.losses[name].item() == pytest.approx(value.item(), rel=2e-4, abs=1e-7), name
+    for name, ours, theirs in zip(trainer.optimizer.names, native.gradients, reference.gradients, strict=True):
+        expected = theirs.numpy().astype(float)
+        assert np.linalg.norm(ours.numpy() - expected) <= 2e-3 * np.linalg.norm(expected) + 1e-9, name
+
+
+def test_the_whole_loss_agrees_with_finite_differences(trainer):
+    batch = trainer.sampler.next()
+    found = dict(zip(trainer.optimizer.names, trainer.gradient_of(batch, None, 10**6).gradients, strict=True))
+    named = trainer.optimizer.named_parameters
+    rng = np.random.default_rng(5)
+    for name in ("sdf_network_fine.table", "sdf_network_fine.lin0.weight", "color_network_fine.lin1.weight"):
+        gradient, start = found[name].numpy(), named[name].numpy().copy()
+        direction = gradient / np.linalg.norm(gradient) + rng.normal(size=gradient.shape) * 1e-3
+        losses = []
+        for sign in (1, -1):
+            named[name].update(jt.array((start + sign * 5e-4 * direction).astype(np.float32)))
+            named[name].start_grad()
+            losses.append(trainer.gradient_of(batch, None, 10**6).losses["total"].item())
+        named[name].update(jt.array(start))
+        named[name].start_grad()
+        slope = (losses[0] - losses[1]) / 1e-3
+        assert slope == pytest.approx(float((gradient * direction).sum()), rel=0.05), name
+
+
+def test_free_space_pulls_where_the_mask_loss_no_longer_does():
+    """Opaque everywhere and sharp: the mask loss has no gradient, the term of free space has."""
+    trainer = trained(steps=0)
+    fields = trainer.model.fields
+    fields.sdf.lin1.bias.update(jt.array(np.r_[-3.0, np.zeros(7)].astype(np.float32)))
+    fields.sharpness.variance.update(jt.array(np.float32([0.6])))
+    batch = trainer.sampler.next()
+    objective = trainer.model.objective(batch, None, Moment(0, None))
+    bias = fields.sdf.lin1.bias
+    slopes = {
+        name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0]
+        for name in ("mask", "free")
+    }
+    assert abs(slopes["mask"]) < 1e-6 and slopes["free"] < -0.1
+
+
+def test_cells_that_lose_the_object_are_not_believed():
+    trainer = trained("model.packed.prune_every=1", "model.packed.prune_from=0", steps=2)
+    model = trainer.model
+    hull = model.occupancy.hull
+    model.occupancy.renew(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
+    assert trainer.sampler.lost_share() == 1.0
+    assert trainer.sampler.next().offsets[-1] > 0  # and nothing is drawn for ever
+    np.testing.assert_array_equal(model.occupancy.cells == OCCUPIED, hull)
+    model.fields.sdf.lin1.bias.update(jt.array(np.r_[-5.0, np.zeros(7)].astype(np.float32)))  # all is solid
+    model.before_step(trainer.moment)
+    np.testing.assert_array_equal(model.occupancy.cells == OCCUPIED, hull)
+
+
+def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):
+    batch = trainer.sampler.next()
+    again = PackedBatch.from_arrays(batch.arrays())
+    for name, value in vars(batch).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+    good = batch.arrays()
+    for name, value in {
+        "offsets": good["offsets"][::-1].copy(),
+        "points": good["points"][:-1],
+        "step": good["step"].astype(np.float64),
+        "view": good["view"].astype(np.float32),
+    }.items():
+        with pytest.raises(ValueError, match="its|belong"):
+            PackedBatch.from_arrays(good | {name: value})
+
+
+def test_masks_that_leave_nothing_are_a_sentence():
+    conf = load_config(CONF, "demo", [*TINY, "model.packed.hull_margin=0"])
+    scene = load_scene(conf.dataset)
+    masks = tuple(np.zeros_like(mask) for mask in scene.masks)
+    for index, mask in enumerate(masks):
+        mask[:3, : 3 + index % 2] = 255  # corners that meet nowhere
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    with pytest.raises(UserError, match="leave nothing of the region of interest"):
+        model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("model.sdf_grid.finest=2", "model.sdf_grid.finest = 2: must not be below coarsest"),
+        ("model.sdf_grid.d_feature=9", "model.sdf_grid.d_feature"),
+        ("model.packed.first_step=0", "model.packed.first_step"),
+        ("model.packed.cell=64", "did you mean model.packed.cells"),
+        ("train.adam_beta_2=1", "train.adam_beta_2"),
+    ],
+)
+def test_wrong_values_are_sentences(setting, words):
+    with pytest.raises(UserError, match=words.replace(".", r"\.")):
+        load_config(CONF, "demo", [*TINY, setting])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of eight steps with cells renewed on the way."""
+    folder = tmp_path_factory.mktemp("fast") / "whole"
+    assert run_conf(CONF, folder, "--case", "demo", settings=(*TINY, *SHORT)) == 0
+    return folder
+
+
+def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
+    folder = tmp_path / "resumed"
+    (folder / "checkpoints").mkdir(parents=True)
+    part = finished / "checkpoints" / "ckpt_000004.safetensors"
+    (folder / "checkpoints" / part.name).write_bytes(part.read_bytes())
+    assert run_conf(CONF, folder, "--case", "demo", "--is_continue", settings=(*TINY, *SHORT)) == 0
+    one, other = (everything(saved(where, 8)) for where in (finished, folder))
+    assert one == other
+    cells = saved(finished, 8).buffers["cells"]
+    assert set(np.unique(cells)) <= {EMPTY, OCCUPIED, SOLID} and (cells == EMPTY).any()
+
+
+@pytest.mark.parametrize("mode", [("validate_image",), ("validate_mesh", "--resolution", "24")])
+def test_pictures_and_meshes_come_from_its_checkpoints(finished, mode):
+    assert run_conf(CONF, finished, "--case", "demo", "--mode", *mode, settings=(*TINY, *SHORT)) == 0
+
+
+def test_the_plan_of_its_memory(finished, capsys):
+    assert run_conf(CONF, finished, "--case", "demo", "--mode", "plan", settings=(*TINY, *SHORT)) == 0
+
+
+def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
+    write_scene(tmp_path / "scene", n_views=8, masks=False)
+    settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')
+    assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
+    hull = saved(tmp_path / "exp", 8).buffers["hull"]
+    np.testing.assert_array_equal(hull, radii(32) < 1)

@@ -1,0 +1,149 @@
+"""What a surface on a grid is made of: the field, the hull of the masks, the cells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from grid_oracle import encode
+
+from data.roi.frustum import Cameras
+from data.roi.visual_hull import carve_unit_sphere, masked_views
+from models.fields.conf import SdfGridConfig
+from models.fields.sdf_grid import SDFGrid
+from models.machine.backend import jt
+from models.ops.march import EMPTY, OCCUPIED, SOLID
+from models.rendering.occupancy import Occupancy
+
+
+def field_of(**changed):
+    sizes = {"levels": 5, "coarsest": 4, "finest": 32, "log2_rows": 10, "d_hidden": 16, "d_feature": 7}
+    return SDFGrid(SdfGridConfig(**(sizes | changed)), np.random.default_rng(3))
+
+
+def test_a_fresh_field_is_about_the_distance_from_a_sphere():
+    field = field_of(d_hidden=256, bias=0.4)
+    points = np.random.default_rng(0).uniform(-1, 1, (500, 3)).astype(np.float32)
+    with jt.no_grad():
+        found = field.at_weights().evaluate(jt.array(points))
+    radius = np.linalg.norm(points, axis=1)
+    assert np.abs(found.sdf.numpy()[:, 0] - (radius - 0.4)).mean() < 0.12
+    far = radius > 0.3
+    along = (found.gradient.numpy() * points).sum(axis=1) / radius
+    assert np.abs(along[far] - 1).mean() < 0.15
+
+
+def test_the_field_is_the_papers_whatever_levels_are_read():
+    field = field_of()
+    rng = np.random.default_rng(1)
+    field.table.update(jt.array(rng.normal(0, 0.3, field.table.shape).astype(np.float32)))
+    field.lin0.weight.update(jt.array(rng.normal(0, 0.3, field.lin0.weight.shape).astype(np.float32)))
+    points = rng.uniform(-1.1, 1.1, (200, 3)).astype(np.float32)
+    layers = [(layer.weight.numpy().astype(float), layer.bias.numpy().astype(float)) for layer in field.layers()]
+    for active in (1, 3, 5):
+        field.active = active
+        features, slopes = encode(points.astype(float), field.table.numpy().astype(float), field.sizes)
+        (inner, offset), (outer, end) = layers
+        pre = np.hstack([points, features]) @ inner.T + offset
+        expected = np.log1p(np.exp(np.minimum(100 * pre, 500))) / 100 @ outer.T + end
+        slope = (1 / (1 + np.exp(-100 * pre)) * outer[0]) @ inner
+        gradient = slope[:, :3] + np.einsum("pc,pca->pa", slope[:, 3:], slopes)
+        with jt.no_grad():
+            found = field.at_weights().evaluate(jt.array(points))
+            alone = field.at_weights().distance(jt.array(points)).numpy()
+        np.testing.assert_allclose(found.sdf.numpy(), expected[:, :1], atol=2e-5)
+        np.testing.assert_allclose(alone, expected[:, :1], atol=2e-5)
+        np.testing.assert_allclose(found.feature.numpy(), expected[:, 1:], atol=2e-5)
+        np.testing.assert_allclose(found.gradient.numpy(), gradient, atol=2e-3)
+
+
+def ball_views(count=30, radius=0.5, size=96):
+    """Cameras around a ball at the origin, and its exact masks."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(count, 3))
+    centres *= 2.5 / np.linalg.norm(centres, axis=1, keepdims=True)
+    c2w = np.tile(np.eye(4), (count, 1, 1))
+    for pose, centre in zip(c2w, centres, strict=True):
+        forward = -centre / np.linalg.norm(centre)
+        right = np.cross(forward, [0.3, 0.9, 0.1])
+        right /= np.linalg.norm(right)
+        pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
+        pose[:3, 3] = centre
+    focal = 1.1 * size
+    intrinsics = np.tile(np.array([[focal, 0, size / 2], [0, focal, size / 2], [0, 0, 1.0]]), (count, 1, 1))
+    y, x = np.mgrid[:size, :size]
+    seen = np.hypot(x - size / 2, y - size / 2) < focal * radius / np.sqrt(2.5**2 - radius**2)
+    masks = [np.where(seen, 255, 0).astype(np.uint8) for _ in range(count)]
+    return Cameras(intrinsics, c2w, np.full((count, 2), float(size))), masks
+
+
+def radii(cells):
+    ticks = (np.arange(cells) + 0.5) * 2 / cells - 1
+    return np.sqrt(ticks[:, None, None] ** 2 + ticks[None, :, None] ** 2 + ticks[None, None] ** 2)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1])
+def test_the_hull_holds_the_object_and_little_more_than_its_margin(margin):
+    cameras, masks = ball_views()
+    hull, radius = carve_unit_sphere(masked_views(cameras, masks), 64, margin), radii(64)
+    assert hull[radius < 0.5 + margin].all()
+    # A cell reaches half its diagonal further, the masks a pixel, and a hull stands off between the views.
+    assert not hull[radius > 0.5 + margin + np.sqrt(3) / 64 + 0.03 + 0.08].any()
+
+
+def test_one_wrong_mask_of_many_takes_nothing_from_the_hull():
+    cameras, masks = ball_views(40)
+    masks[7] = np.roll(masks[7], 30, axis=1)
+    hull = carve_unit_sphere(masked_views(cameras, masks), 32, 0.02)
+    assert hull[radii(32) < 0.5].all()
+
+
+def test_cells_are_what_a_field_says_within_the_hull():
+    hull = radii(16) < 0.9
+    occupancy = Occupancy(hull)
+    radius = np.linalg.norm(occupancy.centres(), axis=1)
+    np.testing.assert_allclose(radius, radii(16)[hull], rtol=1e-6)
+    occupancy.renew(radius > 0.7, radius < 0.4)
+    assert (occupancy.cells[~hull] == EMPTY).all()
+    np.testing.assert_array_equal(occupancy.cells[hull] == SOLID, radius < 0.4)
+    np.testing.assert_array_equal(occupancy.cells[hull] == OCCUPIED, (radius >= 0.4) & (radius <= 0.7))
+    occupancy.open()
+    np.testing.assert_array_equal(occupancy.cells == OCCUPIED, hull)
+
+
+def test_differences_over_a_cell_tend_to_the_gradient_and_give_the_curvature():
+    """On a sphere of wide softplus units: |gradient| 1, divergence 2 / r; the levels are still zero."""
+    exact, rough = (field_of(d_hidden=512, gradient=form, finest=64) for form in ("analytic", "numerical"))
+    points = np.random.default_rng(2).normal(size=(300, 3))
+    points = (points * 0.6 / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+    with jt.no_grad():
+        one, other = (field.at_weights().evaluate(jt.array(points)) for field in (exact, rough))
+        curvature = exact.at_weights().curvature(jt.array(points)).numpy()
+    np.testing.assert_allclose(one.sdf.numpy(), other.sdf.numpy(), atol=1e-5)
+    assert np.abs(one.gradient.numpy() - other.gradient.numpy()).mean() < 0.02
+    assert curvature.mean() == pytest.approx(2 / 0.6, rel=0.15)
+
+
+@pytest.mark.parametrize("gradient", ["analytic", "numerical"])
+def test_table_and_network_learn_from_the_gradient_and_the_curvature(gradient):
+    field = field_of(gradient=gradient)
+    points = jt.array(np.random.default_rng(4).uniform(-0.9, 0.9, (64, 3)).astype(np.float32))
+    field.lin0.weight.update(field.lin0.weight + 0.1)
+    field.lin0.weight.start_grad()
+
+    def loss():
+        now = field.at_weights()
+        return (now.evaluate(points).gradient.sqr().sum(dim=1) - 1).sqr().mean() + now.curvature(
+            points
+        ).sqr().mean() * 1e-4
+
+    slopes = jt.grad(loss(), [field.table, field.lin0.weight])
+    for value, slope in zip((field.table, field.lin0.weight), slopes, strict=True):
+        start, direction = value.numpy().copy(), slope.numpy() / np.linalg.norm(slope.numpy())
+        found = []
+        for sign in (1, -1):
+            value.update(jt.array(start + sign * 1e-3 * direction))
+            value.start_grad()
+            found.append(loss().item())
+        value.update(jt.array(start))
+        value.start_grad()
+        assert (found[0] - found[1]) / 2e-3 == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)

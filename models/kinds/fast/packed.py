@@ -57,9 +57,7 @@ class PackedModel(PlainModel):
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
             self.occupancy.open()
-        self.packed_sampler = PackedSampler(
-            scene, self.occupancy, batch_size, self.packed.samples, self.packed.anywhere, generator
-        )
+        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
         self._schedule(0)
         return self.packed_sampler
 
@@ -90,6 +88,7 @@ class PackedModel(PlainModel):
         self.grid.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
         if self.packed_sampler is not None:
             falls = min(1.0, done / packed.steps_until)
+            self.packed_sampler.anywhere = packed.anywhere if done >= packed.levels_until else 0.0
             self.packed_sampler.step = packed.first_step + (packed.last_step - packed.first_step) * falls
 
     def _renew(self) -> None:

@@ -242,3 +242,20 @@ def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
     assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
     hull = saved(tmp_path / "exp", 8).buffers["hull"]
     np.testing.assert_array_equal(hull, radii(32) < 1)
+
+
+def test_buffers_that_no_training_makes_are_refused(trainer):
+    model = trainer.model
+    good = model.buffers()
+    model.load_buffers(good)
+    for name, value in {
+        "levels": np.array([10**9]),
+        "hull": np.zeros_like(good["hull"]),
+        "cells": np.full_like(good["cells"], 7),
+    }.items():
+        with pytest.raises(ValueError, match="not such as a training makes"):
+            model.load_buffers(good | {name: value})
+    with pytest.raises(ValueError, match="levels is missing, or of another kind"):
+        model.load_buffers(good | {"levels": np.array([np.nan])})
+    with pytest.raises(ValueError, match=r"16 entries along a side, the conf asks for 32 \(model.packed.cells\)"):
+        model.load_buffers(good | {"hull": good["hull"][:16, :16, :16]})

@@ -26,20 +26,26 @@ from benchmarks.report import provenance
 from models.machine import backend
 from models.machine.backend import jt
 from models.ops import grid_sdf
+from models.ops.color_mlp import color
 from models.ops.grid_sizes import BYTES, FEATURES, POINT, GridSizes, grid_sizes
+from models.ops.network import Weights
+from models.ops.sizes import ColorSizes
+from models.structs import Var
 
 LEVELS, COARSEST, FINEST, LOG2_ROWS = 12, 16, 512, 17
 HIDDEN, OUTPUTS = 64, 16
+VIEW = 9  # channels of a direction with one octave
+COLOR_WIDTHS = (2 * POINT + VIEW + OUTPUTS - 1, HIDDEN, HIDDEN, HIDDEN, HIDDEN, 3)
 MILLION = 1e6
 CORNERS = 8
 COPIED = 2 * 2**26  # bytes that the copy of grid_parts.cpp reads and writes
 COMPILE = ("g++", "-std=c++17", "-Ofast", "-march=native", "-fopenmp")
 DESCRIPTION = """
 Times the fused operation grid_sdf, forward and backward, per million points: whole, and its grid and its network by
-themselves; beside it a naive scalar grid (no network), the rate of a plain matrix product, and what the arithmetic of
-the network and the traffic of the grid would take at the machine's rates. The points are packed samples of rays. Prints
-one line of JSON for each number of threads. Leave the machine alone meanwhile; where that cannot be, CPU seconds tell
-more than the clock's.
+themselves; then the colour network that follows; beside them a naive scalar grid (no network), the rate of a plain
+matrix product, and what the arithmetic of the network and the traffic of the grid would take at the machine's rates.
+The points are packed samples of rays. Prints one line of JSON for each number of threads. Leave the machine alone
+meanwhile; where that cannot be, CPU seconds tell more than the clock's.
 """
 
 
@@ -80,6 +86,7 @@ def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats:
     clock, cpu = (_medians(told, column) for column in (1, 2))
     ctypes.CDLL("libgomp.so.1").omp_set_num_threads(threads)
     rate, cpu_rate = matmul_rates()
+    color_clock, color_cpu = color_seconds(points, repeats)
     operations = network_operations(sizes)
     per_million = {name: value / points * MILLION for name, value in clock.items() if name != "copy"}
     cpu_per_million = {name: value / points * MILLION for name, value in cpu.items() if name != "copy"}
@@ -91,6 +98,10 @@ def measure(program: Path, sizes: GridSizes, threads: int, points: int, repeats:
         "cpu_seconds_per_million": cpu_per_million,
         "network_share_of_matmul": operations * MILLION / rate / _sum(per_million, "network"),
         "network_share_of_matmul_cpu": operations * MILLION / cpu_rate / _sum(cpu_per_million, "network"),
+        "color_seconds_per_million": color_clock / points * MILLION,
+        "color_cpu_seconds_per_million": color_cpu / points * MILLION,
+        "color_share_of_matmul": color_operations() * points / rate / color_clock,
+        "color_share_of_matmul_cpu": color_operations() * points / cpu_rate / color_cpu,
         "grid_share_of_naive": _sum(per_million, "grid") / _sum(per_million, "naive"),
         "grid_share_of_naive_cpu": _sum(cpu_per_million, "grid") / _sum(cpu_per_million, "naive"),
         "matmul_gflops": rate / 1e9,
@@ -114,6 +125,35 @@ def matmul_rates() -> tuple[float, float]:
         cpu.append(time.process_time() - spent)
     operations = matmul_flops(*MATMUL_SHAPE)
     return operations / median(clock), operations / median(cpu)
+
+
+def color_seconds(points: int, repeats: int) -> tuple[float, float]:
+    """The colour network forward and backward, by the clock and in CPU seconds: medians of some calls."""
+    features = OUTPUTS - 1
+    layers = len(COLOR_WIDTHS) // 2
+    sizes = ColorSizes(layers, squeeze=1, fixed=POINT + VIEW, normals=1, features=features, widths=COLOR_WIDTHS)
+    random = np.random.default_rng(0)
+
+    def numbers(*shape: int) -> Var:
+        return jt.array(random.standard_normal(shape, dtype=np.float32) * 0.3)
+
+    given = [numbers(points, width) for width in (POINT + VIEW, POINT, features)]
+    shapes = zip(COLOR_WIDTHS[::2], COLOR_WIDTHS[1::2], strict=True)
+    weights = Weights([(numbers(outputs, inputs), numbers(outputs)) for inputs, outputs in shapes])
+    jt.sync([*given, weights.packed])
+    clock, cpu = [], []
+    for _ in range(repeats):
+        begin, spent = time.perf_counter(), time.process_time()
+        jt.sync(jt.grad(color(*given, weights, sizes), [*given[1:], weights.packed]))
+        clock.append(time.perf_counter() - begin)
+        cpu.append(time.process_time() - spent)
+    return median(clock[1:]), median(cpu[1:])
+
+
+def color_operations() -> int:
+    """Floating-point operations of the colour network at a point, forward and backward: three products a layer."""
+    products = zip(COLOR_WIDTHS[::2], COLOR_WIDTHS[1::2], strict=True)
+    return OPERATIONS_PER_MULTIPLY_ADD * 3 * sum(inputs * outputs for inputs, outputs in products)
 
 
 def network_operations(sizes: GridSizes) -> int:

@@ -292,8 +292,9 @@ GRID_MEANINGS = {
     "weight of the mean size of the distance's second derivative; 0: none, which saves time": (
         "距离二阶导数平均大小的权重；0：不用，更省时间"
     ),
-    "share of them, at the least, that lies anywhere in the hull, for the losses on the field itself": (
-        "其中至少有这么大的比例散布在外壳内各处，用于场本身的损失"
+    "share of them, at the least, that lies anywhere in the hull once all levels are read, for the losses on the field "
+    "itself": (
+        "其中至少有这么大的比例在读取所有层之后散布在外壳内各处，用于场本身的损失"
     ),
     "likewise for the sharpness": "锐度的学习率，同上",
     "factor on train.learning_rate for the networks; that of the grid is 1": (

@@ -21,7 +21,13 @@ SDF = SdfConfig(d_in=3, d_out=4, d_hidden=8, n_layers=2, skip_in=(1,))
 COLOR = ColorConfig(d_feature=3, mode="idr", d_in=9, d_out=3, d_hidden=2, n_layers=1)
 NERF = NerfConfig(D=2, W=6, d_in=4, skips=(), use_viewdirs=True)
 RENDERER = RendererConfig(n_samples=4, n_importance=3, n_outside=0, up_sample_steps=2, perturb=1.0)
-MODEL = NeuSConfig(NERF, SDF, VarianceConfig(init_val=0.3), COLOR, RENDERER)
+MODEL = NeuSConfig(
+    nerf=NERF,
+    sdf_network=SDF,
+    variance_network=VarianceConfig(init_val=0.3),
+    rendering_network=COLOR,
+    neus_renderer=RENDERER,
+)
 
 
 def test_the_sdf_networks_products_are_those_of_its_six_passes():

@@ -90,11 +90,19 @@ def test_the_hull_holds_the_object_and_little_more_than_its_margin(margin):
     assert not hull[radius > 0.5 + margin + np.sqrt(3) / 64 + 0.03 + 0.08].any()
 
 
-def test_one_wrong_mask_of_many_takes_nothing_from_the_hull():
-    cameras, masks = ball_views(40)
-    masks[7] = np.roll(masks[7], 30, axis=1)
+@pytest.mark.parametrize("count", [8, 40])
+def test_one_wrong_mask_of_many_takes_nothing_from_the_hull(count):
+    cameras, masks = ball_views(count)
+    masks[5] = np.roll(masks[5], 30, axis=1)
     hull = carve_unit_sphere(masked_views(cameras, masks), 32, 0.02)
     assert hull[radii(32) < 0.5].all()
+
+
+@pytest.mark.parametrize("value", [0, 255])
+def test_masks_that_say_nothing_leave_the_sphere(value):
+    cameras, masks = ball_views(6)
+    hull = carve_unit_sphere(masked_views(cameras, [np.full_like(mask, value) for mask in masks]), 32, 0.02)
+    np.testing.assert_array_equal(hull, radii(32) < 1)
 
 
 def test_cells_are_what_a_field_says_within_the_hull():

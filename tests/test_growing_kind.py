@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 from cloud_kind import CloudConfig, MixedSampler, build
-from runs import SHORT, everything, saved
+from runs import ROOT, SHORT, everything, saved
 from test_guard import with_nan
 from toys import NO_PROBE, registered, run_conf, write_conf
 
@@ -181,3 +181,13 @@ def test_an_evaluation_has_the_figures_of_its_pictures_and_no_mesh(conf, trained
     assert run_conf(conf, trained, "--mode", "evaluate", settings=(*SHORT, *held_out)) == 0
     figures = json.loads((trained / "report/metrics.json").read_text())
     assert figures["chamfer"] is None and np.isfinite(figures["psnr"])
+
+
+def test_ground_truth_for_a_kind_without_a_surface_is_one_sentence_that_names_the_kind(conf, trained, capsys):
+    flags = ("--mode", "evaluate", "--gt", str(ROOT / "data/demo/ground_truth.ply"), "--frame", "unit")
+    before = {path: path.stat().st_mtime_ns for path in trained.rglob("*.*") if "logs" not in path.parts}
+    settings = (*SHORT, "dataset.test_every=3", "dataset.roi=0.3 -0.2 4 2.5")
+    assert run_conf(conf, trained, *flags, settings=settings) == EXIT_EMPTY_SURFACE == 2
+    error = capsys.readouterr().err
+    assert "--gt: No surface: a model of type cloud has none" in error and error.count("\n") == 1
+    assert {path: path.stat().st_mtime_ns for path in trained.rglob("*.*") if "logs" not in path.parts} == before

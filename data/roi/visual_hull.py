@@ -200,8 +200,11 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
     """Where the object may be: bool [cells, cells, cells] by x, y, z over the cube [-1, 1]^3 around the unit sphere.
 
     A cell stays where the masks, widened by `margin` (units of the frame, at the cell's distance), have it; where no
-    view sees it too. Cells beyond the sphere go.
+    view sees it too. Masks that contradict the others have no vote. Cells beyond the sphere go.
     """
+    whole = visual_hull(views)
+    if whole is not None:
+        views = views.pick(whole.is_trusted)
     distances = _distances(views)
     count, side = cells, 2.0 / cells
     while count % 2 == 0 and count > COARSEST_CELLS:
@@ -211,7 +214,8 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
     while True:
         cubes = cubes[np.linalg.norm(cubes, axis=1) < 1 + np.sqrt(0.75) * side]
         reach = np.sqrt(3) + 2 * margin / side
-        cubes = cubes[_stays(cubes, side, reach, views, distances, STRICT_TOLERANCE, quorum=-1.0)]
+        if distances:
+            cubes = cubes[_stays(cubes, side, reach, views, distances, STRICT_TOLERANCE, quorum=-1.0)]
         if count == cells:
             break
         octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)

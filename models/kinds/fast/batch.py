@@ -106,16 +106,15 @@ class PackedSampler:
         occupancy: Occupancy,
         most_rays: int,
         samples: int,
-        anywhere: float,
         generator: np.random.Generator,
     ) -> None:
-        """A batch has `samples`, of which a share `anywhere` at the least belongs to no ray."""
+        """A batch has `samples`, those of its rays and such as lie anywhere."""
         self.step = 0.0  # distance of samples in the next batches, working-frame units
+        self.anywhere = 0.0  # share of the samples in them, at the least, that belongs to no ray
         # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
         self.sift: Callable[[Walk, float], np.ndarray] | None = None
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._samples = most_rays, samples
-        self._budget = samples - int(anywhere * samples)
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
@@ -124,13 +123,14 @@ class PackedSampler:
 
     def next(self) -> PackedBatch:
         """The next batch."""
+        budget = self._samples - int(self.anywhere * self._samples)
         for _ in range(MOST_DRAWS):
-            drawn = int(np.clip(self._budget / self._per_ray, 1, self._most_rays))
+            drawn = int(np.clip(budget / self._per_ray, 1, self._most_rays))
             view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
             rays = self._rays(view, x, y)
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            walk = self._walk(rays, jitter)
+            walk = self._walk(rays, jitter, budget)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
             if used:
@@ -153,12 +153,12 @@ class PackedSampler:
             np.array([self.step], np.float32),
         )
 
-    def _walk(self, rays: Rays, jitter: np.ndarray) -> Walk:
+    def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
         """The samples of rays, as many as fit the budget."""
         if self.sift is None:
-            return self._occupancy.walk(rays, jitter, self.step, self._budget)
-        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * self._budget)
-        return walk.sifted(self.sift(walk, self.step), self._budget)
+            return self._occupancy.walk(rays, jitter, self.step, budget)
+        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * budget)
+        return walk.sifted(self.sift(walk, self.step), budget)
 
     def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
         """The rays of pixels of views."""

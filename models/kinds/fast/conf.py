@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from models.config.strict import ConfigError, limits
@@ -9,6 +10,7 @@ from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, Va
 from models.kinds.block import PlainBlock
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
+SPAN = 2.0  # of a ray that is sampled, see data.cameras.unit_sphere_span
 NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
@@ -29,6 +31,20 @@ class SamplesConfig:
     prune_every: int = limits(64, at_least=1)
     warm_up: int = limits(100, at_least=0)
     network_rate: float = limits(0.5, above=0)
+
+    def check(self, block: str) -> None:
+        """Raises ConfigError, naming the block below model, for steps that grow, and where a ray may not fit a step."""
+        if self.last_step > self.first_step:
+            raise ConfigError(
+                f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
+            )
+        most = math.ceil(SPAN / self.last_step) + 1
+        if self.samples - int(self.anywhere * self.samples) < most:
+            raise ConfigError(
+                f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "
+                f"{self.last_step:g} apart, beside the share {self.anywhere:g} that lies anywhere; raise samples or "
+                "last_step"
+            )
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,7 @@ class FastNeuSConfig(PlainBlock):
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
         self.sdf_grid.check()
+        self.packed.check("packed")
         self.rendering_network.check(self.sdf_grid.features, "model.sdf_grid.d_feature")
 
     @property
@@ -87,8 +104,8 @@ class RadianceConfig(SamplesConfig):
     first_step: float = limits(0.02, above=0)
     last_step: float = limits(0.01, above=0)
     steps_until: float = limits(0.3, above=0, at_most=1)
-    first_levels: int = limits(12, at_least=1)
-    levels_until: float = limits(0.1, above=0, at_most=1)
+    first_levels: int = limits(6, at_least=1)
+    levels_until: float = limits(0.3, above=0, at_most=1)
     prune_from: float = limits(0.02, at_least=0, at_most=1)
     prune_every: int = limits(32, at_least=1)
     threshold: float = limits(0.05, above=0, at_most=0.5)
@@ -107,6 +124,7 @@ class FastNeRFConfig(PlainBlock):
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
         self.density_grid.check()
+        self.radiance.check("radiance")
         self.rendering_network.check(self.density_grid.features, "model.density_grid.d_feature")
         if self.rendering_network.mode != NO_NORMAL:
             raise ConfigError(

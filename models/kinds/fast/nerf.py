@@ -45,6 +45,8 @@ class RadianceFields:
 class FastNeRFModel(PackedModel):
     """A `models.kinds.protocol.Model`."""
 
+    samples_block = "radiance"
+
     def __init__(self, fields: RadianceFields, conf: FastNeRFConfig, train: TrainConfig) -> None:
         super().__init__(fields.density, conf.radiance, train)
         self.fields, self.conf = fields, conf

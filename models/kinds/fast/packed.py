@@ -18,6 +18,7 @@ from models.kinds.fast.batch import PackedBatch, PackedSampler
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
+from models.ops.march import SOLID
 from models.ops.packed import packed_sum
 from models.rendering.occupancy import Occupancy
 from models.rendering.sections import SEEN_OPACITY
@@ -40,6 +41,8 @@ class PackedView:
 class PackedModel(PlainModel):
     """A kind whose samples lie in occupied cells; it has to say `_look`, `_renew` and the rest of the protocol."""
 
+    samples_block = "packed"  # the block of SamplesConfig, for messages
+
     def __init__(self, grid: SDFGrid, packed: SamplesConfig, train: TrainConfig) -> None:
         self.grid, self.packed, self.train = grid, packed, train
         self.occupancy = Occupancy(_ball(packed.cells))
@@ -57,9 +60,7 @@ class PackedModel(PlainModel):
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
             self.occupancy.open()
-        self.packed_sampler = PackedSampler(
-            scene, self.occupancy, batch_size, self.packed.samples, self.packed.anywhere, generator
-        )
+        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
         self._schedule(0)
         return self.packed_sampler
 
@@ -90,6 +91,7 @@ class PackedModel(PlainModel):
         self.grid.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
         if self.packed_sampler is not None:
             falls = min(1.0, done / packed.steps_until)
+            self.packed_sampler.anywhere = packed.anywhere if done >= packed.levels_until else 0.0
             self.packed_sampler.step = packed.first_step + (packed.last_step - packed.first_step) * falls
 
     def _renew(self) -> None:
@@ -134,12 +136,21 @@ class PackedModel(PlainModel):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
-        expected = {name: array.shape for name, array in self.buffers().items()}
-        if {name: array.shape for name, array in buffers.items()} != expected:
-            raise ValueError(f"its buffers must be {', '.join(f'{n} {list(s)}' for n, s in expected.items())}")
-        self.occupancy.hull = buffers["hull"].astype(bool)
-        self.occupancy.set(buffers["cells"].astype(np.uint8))
-        self.grid.active = int(buffers["levels"][0])
+        for name, own in self.buffers().items():
+            found = buffers.get(name)
+            if found is None or found.dtype != own.dtype:
+                raise ValueError(f"its buffer {name} is missing, or of another kind than {own.dtype}")
+            if found.shape != own.shape:
+                raise ValueError(
+                    f"its buffer {name} has {len(found)} entries along a side, the conf asks for {len(own)} "
+                    f"(model.{self.samples_block}.cells)"
+                )
+        hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
+        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not 1 <= levels[0] <= self.grid.conf.levels:
+            raise ValueError("its hull, cells or levels are not such as a training makes")
+        self.occupancy.hull = hull
+        self.occupancy.set(cells)
+        self.grid.active = int(levels[0])
 
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] lie in cells beyond the hull: bool [P]."""

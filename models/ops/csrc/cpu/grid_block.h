@@ -54,8 +54,8 @@ struct GridBlock {
     const std::vector<Layer> &layers;
     Cells cells[2];  // of this level and of the next, whose rows are on their way meanwhile
     float *scratch_record, *points, *input;
-    // Of layer l: h_l (in the record), s_l, c_l, what reaches a_l through s_l, and its padded bias.
-    std::vector<float *> hidden, slopes, carried, bent, bias;
+    // Of layer l: h_l (in the record), s_l, c_l, and what reaches a_l through s_l.
+    std::vector<float *> hidden, slopes, carried, bent;
     float *wide_a, *wide_b, *wide_c;
 
     static long widest(const GridShape &shape) {
@@ -64,8 +64,7 @@ struct GridBlock {
         return width;
     }
     static size_t scratch(const GridShape &shape, const std::vector<Layer> &layers) {
-        return shape.recorded() + POINT * BLOCK +
-               (BLOCK * (4 + 3 * layers.size()) + layers.size()) * widest(shape);
+        return shape.recorded() + POINT * BLOCK + BLOCK * (4 + 3 * layers.size()) * widest(shape);
     }
 
     GridBlock(const GridShape &shape_, const std::vector<Layer> &layers_, Arena &arena)
@@ -78,8 +77,6 @@ struct GridBlock {
             slopes.push_back(arena.take(BLOCK * wide));
             carried.push_back(arena.take(BLOCK * wide));
             bent.push_back(arena.take(BLOCK * wide));
-            bias.push_back(arena.take(wide));
-            std::copy(layer.bias, layer.bias + layer.outputs, bias.back());
         }
         wide_a = arena.take(BLOCK * wide);
         wide_b = arena.take(BLOCK * wide);
@@ -126,18 +123,16 @@ struct GridBlock {
     void values(bool with_slopes) {
         for (int l = 0; l < shape.hidden(); l++) {
             const long stride = shape.width(l);
-            layers[l].forward.multiply(BLOCK, input_of(l), inputs_of(l), hidden[l], stride);
-            for (int r = 0; r < BLOCK; r++)
-                for (int i = 0; i < stride; i += LANES) {
-                    Vec &h = *(Vec *)(hidden[l] + r * stride + i);
-                    h = softplus(h + *(Vec *)(bias[l] + i), with_slopes ? (Vec *)(slopes[l] + r * stride + i) : nullptr);
-                }
+            float *slope = slopes[l];
+            auto bend = [=](Vec a, int i, int n) {
+                return softplus(a, with_slopes ? (Vec *)(slope + i * stride + n) : nullptr);
+            };
+            layers[l].forward.multiply(BLOCK, input_of(l), inputs_of(l), hidden[l], stride,
+                                       FromRow{layers[l].start.data()}, bend);
         }
         const int last = shape.hidden();
-        const long stride = shape.width(last);
-        layers[last].forward.multiply(BLOCK, input_of(last), inputs_of(last), wide_a, stride);
-        for (int r = 0; r < BLOCK; r++)
-            for (int i = 0; i < stride; i += LANES) *(Vec *)(wide_a + r * stride + i) += *(Vec *)(bias[last] + i);
+        layers[last].forward.multiply(BLOCK, input_of(last), inputs_of(last), wide_a, shape.width(last),
+                                      FromRow{layers[last].start.data()});
     }
 
     // x and s_l again, from the record; the points are left for the table. The next block's record, which lies behind this
@@ -219,13 +214,15 @@ struct GridBlock {
             const long stride = shape.width(l);
             times(BLOCK * stride, carried[l], slopes[l], wide_a);
             add_weights(l, wide_a, into, gradients);
-            layers[l].forward.multiply(BLOCK, into, inputs_of(l), other, stride);
-            for (long i = 0; i < BLOCK * stride; i += LANES) {
-                Vec &d = *(Vec *)(other + i);
-                const Vec s = *(Vec *)(slopes[l] + i);
-                *(Vec *)(bent[l] + i) = *(Vec *)(carried[l] + i) * d * s * (1.f - s) * BETA;
-                d *= s;
-            }
+            const float *slope = slopes[l], *c = carried[l];
+            float *to_bent = bent[l];
+            auto finish = [=](Vec d, int i, int n) {
+                const long at = i * stride + n;
+                const Vec s = *(const Vec *)(slope + at), through = d * s;
+                *(Vec *)(to_bent + at) = *(const Vec *)(c + at) * through * (1.f - s) * BETA;
+                return through;
+            };
+            layers[l].forward.multiply(BLOCK, into, inputs_of(l), other, stride, FromZero{}, finish);
             std::swap(into, other);
         }
         add_rows(layers.back().inputs, into, shape.width(shape.hidden() - 1),
@@ -238,12 +235,20 @@ struct GridBlock {
         for (int l = shape.hidden(); l >= 0; l--) {
             add_weights(l, wide_a, input_of(l), gradients);
             add_rows(layers[l].outputs, wide_a, shape.width(l), gradients + layers[l].bias_offset());
-            layers[l].backward.multiply(BLOCK, wide_a, shape.width(l), wide_b, inputs_of(l));
-            if (l == 0) return;
-            for (long i = 0; i < BLOCK * inputs_of(l); i += LANES) {
-                const Vec d = *(Vec *)(wide_b + i) * *(Vec *)(slopes[l - 1] + i);
-                *(Vec *)(wide_a + i) = swept ? d + *(Vec *)(bent[l - 1] + i) : d;
+            const Panels &weights = layers[l].backward;
+            if (l == 0) {
+                weights.multiply(BLOCK, wide_a, shape.width(0), wide_b, inputs_of(0));
+                return;
             }
+            const long stride = inputs_of(l);
+            const float *slope = slopes[l - 1], *joins = bent[l - 1];
+            auto finish = [=](Vec d, int i, int n) {
+                const long at = i * stride + n;
+                d *= *(const Vec *)(slope + at);
+                return swept ? d + *(const Vec *)(joins + at) : d;
+            };
+            weights.multiply(BLOCK, wide_a, shape.width(l), wide_b, stride, FromZero{}, finish);
+            std::swap(wide_a, wide_b);
         }
     }
 

@@ -15,7 +15,8 @@
 
 namespace neus {
 
-constexpr int BOX = 8;             // cells along an edge of the boxes that are empty as a whole, or not
+constexpr int BOX = 8;             // cells along an edge of the boxes that are empty as a whole, or not; a power of two
+constexpr size_t ROOM = 1024;      // samples that some rays have room for at first
 constexpr long RAYS_AT_ONCE = 64;  // of a thread
 // Depths nearer to the end of an empty box than this share of a step are looked up themselves: far more than rounding.
 constexpr float MARGIN = 0.01f;
@@ -49,49 +50,64 @@ struct Occupancy {
 
 struct Ray {
     float origin[3], direction[3], near, far, jitter;
+    float inverse[3];  // 1 / direction; 0 where that is 0
 
     float depth(int k, float step) const { return near + ((float)k + jitter) * step; }
     float place(int axis, float depth) const { return origin[axis] + direction[axis] * depth; }
 
-    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells.
-    int next(int k, float step, const int *at, int size, float cells) const {
+    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells,
+    // each `side` long. Rounded as it comes: MARGIN is far more.
+    int next(int k, float steps_of_unit, const int *at, int size, float side) const {
         float leaves = far;
         for (int axis = 0; axis < 3; axis++) {
-            if (direction[axis] == 0.f) continue;
-            const int low = at[axis] / size * size, face = direction[axis] > 0.f ? low + size : low;
-            leaves = std::min(leaves, ((float)face * 2.f / cells - 1.f - origin[axis]) / direction[axis]);
+            const int low = at[axis] & -size, face = direction[axis] > 0.f ? low + size : low;
+            const float crosses = ((float)face * side - 1.f - origin[axis]) * inverse[axis];
+            leaves = inverse[axis] != 0.f && crosses < leaves ? crosses : leaves;
         }
-        const float ahead = std::ceil((leaves - near) / step - jitter - MARGIN);
-        return ahead > (float)(k + 1) ? (int)std::min(ahead, 1e9f) : k + 1;
+        const float ahead = (leaves - near) * steps_of_unit - jitter - MARGIN;
+        return ahead > (float)k ? (int)(ahead < 1e9f ? ahead : 1e9f) + 1 : k + 1;
     }
 };
 
-// The depths of a ray's samples, after those that are there.
-inline void walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths) {
-    const float half = (float)(0.5 * is.cells);
+// The depths of a ray's samples, into `depths` from `used` on; returns where they end. What is called is written out here:
+// the library's functions on numbers, compiled with the fast maths of kernels, would not be inlined.
+inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths,
+                   size_t used) {
+    const float half = (float)(0.5 * is.cells), cells = (float)is.cells;
+    const float side = 2.f / cells, steps_of_unit = 1.f / is.step;
+    float *to = depths.data();
+    size_t room = depths.size();
     for (int k = 0; k < is.most_steps;) {
         const float depth = ray.depth(k, is.step);
-        if (!(depth < ray.far)) return;
+        if (!(depth < ray.far)) break;
+        float place[3];
         int at[3];
         bool inside = true;
         for (int axis = 0; axis < 3; axis++) {
-            const float place = (ray.place(axis, depth) + 1.f) * half;
-            inside = inside && place >= 0.f && place < (float)is.cells;
-            at[axis] = inside ? (int)place : 0;
+            place[axis] = (ray.place(axis, depth) + 1.f) * half;
+            inside = inside && place[axis] >= 0.f && place[axis] < cells;
         }
+        for (int axis = 0; axis < 3; axis++) at[axis] = inside ? (int)place[axis] : 0;
         const int kind = inside ? occupancy.kind(at) : 0;
-        if (kind == SOLID) return;
-        if (kind) depths.push_back(depth);
+        if (kind == SOLID) break;
+        if (kind && used == room) {
+            room = 2 * room + ROOM;
+            depths.resize(room);
+            to = depths.data();
+        }
+        if (kind) to[used++] = depth;
         if (!inside || kind)
             k++;
         else
-            k = ray.next(k, is.step, at, occupancy.is_box_occupied(at) ? 1 : BOX, (float)is.cells);
+            k = ray.next(k, steps_of_unit, at, occupancy.is_box_occupied(at) ? 1 : BOX, side);
     }
+    return used;
 }
 
 // What some rays in a row pass through.
 struct Walked {
-    std::vector<float> depths;
+    std::vector<float> depths;  // `used` of them
+    size_t used = 0;
     std::vector<int> counts;
 };
 
@@ -103,6 +119,8 @@ inline Ray read_ray(long r, const float *origins, const float *directions, const
     ray.near = near[r];
     ray.far = far[r];
     ray.jitter = jitter[r];
+    for (int axis = 0; axis < 3; axis++)
+        ray.inverse[axis] = ray.direction[axis] == 0.f ? 0.f : 1.f / ray.direction[axis];
     return ray;
 }
 
@@ -128,9 +146,10 @@ inline void march(const March &is, long rays, const float *origins, const float 
     for (long part = 0; part < parts; part++)
         for (long r = part * RAYS_AT_ONCE; r < std::min(rays, (part + 1) * RAYS_AT_ONCE); r++) {
             Walked &into = walked[part];
-            const size_t before = into.depths.size();
-            walk(is, occupancy, read_ray(r, origins, directions, near, far, jitter), into.depths);
-            into.counts.push_back((int)(into.depths.size() - before));
+            const Ray ray = read_ray(r, origins, directions, near, far, jitter);
+            const size_t end = walk(is, occupancy, ray, into.depths, into.used);
+            into.counts.push_back((int)(end - into.used));
+            into.used = end;
         }
     kept[0] = (int)cut(is, rays, walked, offsets);
 #pragma omp parallel for schedule(dynamic)

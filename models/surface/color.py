@@ -17,7 +17,7 @@ from data.io.images import sample_bilinear
 from models.surface.sight import Camera, Sight, project
 
 GRAZING = 0.15  # cosine: a surface seen more edge-on than 81 degrees shows a smear of its neighbourhood
-SHARPNESS = 2  # of the cosine: higher powers leave a few photographs, whose light is not that of the others
+SHARPNESS = 1  # of the cosine, so that pixels count; higher powers leave a few photographs and their light
 WITHIN_MASK = 0.99  # a pixel with any background in it has a wrong colour
 ROUNDS = 10  # towards the colour that most photographs agree on
 SOFTEST = 0.02  # of the range of colours: agreement finer than this tells nothing

@@ -28,7 +28,7 @@ from models.experiment import held_out_scene
 from models.surface.request import TEXTURE
 
 WANTED = 4.0  # dB that the mesh may lie below the rendering
-WHITE = 1.0
+BEHIND = 0.6  # grey, before which white and black objects can be seen
 
 Colors = Callable[[np.ndarray, np.ndarray], np.ndarray]  # faces [P], shares of their corners [P, 3] -> RGB [P, 3]
 
@@ -49,14 +49,14 @@ def colors_of(mesh: trimesh.Trimesh) -> Colors:
 
 
 def seen(mesh: trimesh.Trimesh, colors: Colors, scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mesh in the unit sphere's frame from a camera: RGB [h, w, 3], white beside it, and where it is: bool."""
+    """The mesh in the unit sphere's frame from a camera: RGB [h, w, 3], grey beside it, and where it is: bool."""
     rays, shape = scene.rays(view)
     points, ray, face = mesh.ray.intersects_location(
         rays.origins.astype(float), rays.directions.astype(float), multiple_hits=False
     )
     share = trimesh.triangles.points_to_barycentric(mesh.triangles[face], points)
     share = np.clip(np.nan_to_num(share, nan=1.0 / 3.0), 0.0, 1.0)
-    picture, meets = np.full((len(rays), 3), WHITE), np.zeros(len(rays), bool)
+    picture, meets = np.full((len(rays), 3), BEHIND), np.zeros(len(rays), bool)
     picture[ray], meets[ray] = colors(face, share / share.sum(axis=1, keepdims=True)), True
     return picture.reshape(*shape, 3), meets.reshape(shape)
 

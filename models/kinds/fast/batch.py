@@ -214,14 +214,11 @@ class PackedSampler:
 def _draw(
     generator: np.random.Generator, windows: np.ndarray, count: int, most_views: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, x and y [count] of pixels of some views, uniform over their windows [V, 4], in any order.
-
-    Those last are left out where a batch is full: the order must not depend on the view.
-    """
-    chosen = generator.permutation(len(windows))[:most_views]
+    """View, x and y [count] of pixels of some views, uniform over their windows [V, 4] and sorted by view."""
+    chosen = np.sort(generator.permutation(len(windows))[:most_views])
     sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
     area = sizes.prod(axis=1)
-    view = generator.choice(len(chosen), count, p=area / area.sum())
+    view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
     places = windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
     return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
 
@@ -243,14 +240,10 @@ def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:
 
 
 def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Colours [R, 3] and masks [R, 1] of pixels."""
-    rgb = np.empty((len(view), 3), np.float32)
-    mask = None if scene.masks is None else np.empty((len(view), 1), np.float32)
-    order = np.argsort(view, kind="stable")
-    starts = np.flatnonzero(np.diff(view[order], prepend=-1))
-    for rows in np.split(order, starts[1:]):
-        one = view[rows[0]]
-        rgb[rows] = to_float(scene.images[one][y[rows], x[rows]])
-        if mask is not None:
-            mask[rows, 0] = to_float(scene.masks[one][y[rows], x[rows]])
-    return rgb, mask
+    """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
+    views, starts = np.unique(view, return_index=True)
+    parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]
+    rgb = np.concatenate([to_float(scene.images[one][y[part], x[part]]) for one, part in parts])
+    if scene.masks is None:
+        return rgb, None
+    return rgb, np.concatenate([to_float(scene.masks[one][y[part], x[part]]) for one, part in parts])[:, None]

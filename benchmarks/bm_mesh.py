@@ -1,7 +1,8 @@
-"""What a mesh costs: `python -m benchmarks.bm_mesh [--resolution N] [--conf FILE] [--dense]`.
+"""What a mesh costs: `python -m benchmarks.bm_mesh [--resolution N] [--conf FILE] [--dense] [-- FLAGS]`.
 
 Without a conf, a sphere of radius 0.7; with one, its freshly initialised model, whose networks have the released sizes
-in confs/wmask.conf. The dense grid is estimated from some of its chunks, or with --dense evaluated and compared.
+in confs/wmask.conf; with FLAGS of exp_runner.py, the newest checkpoint of their experiment. The dense grid is estimated
+from some of its chunks, or with --dense evaluated and compared.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from data.io.streams import say
+from models.commands.arguments import parse_arguments
+from models.commands.conf import read_conf
+from models.commands.shared import choose_device, open_trained, show
+from models.kinds.protocol import LevelSet
 from models.surface import clean, sparse
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.metrics import point_to_mesh
@@ -44,14 +49,26 @@ def field_of(conf: Path | None) -> SimpleNamespace:
     return build_model(loaded.model, loaded.train, np.random.default_rng(0)).level_set
 
 
+def field_of_experiment(flags: list[str]) -> LevelSet:
+    """The field of a trained model, by the flags of exp_runner.py."""
+    arguments = parse_arguments([*flags, "--mode", "validate_mesh"])
+    conf = read_conf(arguments)
+    choose_device(arguments, conf)
+    experiment, found = open_trained(arguments, conf), []
+    show(experiment, lambda snapshot: found.append(snapshot.model.level_set))
+    return found[0]
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resolution", type=int, default=512)
     parser.add_argument("--conf", type=Path)
     parser.add_argument("--dense", action="store_true")
+    parser.add_argument("flags", nargs="*")
     values = parser.parse_args()
-    field, count = field_of(values.conf), values.resolution
+    field = field_of_experiment(values.flags) if values.flags else field_of(values.conf)
+    count = values.resolution
     begin = time.perf_counter()
     found = sparse.extract(field, LOW, HIGH, count, field.threshold, CHUNK)
     seconds = time.perf_counter() - begin

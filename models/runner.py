@@ -21,7 +21,7 @@ from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
 from models.results.snapshot import Snapshot
 from models.surface.extraction import EmptySurfaceError
-from models.surface.request import MeshRequest
+from models.surface.request import NETWORK, MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
@@ -215,7 +215,7 @@ class Runner:
             self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
         if has_mesh:
             try:
-                request = MeshRequest(self.conf.mesh_resolution)
+                request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
                 self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")

@@ -118,6 +118,20 @@ def test_cells_are_what_a_field_says_within_the_hull():
     np.testing.assert_array_equal(occupancy.cells == OCCUPIED, hull)
 
 
+def test_way_to_the_hull_is_that_to_its_cells_and_at_least_an_edge():
+    ticks = (np.arange(64) + 0.5) / 32 - 1
+    hull = sum(np.square(axis) for axis in np.meshgrid(ticks, ticks, ticks)) < 0.4**2
+    occupancy = Occupancy(hull)
+    points = np.random.default_rng(0).uniform(-1.01, 1.01, (5000, 3)).astype(np.float32)
+    away = np.linalg.norm(points, axis=1) - 0.4
+    beyond = away > occupancy.side
+    found = occupancy.to_hull(points)[:, 0]
+    assert found.dtype == np.float32 and found.min() >= occupancy.side * 0.999
+    assert np.abs(found - away)[beyond & (np.abs(points).max(axis=1) < 0.98)].max() < 1.5 * occupancy.side
+    steps = np.abs(occupancy.to_hull(points + np.float32(1e-3))[:, 0] - found)[beyond]
+    assert steps.max() < 1.2 * np.sqrt(3) * 1e-3
+
+
 def test_differences_over_a_cell_tend_to_the_gradient_and_give_the_curvature():
     """On a sphere of wide softplus units: |gradient| 1, divergence 2 / r; the levels are still zero."""
     exact, rough = (field_of(d_hidden=512, gradient=form, finest=64) for form in ("analytic", "numerical"))

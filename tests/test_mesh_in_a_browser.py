@@ -23,12 +23,19 @@ def browser():
     return next((found for found in map(shutil.which, BROWSERS) if found), None)
 
 
+# The viewer takes the file's first camera; ours is a surface and no more, so that it is told where to stand. And it
+# shows light as it is: it is told to show it as sRGB, which glTF viewers do.
+THE_FILES_CAMERA = "camera=gltf.cameras[0];"
+CAMERA = "camera=new THREE.PerspectiveCamera(45,4/3,0.01,100);camera.position.set(0,0,2.5);"
+SHOWN_AS_SRGB = "renderer.outputEncoding=THREE.sRGBEncoding;"
+
+
 def page(glb):
     """The viewer's page with a GLB in it."""
     archive = util.decompress(resources.get_bytes("templates/viewer.zip"), file_type="zip")
     text = archive["viewer.html.template"].read().decode("utf-8")
-    assert "$B64GLTF" in text
-    return text.replace("$B64GLTF", base64.b64encode(glb).decode())
+    assert "$B64GLTF" in text and text.count(THE_FILES_CAMERA) == 1
+    return text.replace(THE_FILES_CAMERA, CAMERA + SHOWN_AS_SRGB).replace("$B64GLTF", base64.b64encode(glb).decode())
 
 
 @pytest.mark.skipif(browser() is None, reason=f"no headless browser is installed ({', '.join(BROWSERS)})")
@@ -47,6 +54,10 @@ def test_glb_is_shown_neither_black_nor_blank(kind, tmp_path):
     shot = read_image(tmp_path / "shot.png").astype(float)
     middle = shot[shot.shape[0] // 3 : -shot.shape[0] // 3, shot.shape[1] // 3 : -shot.shape[1] // 3]
     assert middle.std() > 5 and 20 < middle.mean() < 250
+    if kind == "colours":  # of (0, 0, 0.7), as they were given
+        assert np.abs(shot[240, 320, :3] - [127.5, 127.5, 216.75]).max() < 4
+    else:
+        assert middle[..., :3].min() > 70
 
 
 def test_page_of_the_viewer_takes_a_glb():

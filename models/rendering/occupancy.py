@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.ndimage import distance_transform_edt, map_coordinates
 
 from data.rays import Rays
 from models.machine.backend import jt
@@ -57,6 +58,7 @@ class Occupancy:
         self.cells = hull.astype(np.uint8) * OCCUPIED
         self._placed: Var | None = None
         self._hull_cells: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and where it is true
+        self._hull_distances: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and how far from it a cell is
 
     @property
     def side(self) -> float:
@@ -83,6 +85,18 @@ class Occupancy:
         chosen = self._hull_cells[1][generator.integers(len(self._hull_cells[1]), size=count)]
         cells = np.stack(np.unravel_index(chosen, self.hull.shape), axis=1)
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
+
+    def to_hull(self, points: np.ndarray) -> np.ndarray:
+        """How far points [P, 3] beyond the hull are from it, to an edge of a cell, and at least that: float32 [P, 1].
+
+        Continuous, so that an extraction that goes by slopes passes over what lies beyond.
+        """
+        if self._hull_distances is None or self._hull_distances[0] is not self.hull:
+            away = distance_transform_edt(~self.hull, sampling=self.side).astype(np.float32)
+            self._hull_distances = (self.hull, away)
+        places = (points.T + 1.0) / self.side - 0.5
+        away = map_coordinates(self._hull_distances[1], places, order=1, mode="nearest")
+        return np.maximum(away, np.float32(self.side))[:, None]
 
     def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
         """The cells of `centres`, by what a field says of each: bool [P] twice."""

@@ -19,7 +19,7 @@ from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.refine import onto_level
-from models.surface.request import NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.surface.request import NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.surface.sight import Sight, cameras
 
 UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
@@ -48,8 +48,8 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
 
 
 def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:
-    """A mesh of the working frame to `path`, in world coordinates."""
-    _write(snapshot, MeshRequest(0), Surface(mesh), path)
+    """A mesh of the working frame to `path`, in world coordinates and in the colour network's colours."""
+    _write(snapshot, MeshRequest(0, color=NETWORK), _as_the_network_says(snapshot, mesh, None), path)
 
 
 def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
@@ -114,6 +114,8 @@ def _finished(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -
     mesh, normals = _on_level(snapshot, request, mesh)
     if request.color == NONE:
         return Surface(mesh, normals)
+    if request.color == NETWORK:
+        return _as_the_network_says(snapshot, mesh, normals)
     return _colored(snapshot, request, mesh, normals)
 
 
@@ -185,6 +187,17 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
     rest = "the colour network" if level_set.color is not None else "their mean colour"
     snapshot.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
     return surface
+
+
+def _as_the_network_says(snapshot: Snapshot, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+    """With the colour network's colours at the vertices; without any where there is no such network."""
+    level_set = _level_set(snapshot)
+    color = _in_chunks(level_set.color, _wide_chunk(snapshot, level_set))
+    if color is None:
+        return Surface(mesh, normals)
+    towards = clean.vertex_normals(mesh) if normals is None else normals
+    found = color(np.asarray(mesh.vertices, np.float32), np.asarray(towards, np.float32))
+    return Surface(mesh, normals, np.rint(np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8))
 
 
 def _wide_chunk(snapshot: Snapshot, level_set: LevelSet) -> int:

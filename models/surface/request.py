@@ -8,6 +8,9 @@ from pathlib import Path
 WORLD, UNIT = "world", "unit"  # --frame: that of the scene's cameras, or that of the unit sphere
 PIECES, VIEWS = "pieces", "views"  # --clean: small pieces go; so does what no camera sees or the masks exclude
 VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
+# Of the meshes that training and evaluate write: the colour network's along the normal, one question to a vertex, where
+# photographs take rays to every camera and a minute.
+NETWORK = "network"
 
 
 @dataclass(frozen=True)

@@ -144,11 +144,11 @@ class FastNeuSModel(PackedModel):
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
-        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the edge of a cell."""
+        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it."""
         with jt.no_grad():
             sdf = self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
         outside = self._is_outside(points)
-        sdf[outside] = np.maximum(sdf[outside], self.occupancy.side)
+        sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
         return sdf
 
     def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from data.roi.frustum import Cameras
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
-from models.fields.sdf_grid import SDFGrid
+from models.fields.grid_field import GridField
 from models.kinds.fast.batch import PackedBatch, PackedSampler
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.protocol import Moment, PlainModel
@@ -43,7 +43,7 @@ class PackedModel(PlainModel):
 
     samples_block = "packed"  # the block of SamplesConfig, for messages
 
-    def __init__(self, grid: SDFGrid, packed: SamplesConfig, train: TrainConfig) -> None:
+    def __init__(self, grid: GridField, packed: SamplesConfig, train: TrainConfig) -> None:
         self.grid, self.packed, self.train = grid, packed, train
         self.occupancy = Occupancy(_ball(packed.cells))
         self.packed_sampler: PackedSampler | None = None

@@ -123,3 +123,11 @@ def test_box_is_in_the_frame_of_the_mesh():
     world = corners @ turn[:3, :3].T + turn[:3, 3]
     upright = (*world.min(axis=0), *world.max(axis=0))
     assert np.allclose(box(scene, MeshRequest(8, bbox=upright)), corners)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e30, 1e308])
+def test_a_box_without_room_or_beyond_all_scenes_is_refused(size):
+    scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=0.1 * np.eye(4))
+    for frame in ("unit", "world"):
+        with pytest.raises(UserError, match="--bbox .* radii of the region of interest"):
+            box(scene, MeshRequest(8, bbox=(-size,) * 3 + (size,) * 3, frame=frame))

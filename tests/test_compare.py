@@ -109,6 +109,12 @@ def test_odd_values_of_a_file_are_shown_as_they_are(tmp_path, compare):
     assert cells(told, "steps") == ["[1]", "5000"]
 
 
+def test_a_number_beyond_all_floats_is_shown_as_it_is(tmp_path, compare):
+    odd = experiment(tmp_path / "a", psnr=10**400, world_per_radius=10**400)
+    status, told, _ = compare(odd, experiment(tmp_path / "b"))
+    assert status == 0 and cells(told, "PSNR, whole picture") == [str(10**400), "32.14 dB"]
+
+
 def test_words_belong_to_the_modes_that_take_them(compare, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert exp_runner.main(["--mode", "evaluate", "--experiments", "a", "b"]) == 2

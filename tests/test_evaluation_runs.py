@@ -147,6 +147,27 @@ def text_points(folder):
     return "--points", str(folder / "p.ply")
 
 
+def no_points(folder):
+    (folder / "none.ply").write_text("ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n")
+    return "--gt", str(folder / "none.ply")
+
+
+def scan_of_metres(folder):
+    reference = write_reference(folder / "dtu", plane=(0.0, 0.0, 0.0, 1.0), res=20.0)
+    trimesh.PointCloud(1e-3 * in_world(TRUTH.vertices)).export(reference / "Points/stl/stl007_total.ply")
+    return "--protocol", "dtu", "--dtu", str(reference), "--scan", "7"
+
+
+def doubled_table(folder):
+    (folder / "my.csv").write_text("experiment,scene,model,step,note,note\na,b,c,1,first,second\n")
+    return "--csv", str(folder / "my.csv")
+
+
+def table_of_others(folder):
+    (folder / "my.csv").write_text("experiment,weight\na,3\n")
+    return "--csv", str(folder / "my.csv")
+
+
 REFUSED = {
     "ground truth a hundred times as large": (large, "in another frame or scale than the scene"),
     "ground truth of the world for one of the unit sphere": (swapped, "in another frame or scale than the scene"),
@@ -161,10 +182,15 @@ REFUSED = {
     "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),
     "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
     "no scan": (lambda folder: ("--protocol", "dtu", "--dtu", str(folder)), "pass --scan N"),
+    "a scan in other units": (scan_of_metres, "scan 7: is in another frame or scale than the scene"),
     "an empty folder": (
         lambda folder: ("--protocol", "dtu", "--dtu", str(folder), "--scan", "24"),
         "ObsMask24_10.mat: no such file",
     ),
+    "points that are none": (no_points, "none.ply: holds neither triangles nor points"),
+    "a table with columns of one name": (doubled_table, "is no table of figures that this program wrote"),
+    "a table of other experiments": (table_of_others, "is no table of figures that this program wrote"),
+    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "everything would count"),
     "a tau of nothing": (lambda folder: ("--tau", "0"), "must be above 0"),
     "an empty surface": (lambda folder: ("--mcube_threshold", "50"), "No surface"),
 }

@@ -1,6 +1,7 @@
 """The flags of a mesh: what they ask for, and what is refused before anything is loaded."""
 
 import importlib.util
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -79,6 +80,37 @@ def test_missing_package_is_named_with_the_flag_that_needs_it(package, flags, mo
         requested(*flags)
 
 
+def test_a_picture_that_is_no_texture_of_the_mesh_is_not_replaced(tmp_path):
+    textured = ["--output", str(tmp_path / "jug.obj"), "--colour", "texture"]
+    requested(*textured)
+    (tmp_path / "jug.png").write_bytes(b"a photograph")
+    with pytest.raises(UserError, match="jug.png is there and would be replaced"):
+        requested(*textured)
+    requested("--output", str(tmp_path / "jug.obj"))  # without a texture nothing else is written
+    (tmp_path / "jug.obj").touch()  # an earlier mesh with its texture
+    requested(*textured)
+    (tmp_path / "jug.mtl").mkdir()
+    with pytest.raises(UserError, match="jug.mtl: is a folder"):
+        requested(*textured)
+
+
+def test_a_name_too_long_and_a_protected_file_are_told_before_the_work(tmp_path, monkeypatch):
+    requested("--output", str(tmp_path / f"{'n' * 231}.ply"))
+    with pytest.raises(UserError, match="longer than 235 bytes"):
+        requested("--output", str(tmp_path / f"{'n' * 240}.ply"))
+    mesh = tmp_path / "mesh.ply"
+    mesh.touch(0o444)
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != mesh)  # the superuser may write to all
+    with pytest.raises(UserError, match="protected against writing"):
+        requested("--output", str(mesh))
+
+
+def test_negative_numbers_with_an_exponent_are_numbers():
+    corners = ["-1e-3", "-1E2", "-.5e0", "1e-3", "1", "2."]
+    assert requested("--bbox", *corners).bbox == tuple(float(corner) for corner in corners)
+    assert requested("--mcube_threshold", "-1e-3").threshold == -1e-3
+
+
 def test_box_is_in_the_frame_of_the_mesh():
     turn = np.eye(4)
     turn[:3, :3] = 2.0 * Rotation.from_euler("z", 90, degrees=True).as_matrix()
@@ -91,3 +123,11 @@ def test_box_is_in_the_frame_of_the_mesh():
     world = corners @ turn[:3, :3].T + turn[:3, 3]
     upright = (*world.min(axis=0), *world.max(axis=0))
     assert np.allclose(box(scene, MeshRequest(8, bbox=upright)), corners)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e30, 1e308])
+def test_a_box_without_room_or_beyond_all_scenes_is_refused(size):
+    scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=0.1 * np.eye(4))
+    for frame in ("unit", "world"):
+        with pytest.raises(UserError, match="--bbox .* radii of the region of interest"):
+            box(scene, MeshRequest(8, bbox=(-size,) * 3 + (size,) * 3, frame=frame))

@@ -1,5 +1,7 @@
 """Point clouds in PLY files: text and binary, with and without colours, none at all, damaged."""
 
+import os
+
 import numpy as np
 import pytest
 import trimesh
@@ -48,4 +50,10 @@ def test_a_damaged_file_is_named(tmp_path, content):
 def test_points_at_infinity_are_named(tmp_path, value):
     (tmp_path / "points.ply").write_text(HEADER.format(1) + f"1 2 {value}\n")
     with pytest.raises(SceneError, match="points.ply: has points that are NaN or infinite"):
+        read_points(tmp_path / "points.ply")
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "points.ply")
+    with pytest.raises(SceneError, match="cannot be read"):
         read_points(tmp_path / "points.ply")

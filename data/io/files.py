@@ -13,6 +13,7 @@ from pathlib import Path
 from data.errors import UserError
 
 LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
+LONGEST_NAME = 235  # bytes: file systems take 255, and while it is written its name is ".<name>.<process>.tmp"
 HARD_LINK_WORDS = "it is a hard link, and nothing is written through links: remove it"
 
 
@@ -67,6 +68,12 @@ def require_place(path: Path, flag: str) -> None:
         raise UserError(f"{flag} {path}: is a folder; name a file in it")
     if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)):
         raise UserError(f"{flag} {path}: nothing can be written in {place}; choose another place")
+    if len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise UserError(
+            f"{flag} {path}: cannot be written, its name is longer than {LONGEST_NAME} bytes; choose a shorter one"
+        )
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise UserError(f"{flag} {path}: is protected against writing; name another file, or make it writable")
 
 
 def make_folder(root: Path, inner: Path | str) -> Path:

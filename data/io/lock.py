@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from data.errors import UserError
@@ -14,6 +15,24 @@ from data.io.files import open_regular
 ATTEMPTS = 20  # to open the file while others remove it
 WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # what such file systems answer
 LONGEST_NUMBER = 20  # bytes of the file that are read for the holder's number
+
+
+@contextlib.contextmanager
+def waited_for(folder: Path) -> Iterator[None]:
+    """One process at a time works on what lies in `folder`; the others wait. None does where there are no locks.
+
+    Raises OSError where the folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class TakenError(UserError):

@@ -9,6 +9,7 @@ import numpy as np
 
 from data.capture import SparsePoints
 from data.errors import SceneError
+from data.io.files import read_regular
 from data.io.geometry_file import GeometryError, load_geometry
 
 MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
@@ -24,7 +25,7 @@ def read_points(path: Path) -> SparsePoints | None:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a sparse point cloud")
-        content = path.read_bytes()
+        content = read_regular(path)
         cloud = load_geometry(content, "ply")
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 from models.config.strict import nearest
 
 PAGE_WIDTH = 120
+NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _LINES = "\n".join(f"  {command.title:<18}{command.line}" for command in COMMANDS)
 *_OTHERS, _LAST = (command.title for command in COMMANDS if not command.needs_checkpoint)
 _NEED = textwrap.fill(
@@ -170,6 +172,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's own takes -1e-3 for a flag
     entries = [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
     flags = {entry.name: entry for entry in entries}
     for title in GROUPS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -94,12 +95,26 @@ def check(values: argparse.Namespace) -> None:
             f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
             "its counterpart among the last three"
         )
-    color(values)
+    wanted = color(values)
     if values.output is not None:
-        require_place(values.output, "--output")
+        _require_places(values.output, wanted)
     for package, (name, is_given) in PACKAGES.items():
         if is_given(values) and importlib.util.find_spec(package) is None:
             raise UserError(f"{name}: the Python package {package} is missing; run `pip install -r requirements.txt`")
+
+
+def _require_places(output: Path, wanted: str) -> None:
+    """Raises UserError where the mesh, its material or its texture cannot be written, or would replace what is not its.
+
+    A .png or .mtl that lies there without the .obj may be a photograph.
+    """
+    from models.surface.formats import companions
+
+    require_place(output, "--output")
+    for path in companions(output, wanted):
+        require_place(path, "--output")
+        if os.path.lexists(path) and not os.path.lexists(output):
+            raise UserError(f"--output {output}: {path} is there and would be replaced; name another file")
 
 
 def color(values: argparse.Namespace) -> str:

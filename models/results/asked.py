@@ -27,6 +27,8 @@ FRAME_WORDS = {
     UNIT: "give it in the frame of the unit sphere, or in the world of the scene's cameras without --frame unit",
 }
 CONF_WORDS = "give it in the frame of the unit sphere, or with --gt in the world of the scene's cameras"
+DTU_WORDS = "the scene's world must be that of the scan, in millimetres, and --scan the number of its scan"
+LARGEST_TAU = 2.0  # radii, the diameter
 NOTHING = (
     "{name}: has no photographs held out, no points of structure from motion, and no ground truth is named: hold some "
     "out (dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
@@ -73,17 +75,30 @@ def radius_of(scene: Scene) -> float:
 def read_references(experiment: Experiment, asked: Asked) -> References:
     """Raises UserError for what cannot be read, lies in another frame, or where there is nothing to compare with."""
     scene = experiment.scene
+    tau = _tau(scene, asked)
     require_table(asked.csv or experiment.folder / "report" / "metrics.csv")
     held_out = held_out_scene(experiment)
     truth, words = _truth(experiment, asked)
-    dtu = None if asked.dtu is None else read_dtu(asked.dtu, _scan(scene.name, asked.scan))
+    dtu = None if asked.dtu is None else _dtu(scene, asked.dtu, asked.scan)
     witness, notes = _witness(experiment, asked)
     if held_out is None and truth is None and dtu is None and witness is None:
         raise UserError(NOTHING.format(name=scene.name))
-    tau = TAU if asked.tau is None else asked.tau / (1.0 if asked.frame == UNIT else radius_of(scene))
     given = {"--gt": asked.gt, "--points": asked.points, "--protocol dtu": asked.dtu}
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, tau, witness, dtu, needs, notes)
+
+
+def _tau(scene: Scene, asked: Asked) -> float:
+    """Radii; raises UserError for one that everything in the region of interest is within."""
+    if asked.tau is None:
+        return TAU
+    tau = asked.tau / (1.0 if asked.frame == UNIT else radius_of(scene))
+    if tau >= LARGEST_TAU:
+        raise UserError(
+            f"--tau {asked.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} across, so "
+            "that everything would count; give it in units of --frame"
+        )
+    return tau
 
 
 def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
@@ -144,6 +159,13 @@ def _points(scene: Scene, asked: Asked) -> SparsePoints:
     xyz = moved(found.xyz, _to_working(scene, asked.frame))
     require_in_region(xyz, f"--points {asked.points}", FRAME_WORDS[asked.frame])
     return replace(found, xyz=xyz)
+
+
+def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:
+    """The scan of the DTU protocol; raises UserError where it cannot be read, or lies elsewhere than the scene."""
+    found = read_dtu(folder, _scan(scene.name, given))
+    require_in_region(moved(found.points, _to_working(scene, WORLD)), f"--protocol dtu: scan {found.scan}", DTU_WORDS)
+    return found
 
 
 def _scan(name: str, given: int | None) -> int:

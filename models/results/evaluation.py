@@ -80,7 +80,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     """
     scene = references.held_out or snapshot.experiment.scene
     mesh = _mesh(snapshot, request, references)
-    surface = _against_truth(mesh, references)
+    surface, dtu = _against_truth(mesh, references), _by_dtu(snapshot, mesh, references)  # they may refuse: first
     mask_first = snapshot.mask_first(scene)
     first = snapshot.render(*scene.rays(0))
     views = _compare_views(snapshot, references.held_out, first, mask_first) if references.held_out else ()
@@ -89,7 +89,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
         pictures=figures.mean(views) if views else None,
         surface=surface,
         points=point_figures(witness, mesh) if witness is not None and mesh is not None else None,
-        dtu=_by_dtu(snapshot, mesh, references),
+        dtu=dtu,
         cameras=_cameras(snapshot.experiment.scene),
         views=views,
     )

@@ -149,7 +149,7 @@ def _shown(row: Row, figures: Mapping[str, Any]) -> str:
     value = figures.get(row.name)
     try:
         return "-" if value is None else row.shown(value, figures)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return str(value)
 
 

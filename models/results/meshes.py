@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
+from data.errors import UserError
 from data.scenes.scene import Scene
 from models.kinds.protocol import LevelSet
 from models.results.snapshot import Snapshot
@@ -26,6 +27,7 @@ UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being m
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
 # Slopes and colours take that many times the memory of a value alone: the activations of all layers, and the features.
 WIDE = 8
+NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii: 2048 points in less are no more apart than float32 tells
 
 
 def extract_mesh(snapshot: Snapshot, request: MeshRequest) -> trimesh.Trimesh:
@@ -90,15 +92,23 @@ def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
 def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     """The corners [3] of what is meshed, in the working frame.
 
-    A box of the world is turned there; what is meshed is the smallest upright one that holds it.
+    A box of the world is turned there; what is meshed is the smallest upright one that holds it. Raises UserError
+    where numbers of 32 bits cannot tell its grid points apart, or all of it is far off.
     """
     if request.bbox is None:
         return scene.bbox_min, scene.bbox_max
     corners = np.array(list(itertools.product(*zip(request.bbox[:3], request.bbox[3:], strict=True))))
     if request.frame != UNIT:
         to_unit = np.linalg.inv(scene.scene_to_world)
-        corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
-    return corners.min(axis=0), corners.max(axis=0)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    if not (np.abs(corners).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
+        raise UserError(
+            f"--bbox {' '.join(f'{value:g}' for value in request.bbox)}: must be at least {NARROWEST_BOX:g} and reach "
+            f"at most {FARTHEST_BOX:g} radii of the region of interest; give it in the frame of --frame"
+        )
+    return low, high
 
 
 def _finished(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:

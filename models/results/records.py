@@ -11,9 +11,11 @@ from typing import Any
 
 from data.errors import UserError, reason
 from data.io.files import LINK_WORDS, read_regular, require_place, write_result
+from data.io.lock import waited_for
 
 FOLDER, JSON_FILE, CSV_FILE = "report", "metrics.json", "metrics.csv"
 FIRST_COLUMN = "experiment"  # what a table of this program begins with
+OURS = {FIRST_COLUMN, "scene", "model", "step"}  # columns that every table of this program has
 MOST_BYTES = 1 << 26
 
 
@@ -49,8 +51,19 @@ def require_table(path: Path) -> None:
 def add_row(path: Path, row: Mapping[str, Any]) -> None:
     """Add a row to the table at `path`, which is made if need be; columns that it lacks come last.
 
-    Raises UserError where it is no table of this program, or the disk does not take it.
+    Others that add to it meanwhile wait. Raises UserError where it is no table of this program, or the disk does not
+    take it.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with waited_for(path.parent):
+            _add_row(path, row)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}); check the folder and the space") from error
+
+
+def _add_row(path: Path, row: Mapping[str, Any]) -> None:
+    """`add_row` of a table that nobody else writes to."""
     columns, rows = _read_table(path) if path.exists() else ([], [])
     columns += [name for name in row if name not in columns]
     text = io.StringIO()
@@ -68,7 +81,8 @@ def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as a table ({reason(error)}); name another file with --csv") from error
     columns: Sequence[str] = reader.fieldnames or ()
-    if not columns or columns[0] != FIRST_COLUMN or any(None in row or None in row.values() for row in rows):
+    is_ours = len(set(columns)) == len(columns) and columns[:1] == [FIRST_COLUMN] and set(columns) >= OURS
+    if not is_ours or any(None in row or None in row.values() for row in rows):
         raise UserError(f"{path}: is no table of figures that this program wrote; name another file with --csv")
     return list(columns), rows
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
+from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
 from models.surface.metrics import read_mesh, sample_surface
@@ -48,8 +49,9 @@ def read_reference(path: Path | str, source: str, to_working: np.ndarray | None)
     path = Path(path)
     if _is_points(path):
         cloud = read_points(path)
-        if cloud is not None:
-            return Reference(source, moved(cloud.xyz, to_working), None)
+        if cloud is None:
+            raise UserError(f"{path}: holds neither triangles nor points; give a mesh or points")
+        return Reference(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     return Reference(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
 

@@ -20,6 +20,7 @@ SMALLEST_ROW_VOLUME = 1e-6
 
 # Half the length of the span sampled along each ray: the radius of the unit sphere.
 SPAN_HALF_LENGTH = 1.0
+SPAN_LENGTH = 2 * SPAN_HALF_LENGTH
 
 
 def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +81,7 @@ def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarr
 def pixels_to_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Origins and unit directions [..., 3] of the rays through `pixels` [..., 2], in the frame of `c2w`.
 
-    The one place where a pixel becomes a ray.
+    The one place where a pixel of a photograph becomes a ray; `rays_of` does it for pixels of many at once.
     """
     pixels = np.asarray(pixels, dtype=np.float64)
     homogeneous = np.concatenate([pixels, np.ones_like(pixels[..., :1])], axis=-1)
@@ -121,9 +122,7 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
 
     Computed in float64 and rounded once to float32.
     """
-    origins, directions = pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w)
-    near, far = unit_sphere_span(origins, directions)
-    return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
+    return _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
 
 
 def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:
@@ -136,8 +135,13 @@ def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins:
     homogeneous = np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1)
     directions = np.einsum("rij,rj->ri", to_world[view], homogeneous)
     directions /= np.sqrt(np.einsum("ri,ri->r", directions, directions))[:, None]
-    near, far = unit_sphere_span(origins[view], directions)
-    return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins[view], directions, near, far)))
+    return _spanned(origins[view], directions)
+
+
+def _spanned(origins: np.ndarray, directions: np.ndarray) -> Rays:
+    """Rays [R, 3] with the stretch of each that is sampled, rounded to float32."""
+    near, far = unit_sphere_span(origins, directions)
+    return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
 
 
 def spread(count: int, most: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
 from models.kinds.nerf.conf import NerfRendererConfig
-from models.kinds.nerf.model import SURFACE_DENSITY, NeRFModel
+from models.kinds.nerf.model import NeRFModel
 from models.kinds.nerf.outputs import Comparison
 from models.kinds.nerf.renderer import NeRFRenderer, RadianceFields
 from models.kinds.nerf.terms import radiance_terms
@@ -25,6 +25,7 @@ from models.kinds.terms import binary_mask
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf
 from models.rendering import sampling
+from models.rendering.sections import SURFACE_DENSITY
 from models.surface.extraction import marching_cubes, sample_grid
 from models.training.gradient import losses_of
 

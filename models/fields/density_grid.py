@@ -33,6 +33,10 @@ class Density:
         """[P, 1], per working-frame unit."""
         return density_of(self.raw)
 
+    def alpha(self, length: float) -> Var:
+        """Opacities [P, 1] of sections of this length with this density (NeRF, arXiv 2003.08934, eq. 3)."""
+        return 1.0 - (-self.density * length).exp()
+
 
 @dataclass(frozen=True)
 class _AtWeights:

@@ -54,16 +54,20 @@ class Occupancy:
 
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
-        self.hull = hull
-        self.cells = hull.astype(np.uint8) * OCCUPIED
         self._placed: Var | None = None
-        self._hull_cells: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and where it is true
-        self._hull_distances: tuple[np.ndarray, np.ndarray] | None = None  # a hull, and how far from it a cell is
+        self.enclose(hull)
 
     @property
     def side(self) -> float:
         """Length of a cell's edge."""
         return 2.0 / len(self.hull)
+
+    def enclose(self, hull: np.ndarray) -> None:
+        """Another hull, bool [N, N, N], all of which may hold a surface."""
+        self.hull = hull
+        self._hull_cells = np.argwhere(hull)
+        self._hull_distances: np.ndarray | None = None  # how far from the hull each cell is, once that is asked for
+        self.open()
 
     def set(self, cells: np.ndarray) -> None:
         """Replace the cells, uint8 [N, N, N]."""
@@ -76,14 +80,11 @@ class Occupancy:
 
     def centres(self) -> np.ndarray:
         """The middles of the hull's cells, float32 [P, 3]."""
-        return ((np.argwhere(self.hull) + 0.5) * self.side - 1).astype(np.float32)
+        return ((self._hull_cells + 0.5) * self.side - 1).astype(np.float32)
 
     def anywhere(self, count: int, generator: np.random.Generator) -> np.ndarray:
         """Points drawn evenly from the hull, float32 [count, 3]."""
-        if self._hull_cells is None or self._hull_cells[0] is not self.hull:
-            self._hull_cells = (self.hull, np.flatnonzero(self.hull))
-        chosen = self._hull_cells[1][generator.integers(len(self._hull_cells[1]), size=count)]
-        cells = np.stack(np.unravel_index(chosen, self.hull.shape), axis=1)
+        cells = self._hull_cells[generator.integers(len(self._hull_cells), size=count)]
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
     def to_hull(self, points: np.ndarray) -> np.ndarray:
@@ -91,11 +92,10 @@ class Occupancy:
 
         Continuous, so that an extraction that goes by slopes passes over what lies beyond.
         """
-        if self._hull_distances is None or self._hull_distances[0] is not self.hull:
-            away = distance_transform_edt(~self.hull, sampling=self.side).astype(np.float32)
-            self._hull_distances = (self.hull, away)
+        if self._hull_distances is None:
+            self._hull_distances = distance_transform_edt(~self.hull, sampling=self.side).astype(np.float32)
         places = (points.T + 1.0) / self.side - 0.5
-        away = map_coordinates(self._hull_distances[1], places, order=1, mode="nearest")
+        away = map_coordinates(self._hull_distances, places, order=1, mode="nearest")
         return np.maximum(away, np.float32(self.side))[:, None]
 
     def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:

@@ -13,6 +13,9 @@ from models.machine.backend import jt
 from models.ops.volrend import points_along
 from models.structs import Var
 
+# Of a density, per working-frame unit: of the light that meets it, a hundredth of the sphere's diameter absorbs 40 %.
+SURFACE_DENSITY = 25.0
+SMALLEST_SLOPE = 1e-12  # of a density, to divide by where it is constant
 SEEN_OPACITY = 1e-2  # below it a ray's distance is the mean of next to nothing
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data.cameras import rays_of
+from data.cameras import SPAN_LENGTH, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
@@ -118,7 +118,8 @@ class PackedSampler:
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
-        self._windows = np.stack([_window(scene, occupancy, view) for view in range(scene.n_views)])
+        centres = occupancy.centres()
+        self._windows = np.stack([_window(scene, centres, occupancy.side, view) for view in range(scene.n_views)])
         self._probes = self._probe_rays()
 
     def next(self) -> PackedBatch:
@@ -178,7 +179,7 @@ class PackedSampler:
         found = np.zeros(len(rays), bool)
         if len(rays):
             step = self._occupancy.side * PROBE_STEPS
-            budget = len(rays) * (int(2.0 / step) + 2)
+            budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
             walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
             found[walk.rows] = True
         return found
@@ -223,16 +224,18 @@ def _draw(
     return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
 
 
-def _window(scene: Scene, occupancy: Occupancy, view: int) -> np.ndarray:
-    """The pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64 [4]."""
+def _window(scene: Scene, centres: np.ndarray, side: float, view: int) -> np.ndarray:
+    """The pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64 [4].
+
+    The hull is given by the centres [P, 3] of its cells and their side.
+    """
     width, height = scene.size(view)
     whole = np.array([0, 0, width, height])
-    corners = occupancy.centres()
     to_camera = scene.intrinsics[view] @ scene.c2w[view, :3, :3].T
-    x, y, depth = to_camera @ (corners - scene.c2w[view, :3, 3]).T
-    if (depth <= occupancy.side).any():
+    x, y, depth = to_camera @ (centres - scene.c2w[view, :3, 3]).T
+    if (depth <= side).any():
         return whole
-    reach = occupancy.side * scene.intrinsics[view, 0, 0] / depth.min() + 1
+    reach = side * scene.intrinsics[view, 0, 0] / depth.min() + 1
     low = np.floor([(x / depth).min() - reach, (y / depth).min() - reach])
     high = np.ceil([(x / depth).max() + reach, (y / depth).max() + reach]) + 1
     window = np.concatenate([np.clip(low, 0, whole[2:] - 1), np.clip(high, 1, whole[2:])]).astype(np.int64)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
-SPAN = 2.0  # of a ray that is sampled, see data.cameras.unit_sphere_span
 NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
@@ -38,7 +38,7 @@ class SamplesConfig:
             raise ConfigError(
                 f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
             )
-        most = math.ceil(SPAN / self.last_step) + 1
+        most = math.ceil(SPAN_LENGTH / self.last_step) + 1
         if self.samples - int(self.anywhere * self.samples) < most:
             raise ConfigError(
                 f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "

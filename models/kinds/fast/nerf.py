@@ -20,15 +20,12 @@ from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
 from models.ops.packed import packed_sum, packed_weights
 from models.rendering.occupancy import Walk
-from models.rendering.sections import over_background
+from models.rendering.sections import SMALLEST_SLOPE, SURFACE_DENSITY, over_background
 from models.structs import Var
 
-# Per working-frame unit: of the light that meets it, a hundredth of the sphere's diameter absorbs 40 %.
-SURFACE_DENSITY = 25.0
 LOOKS = 1 << 16  # cells that are asked at a time: what a few steps cost
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 PATIENCE = 4  # looks in a row that find a cell empty before it counts as empty
-SMALLEST_SLOPE = 1e-12  # to divide by where the density is constant
 # Where the golden ratio's sister in three dimensions leads to: places in a cell that fill it evenly, look by look
 # (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
 LOOK_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
@@ -100,13 +97,13 @@ class FastNeRFModel(PackedModel):
         used = walk.offsets[-1]
         with jt.no_grad():
             found = self.fields.density.at_weights().evaluate(jt.array(walk.points[:used]))
-            alpha = jt.maximum(1.0 - (-found.density * step).exp(), LEAST_ALPHA)
+            alpha = jt.maximum(found.alpha(step), LEAST_ALPHA)
             return packed_weights(alpha, jt.array(walk.offsets))[0].numpy()[:, 0] > 0
 
     def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
         """What S samples of R rays show; their normals are those of the density."""
         found, slope = self.fields.density.at_weights().with_slope(points)
-        weights, left = packed_weights(1.0 - (-found.density * step).exp(), offsets)
+        weights, left = packed_weights(found.alpha(step), offsets)
         rgb = packed_sum(weights, self.fields.color(points, slope, directions, found.feature), offsets)
         normals = -slope / jt.maximum(slope.sqr().sum(dim=1, keepdims=True).sqrt(), SMALLEST_SLOPE)
         return PackedView(rgb, left, weights, normals)
@@ -115,7 +112,7 @@ class FastNeRFModel(PackedModel):
         """Squared error of all rays; what the masks leave empty is held to the background."""
         points, directions, offsets = (jt.array(v) for v in (batch.points, batch.directions, batch.offsets))
         found = self.fields.density.at_weights().evaluate(points)
-        weights, left = packed_weights(1.0 - (-found.density * float(batch.step[0])).exp(), offsets)
+        weights, left = packed_weights(found.alpha(float(batch.step[0])), offsets)
         rgb = packed_sum(weights, self.fields.color(points, points, directions, found.feature), offsets)
         opacity = 1.0 - left
         target, mask = self._target(batch, moment)

@@ -53,13 +53,13 @@ class PackedModel(PlainModel):
         if scene.masks is not None and self.train.mask_weight > 0:
             sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
             views = masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks)
-            self.occupancy.hull = carve_unit_sphere(views, self.packed.cells, self.packed.hull_margin)
-            if not self.occupancy.hull.any():
+            hull = carve_unit_sphere(views, self.packed.cells, self.packed.hull_margin)
+            if not hull.any():
                 raise UserError(
                     f"{scene.name}: the masks leave nothing of the region of interest; check the masks and the cameras "
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
-            self.occupancy.open()
+            self.occupancy.enclose(hull)
         self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
         self._schedule(0)
         return self.packed_sampler
@@ -148,7 +148,7 @@ class PackedModel(PlainModel):
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
         if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not 1 <= levels[0] <= self.grid.conf.levels:
             raise ValueError("its hull, cells or levels are not such as a training makes")
-        self.occupancy.hull = hull
+        self.occupancy.enclose(hull)
         self.occupancy.set(cells)
         self.grid.active = int(levels[0])
 

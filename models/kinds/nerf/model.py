@@ -16,14 +16,11 @@ from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import masked_mean, masked_psnr
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
-from models.rendering.sections import expected_distance
+from models.rendering.sections import SMALLEST_SLOPE, SURFACE_DENSITY, expected_distance
 from models.structs import RayView, Var
 
-# Per working-frame unit: of the light that meets it, a hundredth of the sphere's diameter absorbs 40 %.
-SURFACE_DENSITY = 25.0
 NORMAL_STEP = 0.01  # working-frame units to either side of a surface, for the slope of the density there
 SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
-SMALLEST_SLOPE = 1e-12  # to divide by where the density is constant
 
 
 class NeRFModel(PixelModel):

@@ -76,7 +76,11 @@ def test_the_card_is_the_one_that_was_chosen():
 
 REFUSED = {
     "no driver": (None, (toolkit(),), ["no NVIDIA driver is installed"]),
-    "driver without a card": (driver((13, 0), problem="it finds no card"), (toolkit(),), ["no NVIDIA card", "finds no"]),
+    "driver without a card": (
+        driver((13, 0), problem="it finds no card"),
+        (toolkit(),),
+        ["no NVIDIA card", "finds no"],
+    ),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
     "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
     "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),

@@ -85,9 +85,11 @@ FLAG_MEANINGS = {
     "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
-    "texture); render: .mp4, or a folder for PNGs (default: in render/)": (
+    "texture); render: .mp4, or a folder for PNGs (default: in render/); compare: .html (default: compare.html in the "
+    "first experiment's folder)": (
         "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）；"
-        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）"
+        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）；"
+        "compare：.html（默认：第一个实验文件夹里的 compare.html）"
     ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"

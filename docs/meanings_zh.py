@@ -32,6 +32,9 @@ FLAG_MEANINGS = {
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
     ),
+    "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
+        "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
+    ),
     "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
     "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
         "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"

@@ -15,6 +15,7 @@ from models.commands import (
     train,
     validate_image,
     validate_mesh,
+    view,
 )
 
 COMMANDS = (
@@ -25,6 +26,7 @@ COMMANDS = (
     render.COMMAND,
     evaluate.COMMAND,
     compare.COMMAND,
+    view.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,
     inspect.COMMAND,

@@ -25,8 +25,8 @@ GUARD = 16  # bytes behind each output that must stay as they are
 
 ENTRY = """
 struct Named {{ const char *name; double value; }};
-extern "C" int {name}(int order, const Named *named, long count, long rows, void **memory, const long *sizes, long inputs,
-                      long outputs, char *message) {{
+extern "C" int {name}(int order, const Named *named, long count, long rows, void **memory, const long *sizes,
+                      long inputs, long outputs, char *message) {{
     std::map<std::string, double> numbers;
     for (long i = 0; i < count; i++) numbers[named[i].name] = named[i].value;
     std::vector<emulation::Array> arrays;

@@ -39,6 +39,11 @@ class Kernel:
         self.reference = reference
         self._native = native
 
+    @property
+    def devices(self) -> set[str]:
+        """Those that have a form of their own."""
+        return set(self._native)
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result of the form that is chosen."""
         native = self._native.get(device())

@@ -1,4 +1,4 @@
-"""What stands in for a card sees the mistakes of kernels; each operation has a text for each device, of one contract."""
+"""What stands in for a card sees the mistakes of kernels; operations have a text for each device, of one contract."""
 
 import ctypes
 import importlib

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 THUMBNAIL = 200  # pixels of a photograph in its camera
 FRUSTUM = 0.06  # of a drawn camera, in distances of the cameras
-AWAY = 2.0  # distances of the cameras: where a browser begins
+AWAY = 1.5  # distances of the cameras: where a browser begins
 MOST_POINTS = 100_000
 POINT = 0.006  # radii
 BLUE, GREY = (70, 130, 190), (90, 90, 90)

@@ -33,6 +33,7 @@ FLOORS = {
     "models.checkpoints": 8,
     "models.surface": 8,
     "models.doctor": 9,
+    "models.pages": 9,
     "models.scores": 9,
     "models.views": 8,
     "models.training": 9,

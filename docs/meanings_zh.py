@@ -85,9 +85,11 @@ FLAG_MEANINGS = {
     "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
-    "texture); render: .mp4, or a folder for PNGs (default: in render/)": (
+    "texture); render: .mp4, or a folder for PNGs (default: in render/); compare: .html (default: compare.html in the "
+    "first experiment's folder)": (
         "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）；"
-        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）"
+        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）；"
+        "compare：.html（默认：第一个实验文件夹里的 compare.html）"
     ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
@@ -116,8 +118,14 @@ FLAG_MEANINGS = {
     "render: frames per second (default: 24; a file says it itself)": ("render：每秒帧数（默认：24；路径文件自带）"),
     "prepare, reconstruct: a folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
     "prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-    "(a backdrop of one colour), grabcut, rembg (where it is installed)": (
-        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+    "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、"
+        "box（在几张照片上画的矩形）、rembg（需已安装）"
+    ),
+    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, bottom "
+    "in pixels; may be repeated; others are read from boxes.json beside the photographs or in the scene folder": (
+        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，以像素计；可重复给出；"
+        "照片旁边或场景文件夹里的 boxes.json 也会被读取"
     ),
     "prepare, reconstruct: frames to take from a video (default: 80)": (
         "prepare、reconstruct：从视频中取多少帧（默认：80）"

@@ -53,4 +53,4 @@ class Kernel:
     @property
     def is_native(self) -> bool:
         """Whether the device has a form of its own."""
-        return device_info().name in self._native
+        return device() in self._native

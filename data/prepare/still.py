@@ -1,4 +1,4 @@
-"""Whether the camera stood still while the photographs were taken: what is matched does not move in the picture then."""
+"""Whether the camera stood still: then what is matched does not move from photograph to photograph."""
 
 from __future__ import annotations
 

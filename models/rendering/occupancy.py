@@ -49,6 +49,22 @@ class Walk:
         return Walk(self.rows[:count][has_any], offsets, *samples, walked)
 
 
+def packed_walk(ray: np.ndarray, depths: np.ndarray, points: np.ndarray, rays: Rays, budget: int) -> Walk:
+    """The walk that has these samples, ordered by ray [S] and depth [S], of the first rays whose samples fit a budget."""
+    ends = np.searchsorted(ray, np.arange(len(rays) + 1))  # before each ray, and after all
+    walked = int(np.searchsorted(ends, budget, side="right")) - 1
+    used = int(ends[walked])
+    rows = np.flatnonzero(np.diff(ends[: walked + 1]))
+
+    def padded(values: np.ndarray) -> np.ndarray:
+        found = np.zeros((budget, values.shape[1]), np.float32)
+        found[:used] = values[:used]
+        return found
+
+    offsets = np.concatenate([ends[rows], [used]]).astype(np.int32)
+    return Walk(rows, offsets, padded(depths[:, None]), padded(points), padded(rays.directions[ray]), walked)
+
+
 class Occupancy:
     """The cells as they are now."""
 
@@ -86,6 +102,12 @@ class Occupancy:
         """Points drawn evenly from the hull, float32 [count, 3]."""
         cells = self._hull_cells[generator.integers(len(self._hull_cells), size=count)]
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
+
+    def at(self, points: np.ndarray) -> np.ndarray:
+        """The cells that points [P, 3] lie in, uint8 [P]; the nearest ones beyond the cube."""
+        count = len(self.cells)
+        place = np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1)
+        return self.cells[place[:, 0], place[:, 1], place[:, 2]]
 
     def to_hull(self, points: np.ndarray) -> np.ndarray:
         """How far points [P, 3] beyond the hull are from it, to an edge of a cell, and at least that: float32 [P, 1].

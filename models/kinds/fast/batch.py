@@ -13,6 +13,8 @@ from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
 from data.scenes.scene import Scene
+from models.kinds.fast.background import Background
+from models.kinds.fast.joined import align
 from models.kinds.terms import MASK_THRESHOLD
 from models.rendering.occupancy import Occupancy, Walk
 
@@ -35,6 +37,11 @@ class PackedBatch:
     points: np.ndarray  # [S, 3]; those from offsets[R] on lie anywhere in the hull
     directions: np.ndarray  # [S, 3]
     step: np.ndarray  # [1], the length of each sample's section
+    depths: np.ndarray | None = None  # [S, 1], where there is a background
+    far_offsets: np.ndarray | None = None  # int32 [R + 1], of the samples beyond the region; None without background
+    far_points: np.ndarray | None = None  # [F, 3], in contracted places
+    far_directions: np.ndarray | None = None  # [F, 3]
+    far_depths: np.ndarray | None = None  # [F, 1]
 
     def __len__(self) -> int:
         """R."""
@@ -52,7 +59,17 @@ class PackedBatch:
             self.points[first:last],
             self.directions[first:last],
             self.step,
+            None if self.depths is None else self.depths[first:last],
+            *self._far_part(start, stop),
         )
+
+    def _far_part(self, start: int, stop: int) -> tuple[np.ndarray | None, ...]:
+        """What lies beyond the region of the rays start..stop-1."""
+        if self.far_offsets is None:
+            return (None,) * 4
+        first, last = self.far_offsets[start], self.far_offsets[stop]
+        samples = (values[first:last] for values in (self.far_points, self.far_directions, self.far_depths))
+        return self.far_offsets[start : stop + 1] - first, *samples
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
@@ -71,6 +88,8 @@ class PackedBatch:
         """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
         batch = cls(**{"mask": None} | dict(arrays))
         rays, samples = len(batch.rgb), len(batch.points)
+        far = 0 if batch.far_points is None else len(batch.far_points)
+        beyond = {"far_points": (far, 3), "far_directions": (far, 3), "far_depths": (far, 1), "depths": (samples, 1)}
         expected = {
             "rgb": (rays, 3),
             "view": (rays,),
@@ -79,9 +98,10 @@ class PackedBatch:
             "directions": (samples, 3),
             "step": (1,),
         } | ({} if batch.mask is None else {"mask": (rays, 1)})
+        expected |= {} if batch.far_offsets is None else beyond | {"far_offsets": (rays + 1,)}
         for name, shape in expected.items():
             array = getattr(batch, name)
-            is_whole = name in ("view", "offsets")
+            is_whole = name in ("view", "offsets", "far_offsets")
             if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
         if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:
@@ -107,19 +127,27 @@ class PackedSampler:
         most_rays: int,
         samples: int,
         generator: np.random.Generator,
+        background: Background | None = None,
     ) -> None:
         """A batch has `samples`, those of its rays and such as lie anywhere."""
+        self._background = background
         self.step = 0.0  # distance of samples in the next batches, working-frame units
         self.anywhere = 0.0  # share of the samples in them, at the least, that belongs to no ray
         # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
         self.sift: Callable[[Walk, float], np.ndarray] | None = None
+        self.passes: Callable[[Walk, float], np.ndarray] | None = None
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
         centres = occupancy.centres()
-        self._windows = np.stack([_window(scene, centres, occupancy.side, view) for view in range(scene.n_views)])
+        self._windows = np.stack(
+            [
+                _window(scene, centres, occupancy.side, view) if background is None else np.array([0, 0, *scene.size(view)])
+                for view in range(scene.n_views)
+            ]
+        )
         self._probes = self._probe_rays()
 
     def next(self) -> PackedBatch:
@@ -132,6 +160,8 @@ class PackedSampler:
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
             walk = self._walk(rays, jitter, budget)
+            if self._background is not None:
+                return self._with_background(walk, rays, jitter, budget, rgb, view)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
             if used:
@@ -154,6 +184,33 @@ class PackedSampler:
             np.array([self.step], np.float32),
         )
 
+    def _with_background(
+        self, near: Walk, rays: Rays, jitter: np.ndarray, budget: int, rgb: np.ndarray, view: np.ndarray
+    ) -> PackedBatch:
+        """The batch of a walk with what lies beyond the region."""
+        budget_far = self._background.conf.samples
+        passes = self.passes(near, self.step)
+        far = self._background.walk(rays.at(slice(0, near.walked)), jitter[: near.walked], budget_far, passes)
+        both = align(near, far)
+        used, used_far = int(both.near[-1]), int(both.far[-1])
+        self._per_ray = max(used, budget * used_far / budget_far, 1) / max(both.walked, 1)
+        rows, free = both.rows, self._samples - used
+        blank = np.zeros((free, 3), np.float32)
+        return PackedBatch(
+            rgb[rows],
+            None,
+            view[rows],
+            both.near,
+            np.concatenate([near.points[:used], self._occupancy.anywhere(free, self._generator)]),
+            np.concatenate([near.directions[:used], blank]),
+            np.array([self.step], np.float32),
+            np.concatenate([near.depths[:used], blank[:, :1]]),
+            both.far,
+            far.points,
+            far.directions,
+            far.depths,
+        )
+
     def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
         """The samples of rays, as many as fit the budget."""
         if self.sift is None:
@@ -167,7 +224,7 @@ class PackedSampler:
 
     def _probe_rays(self) -> Rays | None:
         """Rays of the masks that meet the hull, the same in every run; None for a scene without masks."""
-        if self._scene.masks is None:
+        if self._scene.masks is None or self._background is not None:
             return None
         view, x, y = _draw(np.random.default_rng(0), self._windows, PROBES, len(self._windows))
         rays, mask = self._rays(view, x, y), _seen(self._scene, view, x, y)[1]

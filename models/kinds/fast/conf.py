@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
-from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
+from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
@@ -58,6 +58,16 @@ class PackedConfig(SamplesConfig):
 
 
 @dataclass(frozen=True)
+class BackgroundConfig:
+    """The samples beyond the unit sphere."""
+
+    samples: int = limits(8192, at_least=64)
+    cells: int = limits(64, at_least=8, at_most=512)
+    section: float = limits(0.06, above=0, at_most=1)
+    threshold: float = limits(0.01, above=0, at_most=0.5)
+
+
+@dataclass(frozen=True)
 class FastNeuSConfig(PlainBlock):
     """The fields and the samples of a surface."""
 
@@ -65,6 +75,8 @@ class FastNeuSConfig(PlainBlock):
     variance_network: VarianceConfig
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
+    density_grid: DensityGridConfig = DensityGridConfig()
+    background: BackgroundConfig = BackgroundConfig()
     type: str = FAST_NEUS
 
     def check(self) -> None:
@@ -87,6 +99,12 @@ class FastNeuSConfig(PlainBlock):
     def needs_masks(self) -> bool:
         """No: they are used where there are some."""
         return False
+
+    @property
+    def background_color(self) -> ColorConfig:
+        """The colour network of what lies beyond the region: as that of the surface, without normals."""
+        color, features = self.rendering_network, self.density_grid.features
+        return replace(color, mode=NO_NORMAL, d_in=INPUT_WIDTHS[NO_NORMAL], d_feature=features)
 
     @property
     def buffer_bytes(self) -> int:

@@ -48,6 +48,10 @@ class ModelConfig(Protocol):
         """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
 
     @property
+    def sees_from_within(self) -> bool:
+        """Whether cameras may stand within the region of interest."""
+
+    @property
     def trains_on_points(self) -> bool:
         """Whether the scene's points of structure from motion take part in training: then they bear no witness."""
 
@@ -92,6 +96,11 @@ class PlainBlock:
     def buffer_bytes(self) -> int:
         """None."""
         return 0
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Rays are sampled about the middle of the region, wherever the camera is."""
+        return False
 
     @property
     def trains_on_points(self) -> bool:

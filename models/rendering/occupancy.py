@@ -70,6 +70,7 @@ class Occupancy:
 
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
+        self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
         self._placed: Var | None = None
         self.enclose(hull)
 
@@ -133,7 +134,8 @@ class Occupancy:
         """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""
         if self._placed is None:
             self._placed = jt.array(self.cells).stop_grad()
-        given = (jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far, jitter))
+        near = np.maximum(rays.near, np.float32(self.near_plane))
+        given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
         found = march(*given, self._placed, step, budget)
         offsets, walked = found.offsets.numpy(), int(found.kept.item())
         rows = np.flatnonzero(np.diff(offsets[: walked + 1]))

@@ -24,7 +24,6 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
-NEAR_PLANE = 0.05  # working-frame units from the camera, until a scene says more
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
 
@@ -44,7 +43,6 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
-        self.near_plane = NEAR_PLANE
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -56,7 +54,7 @@ class Background:
 
         passes: bool [R], whether light comes through the region.
         """
-        found = candidates(rays, jitter, self.conf.section, self.near_plane)
+        found = candidates(rays, jitter, self.conf.section, self.occupancy.near_plane)
         ray, place = np.nonzero(found.exist & (found.is_before | passes[:, None]))
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])

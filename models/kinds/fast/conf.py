@@ -82,18 +82,25 @@ class FastNeuSConfig(PlainBlock):
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
         self.sdf_grid.check()
+        self.density_grid.check()
         self.packed.check("packed")
         self.rendering_network.check(self.sdf_grid.features, "model.sdf_grid.d_feature")
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that weights depend on."""
-        return ("sdf_grid", "rendering_network")
+        return ("sdf_grid", "rendering_network", "density_grid")
 
     @property
     def parameters(self) -> int:
-        """Trained numbers; the sharpness is one."""
-        return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+        """Trained numbers, with a background; the sharpness is one."""
+        surface = 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+        return surface + self.density_grid.parameters + self.background_color.parameters
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
 
     @property
     def needs_masks(self) -> bool:
@@ -108,8 +115,8 @@ class FastNeuSConfig(PlainBlock):
 
     @property
     def buffer_bytes(self) -> int:
-        """The cells and the hull, a byte each."""
-        return 2 * self.packed.cells**3
+        """The cells and the hull, a byte each, and in the background cells and looks."""
+        return 2 * self.packed.cells**3 + 2 * self.background.cells**3
 
 
 @dataclass(frozen=True)
@@ -159,6 +166,11 @@ class FastNeRFConfig(PlainBlock):
     def parameters(self) -> int:
         """Trained numbers."""
         return self.density_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
 
     @property
     def needs_masks(self) -> bool:

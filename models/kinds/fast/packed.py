@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from data.errors import UserError
 from data.rays import Rays
 from data.roi.frustum import Cameras
+from data.roi.near import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
@@ -89,10 +90,18 @@ class PackedModel(PlainModel):
                 )
             self.occupancy.enclose(hull)
             self.background = None
+        self.occupancy.near_plane = near_plane(scene.c2w[:, :3, 3], scene.points)
+        if self.background is not None:
+            self.background.occupancy.near_plane = self.occupancy.near_plane
         self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator, self.background)
         self.packed_sampler.passes = self._passes
         self._schedule(0)
         return self.packed_sampler
+
+    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """Without a scene to say so: a background where there was one."""
+        if self.packed_sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
+            self.background = None
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
         """The batch that has these arrays."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, map_coordinates
+from scipy.ndimage import distance_transform_edt, label, map_coordinates
 
 from data.rays import Rays
 from models.machine.backend import jt
@@ -71,6 +71,7 @@ class Occupancy:
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
         self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
+        self.cameras = np.zeros((0, 3))  # where they are; those beyond the cube need not be named
         self._placed: Var | None = None
         self.enclose(hull)
 
@@ -106,9 +107,12 @@ class Occupancy:
 
     def at(self, points: np.ndarray) -> np.ndarray:
         """The cells that points [P, 3] lie in, uint8 [P]; the nearest ones beyond the cube."""
+        return self.cells[self.place(points)]
+
+    def place(self, points: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The numbers of these cells along x, y and z, [P] each."""
         count = len(self.cells)
-        place = np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1)
-        return self.cells[place[:, 0], place[:, 1], place[:, 2]]
+        return tuple(np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T)
 
     def to_hull(self, points: np.ndarray) -> np.ndarray:
         """How far points [P, 3] beyond the hull are from it, to an edge of a cell, and at least that: float32 [P, 1].
@@ -122,12 +126,19 @@ class Occupancy:
         return np.maximum(away, np.float32(self.side))[:, None]
 
     def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
-        """The cells of `centres`, by what a field says of each: bool [P] twice."""
+        """The cells of `centres`, by what a field says of each: bool [P] twice.
+
+        What solid cells part from all that is outside and from the cameras is solid: no ray comes there to say so.
+        """
         kinds = np.full(len(is_empty), OCCUPIED, np.uint8)
         kinds[is_empty] = EMPTY
         kinds[is_solid] = SOLID
         cells = np.zeros_like(self.cells)
         cells[self.hull] = kinds
+        parts, _ = label(cells != SOLID)
+        within = self.cameras[np.abs(self.cameras).max(axis=1, initial=0.0) < 1]
+        open_parts = [parts[0, 0, 0], *parts[self.place(within)]]  # a corner of the cube is beyond the sphere
+        cells[~np.isin(parts, open_parts)] = SOLID
         self.set(cells)
 
     def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:

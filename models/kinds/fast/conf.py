@@ -62,9 +62,11 @@ class BackgroundConfig:
     """The samples beyond the unit sphere."""
 
     samples: int = limits(8192, at_least=64)
+    section: float = limits(0.12, above=0, at_most=1)
     cells: int = limits(64, at_least=8, at_most=512)
-    section: float = limits(0.06, above=0, at_most=1)
     threshold: float = limits(0.01, above=0, at_most=0.5)
+    prune_from: float = limits(0.4, at_least=0, at_most=1)
+    shell: float = limits(10.0, above=0)
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from models.kinds.fast.terms import curvature_term, free_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
+from models.ops.march import SOLID
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.section_alpha import section_alpha
 from models.rendering.occupancy import Walk
@@ -100,8 +101,9 @@ class FastNeuSModel(PackedModel):
 
     def _renew(self) -> None:
         """Cells no part of which is near enough to the surface to be seen are empty, or solid."""
-        reach = self.occupancy.side * CELL_HALF_DIAGONAL + self.conf.packed.shell / self.sharpness()
-        sdf = self._distances(self.occupancy.centres())[:, 0]
+        shell = self.conf.packed.shell if self.background is None else self.conf.background.shell
+        reach = self.occupancy.side * CELL_HALF_DIAGONAL + shell / self.sharpness()
+        sdf = self._trained(self.occupancy.centres())[:, 0]
         self.occupancy.renew(sdf > reach, sdf < -reach)
 
     def objective(self, batch: PackedBatch, noise: Noise | None, moment: Moment, settled: None = None) -> Objective:
@@ -180,12 +182,21 @@ class FastNeuSModel(PackedModel):
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
-        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it."""
-        with jt.no_grad():
-            sdf = self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
+        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it.
+
+        In solid cells it is negative: what of the field no ray comes to may hold pockets.
+        """
+        sdf = self._trained(points)
         outside = self._is_outside(points)
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
+        is_solid = self.occupancy.at(points) == SOLID
+        sdf[is_solid] = np.minimum(sdf[is_solid], -self.occupancy.side)
         return sdf
+
+    def _trained(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1] as the field has them."""
+        with jt.no_grad():
+            return self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
 
     def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Signed distances [P, 1] and their gradients [P, 3]."""

@@ -23,7 +23,7 @@ from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.packed import packed_sum
-from models.rendering.occupancy import Occupancy
+from models.rendering.occupancy import Occupancy, Walk
 from models.rendering.sections import SEEN_OPACITY
 from models.structs import RayView, Var
 
@@ -90,11 +90,13 @@ class PackedModel(PlainModel):
                 )
             self.occupancy.enclose(hull)
             self.background = None
-        self.occupancy.near_plane = near_plane(scene.c2w[:, :3, 3], scene.points)
+        self.occupancy.cameras = scene.c2w[:, :3, 3]
+        self.occupancy.near_plane = near_plane(self.occupancy.cameras, scene.points)
         if self.background is not None:
             self.background.occupancy.near_plane = self.occupancy.near_plane
         self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator, self.background)
-        self.packed_sampler.passes = self._passes
+        if self.background is not None:
+            self.packed_sampler.passes = self._passes
         self._schedule(0)
         return self.packed_sampler
 
@@ -119,10 +121,15 @@ class PackedModel(PlainModel):
         is_due = moment.step > 0 and moment.step % self.packed.prune_every == 0
         if is_due and self.background is not None:
             self.background.renew()
-        if is_due and moment.step >= self.packed.prune_from * self.train.end_iter:
+        if is_due and moment.step >= self.prune_from * self.train.end_iter:
             self._renew()
             if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
                 self.occupancy.open()
+
+    @property
+    def prune_from(self) -> float:
+        """The share of the training from which on cells are asked; later where no masks say what is empty anyway."""
+        return self.packed.prune_from if self.background is None else self.background.conf.prune_from
 
     def _schedule(self, step: int) -> None:
         """The levels that are read and the distance of samples at a step."""
@@ -139,6 +146,10 @@ class PackedModel(PlainModel):
 
     def _renew(self) -> None:
         """Tell the cells again."""
+        raise NotImplementedError
+
+    def _passes(self, walk: Walk, step: float) -> np.ndarray:
+        """Whether light comes through the region along the rays of a walk with samples `step` apart: bool [walked]."""
         raise NotImplementedError
 
     def _look(self, samples: Samples) -> PackedView:
@@ -220,9 +231,7 @@ class PackedModel(PlainModel):
 
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] lie in cells beyond the hull: bool [P]."""
-        cells = len(self.occupancy.hull)
-        at = np.clip(np.floor((points + 1) * (0.5 * cells)).astype(np.int64), 0, cells - 1)
-        return ~self.occupancy.hull[at[:, 0], at[:, 1], at[:, 2]]
+        return ~self.occupancy.hull[self.occupancy.place(points)]
 
 
 def _ball(cells: int) -> np.ndarray:

@@ -183,8 +183,8 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
     """The ball about the point that most cameras look at, as large as the median picture shows it.
 
     That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
-    hold it, because a long picture is of a long thing. Where cameras may stand within, it is as large as reaches the border of
-    the median picture that is farthest from the middle: what a picture cuts off on one side is in others.
+    hold it, because a long picture is of a long thing. Where cameras may stand within, it reaches the border
+    of the median picture that is farthest from the middle: what a picture cuts off on one side is in others.
 
     Raises SceneError where they look at nothing in common, or along parallel axes.
     """

@@ -55,9 +55,7 @@ def develop(
     poses = np.stack([photograph.c2w for photograph in photographs])
     notes = capture.notes
     if scale_mat is None:
-        scale_mat, how = _working_frame(
-            capture, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere
-        )
+        scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
     bbox_min, bbox_max = extraction_region(
         scale_mat, scale_mat if given or capture.region_mat is None else capture.region_mat

@@ -101,7 +101,8 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
     Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (where cameras may be there: in
-    the middle of it), or farther than FARTHEST_CAMERA from it, and for masks that are empty in every view (one empty mask is a view that does not see the object).
+    the middle of it), or farther than FARTHEST_CAMERA from it, and for masks that are empty in every view (an empty one
+    is a view that does not see the object).
     """
     for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
         if not np.isfinite(getattr(scene, name)).all():
@@ -120,8 +121,8 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(
-            f"{camera} in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its centre, "
-            "where the object is to be; correct its pose, leave that view out, or choose another region with --roi"
+            f"{camera} in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its "
+            "centre, where the object is to be; correct its pose, leave that view out, or choose another --roi"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:

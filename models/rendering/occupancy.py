@@ -50,7 +50,7 @@ class Walk:
 
 
 def packed_walk(ray: np.ndarray, depths: np.ndarray, points: np.ndarray, rays: Rays, budget: int) -> Walk:
-    """The walk that has these samples, ordered by ray [S] and depth [S], of the first rays whose samples fit a budget."""
+    """The walk with these samples, ordered by ray [S] and depth [S], of the first rays whose samples fit a budget."""
     ends = np.searchsorted(ray, np.arange(len(rays) + 1))  # before each ray, and after all
     walked = int(np.searchsorted(ends, budget, side="right")) - 1
     used = int(ends[walked])

@@ -64,7 +64,9 @@ class Background:
             return packed_walk(ray, depths, points, rays, budget)
         offsets = np.searchsorted(ray, np.arange(len(rays) + 1)).astype(np.int32)
         with jt.no_grad():
-            alpha = jt.maximum(self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section), LEAST_ALPHA)
+            alpha = jt.maximum(
+                self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section), LEAST_ALPHA
+            )
             is_kept = packed_weights(alpha, jt.array(offsets))[0].numpy()[:, 0] > 0
         return packed_walk(ray[is_kept], depths[is_kept], points[is_kept], rays, budget)
 
@@ -90,7 +92,10 @@ class Background:
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Take them back."""
+        """Take them back; raises ValueError for others."""
+        cells = buffers["background_cells"]
+        if cells.max() > OCCUPIED or cells[~self.occupancy.hull].any() or buffers["background_looks"][0] < 0:
+            raise ValueError("its cells of the background are not such as a training makes")
         self.looks.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.occupancy.set(buffers["background_cells"])
 
@@ -98,8 +103,8 @@ class Background:
 def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
     """Depths along rays beyond the unit sphere, from their near plane to FARTHEST.
 
-    With m the depth nearest the origin and b its distance from it, the depth m + b sinh(u) is b cosh(u) from the origin,
-    so that equal steps in u are equal shares of the distance. jitter [R, 1] in [0, 1) shifts them, in steps.
+    With m the depth nearest the origin and b its distance from it, the depth m + b sinh(u) is b cosh(u) from the
+    origin, so that equal steps in u are equal shares of the distance. jitter [R, 1] in [0, 1) shifts them, in steps.
     """
     origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
     middle = -np.einsum("ri,ri->r", origins, directions)

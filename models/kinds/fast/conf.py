@@ -11,6 +11,7 @@ from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, Sdf
 from models.kinds.block import PlainBlock
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
+ANCHOR_SHARE = 1 / 16  # of the samples that are points of structure from motion: as many as a batch has rays, or more
 NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
@@ -39,7 +40,7 @@ class SamplesConfig:
                 f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
             )
         most = math.ceil(SPAN_LENGTH / self.last_step) + 1
-        if self.samples - int(self.anywhere * self.samples) < most:
+        if self.samples - int(max(self.anywhere, ANCHOR_SHARE) * self.samples) < most:
             raise ConfigError(
                 f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "
                 f"{self.last_step:g} apart, beside the share {self.anywhere:g} that lies anywhere; raise samples or "
@@ -53,6 +54,8 @@ class PackedConfig(SamplesConfig):
 
     shell: float = limits(5.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
+    points_weight: float = limits(0.0, at_least=0)
+    points_until: float = limits(1.0, at_least=0, at_most=1)
     curvature_weight: float = limits(0.0, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
 
@@ -98,6 +101,11 @@ class FastNeuSConfig(PlainBlock):
         """Trained numbers, with a background; the sharpness is one."""
         surface = 1 + self.sdf_grid.parameters + self.rendering_network.parameters
         return surface + self.density_grid.parameters + self.background_color.parameters
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Where they have a weight."""
+        return self.packed.points_weight > 0
 
     @property
     def sees_from_within(self) -> bool:

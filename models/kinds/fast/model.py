@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.capture import training_points
+from data.roi.sparse import LEAST_POINTS, well_supported
+from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.color import RenderingNetwork
 from models.fields.sdf_grid import SDFGrid
@@ -17,7 +20,8 @@ from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.joined import order
 from models.kinds.fast.outputs import PackedOutput
 from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
-from models.kinds.fast.terms import curvature_term, free_term
+from models.kinds.fast.sampler import PackedSampler
+from models.kinds.fast.terms import anchor_term, curvature_term, free_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
@@ -28,7 +32,7 @@ from models.rendering.occupancy import Walk
 from models.rendering.sections import over_background
 from models.structs import FieldOutput, Var
 
-TERMS = ("color", "eikonal", "mask", "free", "curvature")  # each where there is one
+TERMS = ("color", "eikonal", "mask", "free", "points", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
 PASSES = 1e-3  # of the light, below which nothing is seen through the region
 FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
@@ -63,6 +67,7 @@ class FastNeuSModel(PackedModel):
     ) -> None:
         super().__init__(fields.sdf, conf.packed, train, background)
         self.fields, self.conf = fields, conf
+        self._anchors: np.ndarray | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -99,6 +104,24 @@ class FastNeuSModel(PackedModel):
             "background_color": packed.network_rate * warm,
         }
 
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
+        """With the points of structure from motion in the region, where they have a weight."""
+        sampler = super().sampler(scene, batch_size, generator)
+        self._anchors = None
+        if scene.points is not None and self.conf.packed.points_weight > 0:
+            xyz = well_supported(training_points(scene.points)).astype(np.float32)
+            is_within = self.occupancy.hull[self.occupancy.place(xyz)] & (np.abs(xyz).max(axis=1) < 1)
+            self._anchors = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
+        sampler.anchors = self._anchors
+        return sampler
+
+    def before_step(self, moment: Moment) -> None:
+        """The points of structure from motion take part at first, or always."""
+        super().before_step(moment)
+        if self.packed_sampler is not None:
+            is_early = moment.step < self.conf.packed.points_until * self.train.end_iter
+            self.packed_sampler.anchors = self._anchors if is_early else None
+
     def _renew(self) -> None:
         """Cells no part of which is near enough to the surface to be seen are empty, or solid."""
         shell = self.conf.packed.shell if self.background is None else self.conf.background.shell
@@ -121,6 +144,8 @@ class FastNeuSModel(PackedModel):
         if batch.mask is not None and self.train.mask_weight > 0:
             terms["mask"] = mask_term(seen.opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
+        if batch.anchors is not None:
+            terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
         if self.conf.packed.curvature_weight > 0:
             curvature = self.fields.sdf.at_weights().curvature(samples.points)
             terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)

@@ -11,11 +11,12 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import LARGEST_LOG, DensityGrid
-from models.kinds.fast.batch import PackedBatch, PackedSampler
+from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeRFConfig
 from models.kinds.fast.looks import Looks
 from models.kinds.fast.outputs import RadianceOutput
 from models.kinds.fast.packed import PackedModel, PackedView, Samples
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt

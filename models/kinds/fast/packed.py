@@ -16,9 +16,10 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.grid_field import GridField
 from models.kinds.fast.background import Background
-from models.kinds.fast.batch import PackedBatch, PackedSampler
+from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.fast.joined import Order, align, order
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
@@ -94,7 +95,9 @@ class PackedModel(PlainModel):
         self.occupancy.near_plane = near_plane(self.occupancy.cameras, scene.points)
         if self.background is not None:
             self.background.occupancy.near_plane = self.occupancy.near_plane
-        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator, self.background)
+        self.packed_sampler = PackedSampler(
+            scene, self.occupancy, batch_size, self.packed.samples, generator, self.background
+        )
         if self.background is not None:
             self.packed_sampler.passes = self._passes
         self._schedule(0)
@@ -131,14 +134,18 @@ class PackedModel(PlainModel):
         """The share of the training from which on cells are asked; later where no masks say what is empty anyway."""
         return self.packed.prune_from if self.background is None else self.background.conf.prune_from
 
+    def _grids(self) -> list[GridField]:
+        """The fields whose levels are switched on."""
+        return [self.grid] if self.background is None else [self.grid, self.background.density]
+
     def _schedule(self, step: int) -> None:
         """The levels that are read and the distance of samples at a step."""
-        packed, levels = self.packed, self.grid.conf.levels
+        packed = self.packed
         done = step / self.train.end_iter
-        first = min(packed.first_levels, levels)
-        self.grid.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
-        if self.background is not None:
-            self.background.density.active = self.grid.active
+        for field in self._grids():
+            levels = field.conf.levels
+            first = min(packed.first_levels, levels)
+            field.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
         if self.packed_sampler is not None:
             falls = min(1.0, done / packed.steps_until)
             self.packed_sampler.anywhere = packed.anywhere if done >= packed.levels_until else 0.0
@@ -206,7 +213,11 @@ class PackedModel(PlainModel):
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells, and how many levels are read."""
         beyond = {} if self.background is None else self.background.buffers()
-        return beyond | {"hull": self.occupancy.hull, "cells": self.occupancy.cells, "levels": np.array([self.grid.active])}
+        return beyond | {
+            "hull": self.occupancy.hull,
+            "cells": self.occupancy.cells,
+            "levels": np.array([field.active for field in self._grids()]),
+        }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
@@ -220,14 +231,18 @@ class PackedModel(PlainModel):
                     f"(model.{self.samples_block}.cells)"
                 )
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
-        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not 1 <= levels[0] <= self.grid.conf.levels:
+        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not self._have(levels):
             raise ValueError("its hull, cells or levels are not such as a training makes")
         self.occupancy.enclose(hull)
         self.occupancy.set(cells)
-        self.grid.active = int(levels[0])
+        for field, active in zip(self._grids(), levels, strict=True):
+            field.active = int(active)
         if self.background is not None:
             self.background.load_buffers(buffers)
-            self.background.density.active = self.grid.active
+
+    def _have(self, levels: np.ndarray) -> bool:
+        """Whether the grids have so many levels."""
+        return all(1 <= active <= field.conf.levels for field, active in zip(self._grids(), levels, strict=True))
 
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] lie in cells beyond the hull: bool [P]."""

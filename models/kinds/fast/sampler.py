@@ -11,6 +11,7 @@ from data.cameras import SPAN_LENGTH, rays_of
 from data.errors import UserError
 from data.io.images import to_float
 from data.rays import Rays
+from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
 from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
@@ -179,19 +180,10 @@ class PackedSampler:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
-        try:
+        with damage_named():
             per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
-        if views != len(self._windows):
-            raise UserError(
-                f"the checkpoint was made with {views} photographs and the scene {self._scene.name} has "
-                f"{len(self._windows)}; go on with the scene it was trained on"
-            )
-        try:
-            self._generator.bit_generator.state = generator
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
+        require_views(views, self._scene)
+        restore_generator(self._generator, generator)
         self._per_ray = per_ray
 
 

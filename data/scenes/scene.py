@@ -112,16 +112,16 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             )
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     nearest = int(np.argmin(distances))
-    camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies"
+    camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
-            f"{camera} inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with --roi "
+            f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with --roi "
             "that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays start at "
             "the camera"
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(
-            f"{camera} in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its "
+            f"{camera} lies in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its "
             "centre, where the object is to be; correct its pose, leave that view out, or choose another --roi"
         )
     farthest = int(np.argmax(distances))

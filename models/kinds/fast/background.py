@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.io.images import to_float
 from data.rays import Rays
+from data.scenes.scene import Scene
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.kinds.fast.conf import BackgroundConfig
@@ -43,11 +45,17 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
+        self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
         """Density, colour."""
         return {"background_density": self.density, "background_color": self.color}
+
+    def fit(self, scene: Scene) -> None:
+        """The sky is as most of the pictures' borders, so that a plain backdrop is there from the start."""
+        borders = [np.concatenate([to_float(edge) for edge in _edges(image)]) for image in scene.images]
+        self.sky = np.median(np.stack([np.median(border, axis=0) for border in borders]), axis=0).astype(np.float32)
 
     def walk(self, rays: Rays, jitter: np.ndarray, budget: int, passes: np.ndarray) -> Walk:
         """The samples of rays that light reaches, in contracted places, as many as fit the budget.
@@ -88,16 +96,25 @@ class Background:
     def buffers(self) -> dict[str, np.ndarray]:
         """What a resume needs."""
         return {f"background_{name}": value for name, value in self.looks.buffers().items()} | {
-            "background_cells": self.occupancy.cells
+            "background_cells": self.occupancy.cells,
+            "background_sky": self.sky,
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
-        cells = buffers["background_cells"]
+        cells, sky = buffers["background_cells"], buffers["background_sky"]
+        if not ((sky >= 0) & (sky <= 1)).all():
+            raise ValueError("its colour behind everything is not one")
         if cells.max() > OCCUPIED or cells[~self.occupancy.hull].any() or buffers["background_looks"][0] < 0:
             raise ValueError("its cells of the background are not such as a training makes")
         self.looks.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
-        self.occupancy.set(buffers["background_cells"])
+        self.occupancy.set(cells)
+        self.sky = sky
+
+
+def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The four borders of a picture [H, W, 3], each [N, 3]."""
+    return image[0], image[-1], image[:, 0], image[:, -1]
 
 
 def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:

@@ -134,7 +134,7 @@ class FastNeuSModel(PackedModel):
         samples = _samples(batch)
         seen = self._render(samples)
         mask = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
-        rgb = over_background(seen.rgb, 1.0 - seen.left, moment.background_rgb)
+        rgb = over_background(seen.rgb, 1.0 - seen.left, self._behind(moment))
         output = PackedOutput(rgb, seen.opacity, jt.array(batch.rgb), mask, seen.inv_s)
         everywhere = jt.ones((len(batch.points),))
         terms = {

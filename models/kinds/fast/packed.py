@@ -95,6 +95,7 @@ class PackedModel(PlainModel):
         self.occupancy.near_plane = near_plane(self.occupancy.cameras, scene.points)
         if self.background is not None:
             self.background.occupancy.near_plane = self.occupancy.near_plane
+            self.background.fit(scene)
         self.packed_sampler = PackedSampler(
             scene, self.occupancy, batch_size, self.packed.samples, generator, self.background
         )
@@ -168,8 +169,8 @@ class PackedModel(PlainModel):
         count = len(rays)
         rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
         distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)
-        behind = 0.0 if moment.background_rgb is None else moment.background_rgb
-        rgb[:] = behind
+        behind = self._behind(moment)
+        rgb[:] = 0.0 if behind is None else behind
         start = 0
         while start < count:
             rows, samples, walked = self._samples(rays.at(slice(start, count)))
@@ -180,12 +181,16 @@ class PackedModel(PlainModel):
                     shown = packed_sum(seen.weights, values, samples.offsets).numpy()
                 at = start + rows
                 opacity[at] = seen.opacity.numpy()
-                rgb[at] = seen.rgb.numpy() + seen.left.numpy() * behind
+                rgb[at] = seen.rgb.numpy() + seen.left.numpy() * rgb[at]
                 normal[at] = shown[:, :3]
                 is_seen = opacity[at] > SEEN_OPACITY
                 distance[at] = np.divide(shown[:, 3:], opacity[at], out=np.zeros_like(opacity[at]), where=is_seen)
             start += max(walked, 1)
         return RayView(rgb, normal, distance, opacity)
+
+    def _behind(self, moment: Moment) -> np.ndarray | None:
+        """The colour [3] of light that nothing stops; None for black."""
+        return moment.background_rgb if self.background is None else self.background.sky
 
     def _samples(self, rays: Rays) -> tuple[np.ndarray, Samples, int]:
         """Of the first rays: which have samples, these, and how many rays were walked."""

@@ -32,6 +32,9 @@ FLAG_MEANINGS = {
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
     ),
+    "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
+        "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
+    ),
     "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
     "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
         "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
@@ -82,7 +85,12 @@ FLAG_MEANINGS = {
     "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
-    "texture)": "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）",
+    "texture); render: .mp4, or a folder for PNGs (default: in render/); compare: .html (default: compare.html in the "
+    "first experiment's folder)": (
+        "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）；"
+        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）；"
+        "compare：.html（默认：第一个实验文件夹里的 compare.html）"
+    ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
     ),
@@ -91,14 +99,33 @@ FLAG_MEANINGS = {
         "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"
     ),
     "validate_image: photograph (default: 0)": "validate_image：照片的编号（默认：0）",
-    "validate_image: L times smaller than the photograph, 1 for full size "
-    "(default: train.validate_resolution_level of the conf)": (
-        "validate_image：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level）"
+    "validate_image, render: L times smaller than the photograph, 1 for full size "
+    "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)": (
+        "validate_image、render：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
+        "相机路径文件为 1）"
     ),
+    "render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)": (
+        "render：orbit（环绕）、照片编号如 0,5,9，或相机路径文件，也可以是 nerfstudio 的（默认：orbit）"
+    ),
+    "render: what is shown, side by side: some of colour, normals, depth, shape, mesh, with commas (default: colour); "
+    "shape is the shaded mesh, mesh the coloured one": (
+        "render：并排显示的内容，colour（颜色）、normals（法线）、depth（深度）、shape（着色网格）、mesh（彩色网格）中的若干个，"
+        "以逗号分隔（默认：colour）"
+    ),
+    "render: length of the film (default: 4; a file says it itself)": (
+        "render：影片长度，单位秒（默认：4；路径文件自带）"
+    ),
+    "render: frames per second (default: 24; a file says it itself)": ("render：每秒帧数（默认：24；路径文件自带）"),
     "prepare, reconstruct: a folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
     "prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-    "(a backdrop of one colour), grabcut, rembg (where it is installed)": (
-        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+    "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、"
+        "box（在几张照片上画的矩形）、rembg（需已安装）"
+    ),
+    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, bottom "
+    "in pixels; may be repeated; others are read from boxes.json beside the photographs or in the scene folder": (
+        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，以像素计；可重复给出；"
+        "照片旁边或场景文件夹里的 boxes.json 也会被读取"
     ),
     "prepare, reconstruct: frames to take from a video (default: 80)": (
         "prepare、reconstruct：从视频中取多少帧（默认：80）"

@@ -32,6 +32,8 @@ FLOORS = {
     "models.kinds": 7,
     "models.checkpoints": 8,
     "models.surface": 8,
+    "models.doctor": 9,
+    "models.pages": 9,
     "models.scores": 9,
     "models.views": 8,
     "models.training": 9,

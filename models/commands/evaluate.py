@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from data.errors import UserError
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.shared import CHECKPOINT, FRAME, MESH, choose_device, mesh_request, open_trained, show
+from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, choose_device, mesh_request, open_trained, show
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
@@ -92,7 +92,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     choose_device(arguments, conf)
     values = arguments.values
     request = mesh_request(values)
-    asked = Asked(values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv)
+    asked = Asked(
+        values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv, values.language
+    )
     experiment = open_trained(arguments, conf)
     references = read_references(experiment, asked)
     return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references))
@@ -109,7 +111,7 @@ COMMAND = Command(
     name="evaluate",
     line="figures: held-out views, ground truth, points of structure from motion, cameras; as a table and as files",
     run=run,
-    flags=(CHECKPOINT, *MESH, FRAME, *FLAGS),
+    flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
 )

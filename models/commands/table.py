@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from models.commands import (
     compare,
+    doctor,
     evaluate,
     inspect,
     interpolate,
     plan,
     prepare,
     reconstruct,
+    render,
     replay,
     train,
     validate_image,
@@ -21,12 +23,14 @@ COMMANDS = (
     validate_mesh.COMMAND,
     validate_image.COMMAND,
     interpolate.COMMAND,
+    render.COMMAND,
     evaluate.COMMAND,
     compare.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,
     inspect.COMMAND,
     plan.COMMAND,
+    doctor.COMMAND,
     replay.COMMAND,
 )
 BY_NAME = {command.name: command for command in COMMANDS}

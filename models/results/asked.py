@@ -46,6 +46,7 @@ class Asked:
     dtu: Path | None = None
     scan: int | None = None
     csv: Path | None = None  # the table that gets a row; None for the experiment's own
+    language: str | None = None  # of the experiment's page; None for that of the browser
 
 
 @dataclass(frozen=True, eq=False)

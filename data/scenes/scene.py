@@ -115,9 +115,9 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
-            f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with --roi "
-            "that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays start at "
-            "the camera"
+            f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
+            "--roi that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays start "
+            "at the camera"
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(

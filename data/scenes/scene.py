@@ -116,8 +116,8 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
             f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
-            "--roi that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays start "
-            "at the camera"
+            "--roi that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays "
+            "start at the camera"
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(

@@ -32,6 +32,9 @@ FLAG_MEANINGS = {
     "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
     ),
+    "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
+        "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
+    ),
     "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
     "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
         "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
@@ -95,12 +98,15 @@ FLAG_MEANINGS = {
     "(default: train.validate_resolution_level of the conf)": (
         "validate_image：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level）"
     ),
-    "prepare: a folder of photographs, or a video": "prepare：照片文件夹，或一段视频",
-    "prepare: a folder of masks named like the photographs, or how they are found: colorkey (a backdrop of one "
-    "colour), grabcut, rembg (where it is installed)": (
-        "prepare：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+    "prepare, reconstruct: a folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
+    "prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
+    "(a backdrop of one colour), grabcut, rembg (where it is installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
     ),
-    "prepare: frames to take from a video (default: 80)": "prepare：从视频中取多少帧（默认：80）",
+    "prepare, reconstruct: frames to take from a video (default: 80)": "prepare、reconstruct：从视频中取多少帧（默认：80）",
+    "reconstruct: minutes of training (default: 10); the cameras before it and the mesh after it take theirs besides": (
+        "reconstruct：训练几分钟（默认：10）；之前求相机、之后提取网格的时间另计"
+    ),
     "auto: a GPU where there is one that works (default: auto)": "auto：有可用的 GPU 就用 GPU（默认：auto）",
     "which GPU (default: 0)": "用哪一块 GPU（默认：0）",
 }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
+from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
+from models.results.report import TrainingReport
 from models.results.snapshot import Snapshot
 from models.surface.extraction import EmptySurfaceError
 from models.surface.request import NETWORK, MeshRequest
@@ -72,6 +75,7 @@ class Runner:
         self._seconds_before = 0.0
         self._started: float | None = None
         self._taken = 0  # steps of this session, refused ones included
+        self._followers: tuple[Follower, ...] = ()
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
@@ -94,9 +98,10 @@ class Runner:
             chunks=self._chunks,
         )
 
-    def train(self) -> None:
+    def train(self, language: str | None = None, *followers: Follower) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
 
+        The report is written in `language`, None for that of the browser; it and `followers` are told what happens.
         Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
         numbers do not stay finite.
         """
@@ -107,6 +112,15 @@ class Runner:
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = time.perf_counter()
         self._choose_chunk()
+        has_surface = self.trainer.model.level_set is not None
+        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
+        self._followers = (report, *followers)
+        with self._told_how_it_ends():
+            self._train()
+        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    def _train(self) -> None:
+        """The loop, and the last checkpoint."""
         progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
         with Interrupts() as interrupts, progress as bar:
             with self._saved_where_memory_ends():
@@ -123,7 +137,22 @@ class Runner:
             raise Interrupted(interrupts.received, self.step)
         if not self.recovery.has_learnt(self._taken):
             raise self.recovery.nothing_learnt(self._taken)
-        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    @contextmanager
+    def _told_how_it_ends(self) -> Iterator[None]:
+        """Whatever ends the training, those who follow it hear of it."""
+        state = STOPPED
+        try:
+            yield
+            state = FINISHED
+        finally:
+            if self._taken:
+                self._tell(lambda follower: follower.write(self.step, self._seconds(), state))
+
+    def _tell(self, what: Callable[[Follower], None]) -> None:
+        """Tell all who follow the training; where one fails, the training goes on without."""
+        for follower in self._followers:
+            self.recovery.attempt(follower.name, partial(what, follower))
 
     @contextmanager
     def _saved_where_memory_ends(self) -> Iterator[None]:
@@ -155,6 +184,7 @@ class Runner:
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
             bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
+        self._tell(lambda follower: follower.after_step(self.snapshot))
 
     def _require_folder(self) -> None:
         """The folder may have been deleted since the last step; raises UserError where another run has it now."""
@@ -192,7 +222,10 @@ class Runner:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
         rate = self.trainer.learning_rate
         self.recovery.note_psnr(scalars["Statistics/psnr"])
-        self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
+        scalars = scalars | {"Statistics/learning_rate": rate}
+        self.log.scalars(self.step, scalars)
+        values = scalars | {"speed": speed}
+        self._tell(lambda follower: follower.scalars(self.step, self._seconds(), values))
         text = (
             f"loss {scalars['Loss/loss']:.4f}, PSNR {scalars['Statistics/psnr']:.2f}, "
             f"{self.trainer.model.progress_text(scalars)}, {speed:.0f} {self.trainer.model.entries}/s"
@@ -212,15 +245,21 @@ class Runner:
             self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             level = self.conf.validate_resolution_level
-            self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
+            picture = self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
+            if picture is not None:
+                self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:
             try:
                 request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
-                self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
+                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
+                if mesh is not None:
+                    self._tell(lambda follower: follower.mesh(self.step, mesh))
             except EmptySurfaceError as error:
                 self.log.warn(f"step {self.step}: no mesh yet: {error}")
         if has_picture or has_mesh:
             memory.release()
+        if (has_picture or has_mesh or self._due(self.conf.report_freq)) and self.step < self.conf.end_iter:
+            self._tell(lambda follower: follower.write(self.step, self._seconds(), TRAINING))
 
     def _seconds(self) -> float:
         """Training time so far, over all sessions."""

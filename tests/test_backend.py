@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.machine import backend, gemm, precompiled, toolchain
+from models.machine import backend, gemm, precompiled
 from models.machine.backend import jt
+from models.machine.cuda import driver, start
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -120,9 +121,11 @@ def test_an_unknown_device_is_named_with_the_known_ones(device):
 
 def test_asking_for_cuda_where_it_cannot_work_says_why(monkeypatch):
     monkeypatch.setattr(backend, "_choice", backend._Choice())
-    monkeypatch.setattr(toolchain, "cuda_obstacle", lambda: "no NVIDIA GPU answers")
-    with pytest.raises(UserError, match="--device cuda: no NVIDIA GPU answers; use --device cpu"):
+    monkeypatch.setattr(driver, "is_installed", lambda: False)
+    start.ready.cache_clear()
+    with pytest.raises(UserError, match="--device cuda: no NVIDIA driver is installed"):
         backend.select("cuda")
+    start.ready.cache_clear()
 
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])

@@ -1,4 +1,4 @@
-"""What the machine lacks is told in one sentence that names the package; CUDA is used only where it can work."""
+"""What the machine lacks is told in one sentence that names the package."""
 
 import importlib.metadata
 import os
@@ -84,91 +84,6 @@ def test_python_config_lies_beside_the_interpreter_or_on_the_path(monkeypatch, t
     assert toolchain.python_config() == str(beside)
 
 
-# CUDA
-
-
-@pytest.fixture
-def toolkit(monkeypatch, tmp_path):
-    """A folder that looks like CUDA 12.2 on a machine with one card; the tests take parts away."""
-    home = tmp_path / "cuda"
-    executable(home / "bin" / "nvcc", "echo 'Cuda compilation tools, release 12.2, V12.2.140'")
-    for file in ("include/cuda_runtime.h", "lib64/libcudart.so"):
-        (home / file).parent.mkdir()
-        (home / file).touch()
-    monkeypatch.setenv("nvcc_path", str(home / "bin" / "nvcc"))
-    monkeypatch.setattr(toolchain, "_cuda_device_count", lambda: 1)
-    toolchain.cuda_obstacle.cache_clear()
-    yield home
-    toolchain.cuda_obstacle.cache_clear()
-
-
-def test_a_whole_toolkit_and_a_card_are_no_obstacle(toolkit):
-    assert toolchain.nvcc() == str(toolkit / "bin" / "nvcc")
-    assert toolchain.cuda_obstacle() == ""
-
-
-def test_libraries_in_lib_instead_of_lib64_are_found(toolkit):
-    (toolkit / "lib64").rename(toolkit / "lib")
-    assert toolchain.cuda_obstacle() == ""
-
-
-def test_missing_libraries_are_an_obstacle(toolkit):
-    (toolkit / "lib64" / "libcudart.so").unlink()
-    assert toolchain.cuda_obstacle() == f"the CUDA toolkit {toolkit} has no libcudart.so"
-
-
-def test_a_toolkit_without_a_card_is_an_obstacle(toolkit, monkeypatch):
-    monkeypatch.setattr(toolchain, "_cuda_device_count", lambda: 0)
-    assert "no NVIDIA GPU" in toolchain.cuda_obstacle()
-
-
-@pytest.mark.parametrize("release", ["13.0", "14.2"])
-def test_a_toolkit_too_new_for_jittor_is_an_obstacle(toolkit, release):
-    executable(toolkit / "bin" / "nvcc", f"echo 'Cuda compilation tools, release {release}, V{release}.88'")
-    assert f"CUDA {release.split('.')[0]}" in toolchain.cuda_obstacle() and "12" in toolchain.cuda_obstacle()
-
-
-def test_a_compiler_that_does_not_tell_its_version_is_an_obstacle(toolkit):
-    executable(toolkit / "bin" / "nvcc", "exit 1")
-    assert "version" in toolchain.cuda_obstacle()
-
-
-def test_a_wrapper_named_nvcc_without_headers_beside_it_is_passed_over(toolkit, monkeypatch, tmp_path):
-    wrapper = executable(tmp_path / "bin" / "nvcc", "true")
-    monkeypatch.setenv("nvcc_path", str(wrapper))
-    monkeypatch.setenv("PATH", f"{wrapper.parent}:{toolkit / 'bin'}")
-    assert toolchain.nvcc() != str(wrapper)
-
-
-def test_a_link_to_nvcc_leads_to_its_toolkit(toolkit, monkeypatch, tmp_path):
-    link = tmp_path / "bin" / "nvcc"
-    link.parent.mkdir()
-    link.symlink_to(toolkit / "bin" / "nvcc")
-    monkeypatch.setenv("nvcc_path", str(link))
-    assert toolchain.nvcc() == str(toolkit / "bin" / "nvcc")
-
-
-def test_no_toolkit_at_all_is_an_obstacle(toolkit, monkeypatch):
-    monkeypatch.setattr(toolchain, "nvcc", lambda: "")
-    assert "no CUDA toolkit" in toolchain.cuda_obstacle()
-
-
-@pytest.mark.parametrize(("card", "expected"), [("0", 1000), ("1", 2000), ("2", 0)])
-def test_free_memory_of_a_card_is_what_the_driver_says_and_zero_for_none(monkeypatch, tmp_path, card, expected):
-    executable(tmp_path / "nvidia-smi", "echo 1000; echo 2000")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", card)
-    assert toolchain.cuda_free_bytes() == expected * 2**20
-
-
-def test_the_number_of_cards_is_zero_without_a_driver(monkeypatch):
-    def missing(name):
-        raise OSError(name)
-
-    monkeypatch.setattr(toolchain.ctypes, "CDLL", missing)
-    assert toolchain._cuda_device_count() == 0
-
-
 def test_the_compiler_jittor_takes_by_default_is_installed_here():
     assert Path(shutil.which(os.environ.get("cc_path", "g++")) or "/nonexistent").is_file()
 
@@ -222,7 +137,7 @@ def test_flags_that_the_compiler_takes_are_taken(monkeypatch):
 def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
     before = dict(os.environ)
     monkeypatch.setattr(backend.os, "environ", {**before, "use_cuda": "1", "no_grad": "1", "log_v": "0"})
-    backend._set_environment(False)
+    backend._set_environment(None)
     assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
 
 
@@ -259,7 +174,7 @@ def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
         (tmp_path / name).mkdir()
     program = (
         "import os, sys; sys.path.insert(0, sys.argv[1]); from models.machine import backend\n"
-        "backend._set_environment(False)\n"
+        "backend._set_environment(None)\n"
         "import jittor_utils; print(jittor_utils.home())"
     )
     environment = os.environ | {"HOME": str(tmp_path / "home")}

@@ -39,6 +39,7 @@ EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
   python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
+  python exp_runner.py --mode reconstruct --images photos --minutes 10      one call from photographs to a mesh
   python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from data.errors import UserError
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
-from models.commands.shared import CHECKPOINT, FRAME, MESH, choose_device, mesh_request, open_trained, show
+from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, choose_device, mesh_request, open_trained, show
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
@@ -95,21 +95,25 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     asked = Asked(values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv)
     experiment = open_trained(arguments, conf)
     references = read_references(experiment, asked)
-    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references))
+    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references, values.language))
 
 
-def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
+def _evaluate(
+    snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References, language: str | None
+) -> None:
     """What needs Jittor, which is loaded by now."""
     from models.results.evaluation import evaluate
+    from models.results.report import with_figures
 
-    evaluate(snapshot, request, asked, references)
+    found = evaluate(snapshot, request, asked, references)
+    with_figures(snapshot.experiment, snapshot.log, found, language)
 
 
 COMMAND = Command(
     name="evaluate",
     line="figures: held-out views, ground truth, points of structure from motion, cameras; as a table and as files",
     run=run,
-    flags=(CHECKPOINT, *MESH, FRAME, *FLAGS),
+    flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,
     needs_checkpoint=True,
 )

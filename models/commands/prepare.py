@@ -20,9 +20,11 @@ DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within
 
 def check(values: argparse.Namespace) -> None:
     """Raises UserError where the mode prepare lacks its photographs or a name, or --images its mode."""
-    if values.mode != "prepare":
+    if values.mode not in ("prepare", "reconstruct"):
         if values.images is not None or values.masks:
-            raise UserError("--images, --masks: they belong to --mode prepare")
+            raise UserError("--images, --masks: they belong to --mode prepare and --mode reconstruct")
+        return
+    if values.mode == "reconstruct":
         return
     if values.images is None:
         raise UserError("--mode prepare: give --images FOLDER, or a video")
@@ -77,14 +79,20 @@ COMMAND = Command(
     run=run,
     flags=(
         OVERWRITE,
-        flag("--images", PREPARATION, type=Path, metavar="PATH", help="prepare: a folder of photographs, or a video"),
+        flag(
+            "--images",
+            PREPARATION,
+            type=Path,
+            metavar="PATH",
+            help="prepare, reconstruct: a folder of photographs, or a video",
+        ),
         flag(
             "--masks",
             PREPARATION,
             default="",
             metavar="HOW",
-            help="prepare: a folder of masks named like the photographs, or how they are found: colorkey (a backdrop "
-            "of one colour), grabcut, rembg (where it is installed)",
+            help="prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
+            "(a backdrop of one colour), grabcut, rembg (where it is installed)",
         ),
         flag(
             "--frames",
@@ -92,7 +100,7 @@ COMMAND = Command(
             type=whole(3, MAX_INT),
             default=DEFAULT_FRAMES,
             metavar="N",
-            help=f"prepare: frames to take from a video (default: {DEFAULT_FRAMES})",
+            help=f"prepare, reconstruct: frames to take from a video (default: {DEFAULT_FRAMES})",
         ),
     ),
     check=check,

@@ -21,6 +21,7 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import finite, whole
+from models.pages.document import LANGUAGES
 from models.surface.request import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
@@ -44,6 +45,12 @@ CHECKPOINT = flag(
     type=Path,
     metavar="FILE",
     help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
+)
+LANGUAGE = flag(
+    "--language",
+    OUTPUT,
+    choices=LANGUAGES,
+    help="language of pages: en, English, or zh, Chinese (default: that of the browser)",
 )
 FRAME = flag(
     "--frame",

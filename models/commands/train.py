@@ -7,7 +7,7 @@ import argparse
 from data.errors import UserError
 from data.io.streams import complain
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
-from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
+from models.commands.shared import CHECKPOINT, LANGUAGE, OVERWRITE, choose_device, work_on
 
 
 def check(values: argparse.Namespace) -> None:
@@ -27,7 +27,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
     experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
-    return work_on(experiment, lambda runner: runner.train())
+    return work_on(experiment, lambda runner: runner.train(values.language))
 
 
 COMMAND = Command(
@@ -43,6 +43,7 @@ COMMAND = Command(
         ),
         OVERWRITE,
         CHECKPOINT,
+        LANGUAGE,
     ),
     check=check,
 )

@@ -6,12 +6,15 @@ machine without a GPU, prints, replaces signal handlers and stops verifying TLS 
 * `select(device, gpu)` chooses the device; nothing is imported yet, and a wrong request is a `UserError`.
 * `from models.machine.backend import jt` imports Jittor at the first use, with that choice (`auto` by default).
 
-What Jittor needs from the machine is checked first by `toolchain`; the fast CPU matrix product is attached by `gemm`.
+What Jittor needs from the machine is checked first by `toolchain`; the fast CPU matrix product is attached by `gemm`,
+and `cuda` finds out whether there is a card and makes what Jittor builds against. Where that does not work the process
+goes on on the CPU, and the start line says why.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
 import resource
@@ -19,21 +22,20 @@ import signal
 import ssl
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, is_allocation_failure
-from data.io.streams import complain, is_watched, redraw
 from models.machine import precompiled, toolchain
 from models.machine.available import available_bytes
+from models.machine.cuda import start, trial
+from models.machine.cuda.home import Home
+from models.machine.progress import compile_progress
 
 DEVICES = ("auto", "cpu", "cuda")
-# A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
-CORE_OBJECT_FILES = 150
-PROGRESS_INTERVAL_SECONDS = 2.0
+ASKED_FOR = "asked for"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class _Choice:
     device: str = "auto"
     gpu: int = 0
     info: DeviceInfo | None = None
+    is_trial: bool = False  # this process finds out whether Jittor runs on the card at all
+    home: Home | None = None  # of CUDA, where that is what it runs on
 
 
 _choice = _Choice()
@@ -77,10 +81,10 @@ def select(device: str = "auto", gpu: int = 0) -> None:
         raise UserError(f"--device {device}: unknown device; use one of {', '.join(DEVICES)}")
     if _choice.info is not None and device not in ("auto", _choice.info.name):
         raise UserError(f"--device {device}: Jittor already runs on {_choice.info.name} in this process")
-    if device == "cuda" and (reason := toolchain.cuda_obstacle()):
-        raise UserError(f"--device cuda: {reason}; use --device cpu")
     if _choice.info is None:
         toolchain.check_environment()
+    if device == "cuda" and _choice.info is None and not (found := cuda_ready(gpu)).home:
+        raise UserError(f"--device cuda: {found.reason}")
     _choice.device, _choice.gpu = device, gpu
 
 
@@ -104,33 +108,87 @@ def __getattr__(name: str) -> Any:  # PEP 562: lets `from models.machine.backend
     raise AttributeError(name)
 
 
+def device_free_bytes() -> int:
+    """Free memory of the card that Jittor runs on; 0 where it cannot be asked."""
+    if _choice.home is None:
+        return 0
+    runtime = ctypes.CDLL(str(_choice.home.folder / "lib64" / "libcudart.so"))  # the one that Jittor has loaded
+    free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
+    return free.value if runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0 else 0
+
+
 def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:
         toolchain.check()
         toolchain.check_environment()
-        obstacle = "asked for" if _choice.device == "cpu" else toolchain.cuda_obstacle()
-        _set_environment(use_cuda=not obstacle)
+        _choice.home, reason = _place()
+        _set_environment(_choice.home)
         module = _import_quietly()
-        warning = _attach_matmul(module) if obstacle else ""
-        module.flags.use_cuda = 0 if obstacle else 1
+        is_cpu = _choice.home is None
+        warning = _attach_matmul(module) if is_cpu else ""
+        module.flags.use_cuda = 0 if is_cpu else 1
         _choice.info = DeviceInfo(
-            name="cpu" if obstacle else "cuda",
-            reason=obstacle if obstacle != "asked for" else "",
+            name="cpu" if is_cpu else "cuda",
+            reason=reason if reason != ASKED_FOR else "",
             threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
-            memory_gib=(available_bytes() if obstacle else toolchain.cuda_free_bytes()) / 2**30,
+            memory_gib=(available_bytes() if is_cpu else device_free_bytes()) / 2**30,
             warning=warning,
         )
         return module
     return sys.modules["jittor"]
 
 
-def _set_environment(use_cuda: bool) -> None:
-    """What Jittor reads while it is imported; a variable the user has set is left alone where it cannot harm."""
+def cuda_ready(gpu: int) -> start.Ready:
+    """The CUDA home for card `gpu`, made where need be, or why there is none."""
+    place = Path(toolchain.jittor_home()) / ".cache" / "jittor"
+    return start.ready(gpu, place, toolchain.compiler())
+
+
+def _place() -> tuple[Home | None, str]:
+    """The CUDA home to run with, or None for the CPU; and why, where that may be wondered about.
+
+    Raises UserError where CUDA was asked for and does not work.
+    """
+    if _choice.device == "cpu":
+        return None, ASKED_FOR
+    found = cuda_ready(_choice.gpu)
+    home, reason = found.home, found.reason
+    if home is not None and not _choice.is_trial and (words := _trial(home)):
+        home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it: {words}"
+    if home is None and _choice.device == "cuda":
+        raise UserError(f"--device cuda: {reason}")
+    return home, "" if home else reason
+
+
+def _trial(home: Home) -> str:
+    """Why Jittor does not run on the card, "" where it does; tried once for each home, by which Jittor is compiled."""
+    with compile_progress(_caches):
+        return trial.failure(home, try_cuda, _choice.gpu)
+
+
+def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
+    """The task of a process that may come to grief: import Jittor on the card and compute a little.
+
+    Raises RuntimeError where the result is wrong, and what Jittor raises.
+    """
+    _choice.device, _choice.gpu, _choice.is_trial = "cuda", gpu, True
+    module = _load()
+    values = module.ones((64, 32))
+    found = (module.matmul(values, values.transpose()) + 1.0).sum()
+    if float(found.item()) != 64 * 64 * 33.0:
+        raise RuntimeError(f"a sum that has to be {64 * 64 * 33} is {found.item()}")
+
+
+def _set_environment(home: Home | None) -> None:
+    """What Jittor reads while it is imported, with a CUDA home or for the CPU.
+
+    A variable the user has set is left alone where it cannot harm.
+    """
     defaults = {
         "log_silent": "1",
         "cc_path": toolchain.compiler(),
-        "cache_name": toolchain.cache_name(),
+        "cache_name": toolchain.cache_name() if home is None else f"{toolchain.cache_name()}-cuda-{home.key}",
         "use_mpi": "0",
         "use_nccl": "0",
         "use_cutt": "0",
@@ -138,12 +196,12 @@ def _set_environment(use_cuda: bool) -> None:
         "conv_opt": "1",  # no convolution here: cuDNN is not needed, and version 9 of it breaks the import
         # Threads that wait for work sleep: on a shared machine spinning ones hold up those that have some.
         "OMP_WAIT_POLICY": "passive",
+        "FIX_TORCH_ERROR": "0",  # else torch is imported where it is installed, with a CUDA of its own
         "python_config_path": toolchain.python_config(),
     }
-    if not use_cuda:
-        prefix = precompiled.include_flag(toolchain.compiler())
-        defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {prefix} "
-        defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
+    more = precompiled.include_flag(toolchain.compiler()) if home is None else home.flags
+    defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {more} "
+    defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
@@ -152,9 +210,9 @@ def _set_environment(use_cuda: bool) -> None:
         os.environ.pop(name, None)
     os.environ["JITTOR_HOME"] = toolchain.jittor_home()
     os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
-    os.environ["nvcc_path"] = toolchain.nvcc() if use_cuda else ""
-    if use_cuda and (_choice.gpu > 0 or "CUDA_VISIBLE_DEVICES" not in os.environ):
-        os.environ["CUDA_VISIBLE_DEVICES"] = str(_choice.gpu)
+    os.environ["nvcc_path"] = "" if home is None else home.nvcc
+    if home is not None:
+        os.environ.update(start.visible(_choice.gpu, os.environ))
 
 
 def _import_quietly() -> Any:
@@ -163,10 +221,12 @@ def _import_quietly() -> Any:
     recursion = sys.getrecursionlimit()
     printed = io.StringIO()
     try:
-        with _compile_progress(), contextlib.redirect_stdout(printed):
+        with compile_progress(_cache), contextlib.redirect_stdout(printed):
             import jittor
     except SystemExit:
         # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command"): do so.
+        if _choice.is_trial:
+            raise RuntimeError(trial.AGAIN) from None
         if os.environ.get("NEUS_RERUN") == "1":
             raise UserError("Jittor keeps rebuilding itself: remove ~/.cache/jittor and try again") from None
         os.environ["NEUS_RERUN"] = "1"
@@ -200,44 +260,17 @@ def _attach_matmul(module: Any) -> str:
     """Route CPU matrix products to oneDNN; returns the warning of a fallback, "" without one."""
     from models.machine import gemm
 
-    with _compile_progress():
+    with compile_progress(_cache):
         return gemm.attach(module)
 
 
-@contextlib.contextmanager
-def _compile_progress() -> Iterator[None]:
-    """While the body runs: if it takes long, say on stderr that Jittor compiles itself once, and how far it is."""
-    done = threading.Event()
-    thread = threading.Thread(target=_report_compilation, args=(done,), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
-
-
-def _report_compilation(done: threading.Event) -> None:
-    """Body of the progress thread: silent for a warm start."""
-    begin, spoke, terminal = time.time(), False, is_watched()
-    while not done.wait(PROGRESS_INTERVAL_SECONDS):
-        elapsed, count = time.time() - begin, _fresh_object_files(begin)
-        if count == 0:
-            continue
-        if not spoke:
-            complain("Jittor compiles itself; this happens once, and takes a minute or two.")
-        if terminal:
-            redraw(f"  {min(count, CORE_OBJECT_FILES)}/{CORE_OBJECT_FILES} files, {elapsed:.0f} s ")
-        spoke = True
-    if spoke:
-        finished = f"  compiled in {time.time() - begin:.0f} s"
-        redraw(finished, end="\n") if terminal else complain(finished)
-
-
-def _fresh_object_files(since: float) -> int:
-    """How many object files Jittor's cache gained since `since` (seconds of the epoch)."""
+def _cache() -> list[Path]:
+    """Where Jittor, once its import has begun, compiles itself into."""
     utils = sys.modules.get("jittor_utils")
-    folder = Path(getattr(utils, "cache_path", "") or "/nonexistent") / "obj_files"
-    if not folder.is_dir():
-        return 0
-    return sum(1 for entry in os.scandir(folder) if entry.stat().st_mtime >= since)
+    return [Path(getattr(utils, "cache_path", "") or "/nonexistent")]
+
+
+def _caches() -> list[Path]:
+    """The same of another process of this program: it may be any."""
+    cache = Path(toolchain.jittor_home()) / ".cache" / "jittor"
+    return list(cache.glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from models.machine import backend, toolchain
+from models.machine import backend
 from models.machine.available import available_bytes
 from models.machine.backend import jt
 
@@ -44,7 +44,7 @@ def release() -> None:
 def free_bytes() -> int:
     """Memory of the device that the process may still take; in a container, at most what its limit leaves."""
     if backend.device_info().name == "cuda":
-        return toolchain.cuda_free_bytes()
+        return backend.device_free_bytes()
     return available_bytes()
 
 

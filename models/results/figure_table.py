@@ -132,16 +132,20 @@ def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
     What no run has is left out; a run without a figure has a dash.
     """
-    found: list[tuple[str, ...]] = []
-    for title, rows in GROUPS:
-        present = [row for row in rows if any(figures.get(row.name) is not None for _, figures in columns)]
-        if present:
-            found.append((title,))
-        for row in present:
-            shown = [_shown(row, figures) for _, figures in columns]
-            found.append((f"  {row.label}", *shown))
+    found = [row if len(row) == 1 else [f"  {row[0]}", *row[1:]] for row in rows(columns)]
     heads = [("", *(head for head, _ in columns))] if len(columns) > 1 else []
     return aligned([*heads, *found])
+
+
+def rows(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
+    """The same as cells: a label and a cell for each run; a row of one cell is the title of a group."""
+    found = []
+    for title, group in GROUPS:
+        present = [row for row in group if any(figures.get(row.name) is not None for _, figures in columns)]
+        if present:
+            found.append([title])
+        found += [[row.label, *(_shown(row, figures) for _, figures in columns)] for row in present]
+    return found
 
 
 def _shown(row: Row, figures: Mapping[str, Any]) -> str:

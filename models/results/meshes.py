@@ -35,8 +35,8 @@ def extract_mesh(snapshot: Snapshot, request: MeshRequest) -> trimesh.Trimesh:
     return _extract(snapshot, request, None).mesh
 
 
-def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
-    """Write the mesh that is asked for; returns its path. Raises EmptySurfaceError where there is no surface.
+def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
+    """Write the mesh that is asked for; returns it in the working frame. Raises EmptySurfaceError where there is none.
 
     A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written.
     """
@@ -46,7 +46,7 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Path:
     surface = _finished(snapshot, request, found.mesh)
     _write(snapshot, request, surface, path)
     found.kept.clear()
-    return path
+    return surface
 
 
 def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,25 @@ from data.io.files import write_result
 from data.io.images import to_uint8, write_image
 from models.results.snapshot import Snapshot
 from models.views import figures
-from models.views.render import distance_picture, normal_picture
+from models.views.figures import Figures
+from models.views.render import RenderedView, distance_picture, normal_picture
 
 
-def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path:
-    """Render a photograph's view; returns the picture of rendering, photograph and normals, one above the other.
+@dataclass(frozen=True)
+class Picture:
+    """A photograph's view, rendered."""
 
-    Normals and distances are written beside it.
-    """
+    path: Path  # rendering, photograph and normals, one above the other
+    view: int
+    name: str  # the photograph's
+    c2w: np.ndarray  # [4, 4]
+    rendered: RenderedView
+    photograph: np.ndarray  # [h, w, 3] in [0, 1]
+    figures: Figures
+
+
+def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Picture:
+    """Render a photograph's view and write it; normals and distances are written beside it."""
     experiment, scene = snapshot.experiment, snapshot.experiment.scene
     rendered = snapshot.render(*scene.rays(view, resolution_level))
     photograph = scene.rgb_image(view, resolution_level)
@@ -33,4 +45,4 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Path
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = figures.compare(rendered, photograph, scene.mask_image(view, resolution_level))
     snapshot.log.info(f"view {view}: PSNR {figures.text(compared, snapshot.mask_first(scene))}, {path}")
-    return path
+    return Picture(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)

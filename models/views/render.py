@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 
 from data.io.images import to_uint8
@@ -14,6 +15,7 @@ from models.structs import RayView
 
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
 SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
+ERROR_OF_WHITE = 0.25  # mean difference of the channels that an error picture shows as its brightest
 FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
 
 
@@ -64,6 +66,12 @@ def distance_picture(distance: np.ndarray, opacity: np.ndarray) -> np.ndarray:
     near, far = distance[seen].min(), distance[seen].max()
     share = (far - distance) / max(far - near, SMALLEST_SPAN)
     return np.where(seen, to_uint8(FARTHEST_GREY + (1.0 - FARTHEST_GREY) * share), 0).astype(np.uint8)
+
+
+def error_picture(rendered: np.ndarray, photograph: np.ndarray) -> np.ndarray:
+    """How far a rendering [h, w, 3] is from its photograph, uint8 [h, w, 3]: black is right, red, yellow."""
+    error = np.abs(rendered - photograph).mean(axis=-1) / ERROR_OF_WHITE
+    return cv2.cvtColor(cv2.applyColorMap(to_uint8(error), cv2.COLORMAP_INFERNO), cv2.COLOR_BGR2RGB)
 
 
 def psnr(rendered: np.ndarray, photograph: np.ndarray) -> float:

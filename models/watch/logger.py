@@ -25,6 +25,7 @@ from data.io.streams import complain, is_watched, say
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
 # Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
+MOST_WARNINGS = 100  # that are remembered
 FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
 
 
@@ -46,6 +47,7 @@ class RunLogger(AbstractContextManager):
         self._events: EventsWriter | None = None
         self._next_flush = 0.0
         self._failed: set[str] = set()  # the parts of the log that gave up
+        self.warnings: list[str] = []  # the newest that were told
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -63,6 +65,7 @@ class RunLogger(AbstractContextManager):
     def warn(self, text: str) -> None:
         """Say `text` on stderr and in the text log."""
         complain(f"Warning: {text}")
+        self.warnings = [*self.warnings[1 - MOST_WARNINGS :], text]
         self._append("WARNING", text)
 
     def scalars(self, step: int, values: dict[str, float]) -> None:

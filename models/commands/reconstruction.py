@@ -1,0 +1,200 @@
+"""The chain of `--mode reconstruct`: prepare, inspect, measure, train, mesh, evaluate; what is chosen, and kept.
+
+Every link but the measurement is a mode with flags that anybody may give; each is told as the command line it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from data.errors import UserError
+from data.io.files import write_result
+from data.io.images import image_size, list_images
+from data.io.streams import say
+from models.commands import evaluate, inspect, prepare, train, validate_mesh
+from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig, Mode
+from models.commands.conf import PROGRAM_FOLDER, read_conf
+from models.commands.reconstruction_folder import (
+    MESH,
+    PAGE,
+    RESULT,
+    Plan,
+    collect,
+    has_newer_checkpoint,
+    read_plan,
+    write_plan,
+)
+from models.commands.reconstruction_page import page, read_figures, trust, warnings
+from models.commands.shared import choose_device
+
+CONF = Path("confs/fast.conf")
+# Pictures are reduced to about this longer side; beyond ten minutes it grows with the root of the minutes, for so many
+# more pixels are seen by then. A finer picture is no slower, yet what is learnt of it in the time is noise.
+LONGEST_SIDE, ITS_MINUTES = 512, 10.0
+# With so many photographs every eighth one can be spared, and tells what the others are worth.
+SPARES, EVERY = 16, 8
+LEAST_STEPS = 200  # below that nothing is learnt that anybody would look at
+
+
+def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
+    """Photographs to a mesh; returns the exit status of the first link that fails, or EXIT_DONE.
+
+    Raises UserError for whatever the links refuse, and where the folder holds another reconstruction.
+    """
+    conf_file = arguments.conf or (CONF if CONF.exists() else PROGRAM_FOLDER / CONF)
+    arguments = replace(arguments, case=case, conf=conf_file)
+    conf = read_conf(arguments)
+    folder = _checked_folder(arguments, conf)
+    plan = None if arguments.values.overwrite else read_plan(folder)
+    if plan is not None and plan.minutes != minutes:
+        raise UserError(
+            f"{folder}: holds a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to go on "
+            "with it, --overwrite to start afresh, or another --case"
+        )
+    _link(arguments, prepare.COMMAND, 1)
+    if plan is None:
+        plan = _first_look(arguments, conf, minutes, folder)
+    else:
+        say(f"step 2 of 5: inspected before, see {folder / RESULT / 'health.md'}")
+    if plan.is_finished and (folder / RESULT / MESH).is_file():
+        say(f"{folder / RESULT}: is ready already (--overwrite makes it anew)")
+        return EXIT_DONE
+    return _work(arguments, plan, folder)
+
+
+def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
+    """The experiment's folder; raises UserError for what can be known before anything is begun."""
+    from models.checkpoints.folder import has_checkpoints
+    from models.experiment import CHECKPOINTS, results_folder
+    from models.kinds.capacity import require_batch, require_mesh
+
+    choose_device(arguments, conf, is_trained=True)
+    require_batch(conf)
+    require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")
+    folder = results_folder(conf)
+    is_of_another = has_checkpoints(folder / CHECKPOINTS, "") and read_plan(folder) is None
+    if is_of_another and not arguments.values.overwrite:
+        raise UserError(
+            f"{folder / CHECKPOINTS}: holds checkpoints that --mode reconstruct did not make; pass --overwrite to "
+            "start afresh, or another --case"
+        )
+    return folder
+
+
+def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, folder: Path) -> Plan:
+    """Inspect, say what may go wrong, and settle how the training will be."""
+    settings = _chosen(arguments, conf, minutes)
+    arguments = _with(arguments, settings)
+    _link(arguments, inspect.COMMAND, 2)
+    collect(folder)
+    for line in warnings(read_figures(folder / RESULT / "health.json")):
+        say(f"before the training: {line}")
+    if _is_set(arguments, "train.end_iter"):
+        plan = Plan(minutes, settings, starts_over=arguments.values.overwrite)
+    else:
+        steps, seconds = _steps_for(read_conf(arguments), minutes)
+        plan = Plan(minutes, {**settings, "train.end_iter": str(steps)}, seconds, arguments.values.overwrite)
+    return write_plan(folder, plan)
+
+
+def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
+    """What is set for these photographs, beside what the user set: how far they are reduced, which are held out."""
+    dataset, settings = conf.dataset, {}
+    pictures = list_images(Path(dataset.data_dir) / "image")
+    longest = max(max(image_size(path)) for path in pictures)
+    side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
+    if dataset.downscale == 1 and not _is_set(arguments, "dataset.downscale") and longest > side:
+        settings["dataset.downscale"] = str(min(64, round(longest / side) or 1))
+    keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
+    if len(pictures) >= SPARES and not any(_is_set(arguments, key) for key in keys) and not dataset.test_every:
+        settings["dataset.test_every"] = str(EVERY)
+    for key, value in settings.items():
+        say(f"{key} = {value} (--set {key}=... chooses another)")
+    return settings
+
+
+def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
+    """How many steps fit into the minutes, and the seconds that one takes."""
+    from data.scenes.load import load_scene
+    from models.experiment import background
+
+    scene = load_scene(conf.dataset, background(conf))
+    from models.training.pace import seconds_per_step
+
+    say("how long a step takes is measured (Jittor compiles each kernel at its first use, once for this machine)")
+    seconds = seconds_per_step(conf.model, conf.train, scene)
+    steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(60 * minutes / seconds))
+    say(f"a step takes {1000 * seconds:.0f} ms here: train.end_iter = {steps} for {minutes:g} minutes")
+    return steps, seconds
+
+
+def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
+    """Train, mesh and evaluate; returns the exit status."""
+    arguments = _with(arguments, plan.settings)
+    starts_over = plan.starts_over and not has_newer_checkpoint(folder, plan)
+    flags = {"overwrite": starts_over, "is_continue": not starts_over}
+    status = _link(arguments, train.COMMAND, 3, flags)
+    if status != EXIT_DONE:
+        say("the same call goes on where it stopped")
+        return status
+    # The colours of the mesh come from pictures of twice the side: they cost no training.
+    finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
+    status = _link(_with(arguments, finer), validate_mesh.COMMAND, 4, {"output": folder / RESULT / MESH})
+    if status == EXIT_DONE:
+        status = _link(arguments, evaluate.COMMAND, 5)
+    collect(folder)
+    if status == EXIT_DONE:
+        _conclude(arguments, folder)
+        write_plan(folder, replace(plan, is_finished=True, starts_over=False))
+    return status
+
+
+def _conclude(arguments: Arguments, folder: Path) -> None:
+    """The page of the results, and how far to trust them."""
+    health, figures = (read_figures(folder / RESULT / name) for name in ("health.json", "metrics.json"))
+    again = [_as_typed(replace(arguments, command=one), {}) for one in (train.COMMAND, validate_mesh.COMMAND)]
+    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again).encode())
+    say(*(f"how far to trust it: {line}" for line in trust(figures)))
+    say(f"{folder / RESULT}: {MESH}, report.png, overview.png, {PAGE}")
+
+
+def _link(arguments: Arguments, command: Command, number: int, flags: Mapping[str, object] | None = None) -> int:
+    """One mode with these arguments, told first; returns its exit status."""
+    given = {"overwrite": arguments.values.overwrite and command is prepare.COMMAND, **(flags or {})}
+    values = argparse.Namespace(**vars(arguments.values) | given)
+    one = replace(arguments, command=command, mode=Mode(command.name), values=values)
+    say(f"step {number} of 5: {_as_typed(one, given)}")
+    return command.run(one, read_conf(one))
+
+
+def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
+    """The arguments with further values of the conf."""
+    return replace(arguments, overrides=(*arguments.overrides, *(f"{key}={value}" for key, value in settings.items())))
+
+
+def _is_set(arguments: Arguments, key: str) -> bool:
+    """Whether the command line sets a key of the conf."""
+    return any(text.partition("=")[0].strip() == key for text in arguments.overrides)
+
+
+def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
+    """The command line of a link."""
+    words = ["--conf", str(arguments.conf), "--case", arguments.case, "--mode", arguments.command.name]
+    for text in arguments.overrides:
+        words += ["--set", text]
+    words += [] if arguments.device == "auto" else ["--device", arguments.device]
+    if arguments.command is prepare.COMMAND:
+        words += ["--images", str(arguments.values.images)]
+        words += ["--masks", arguments.values.masks] if arguments.values.masks else []
+        words += [] if arguments.values.images.is_dir() else ["--frames", str(arguments.values.frames)]
+    for name, value in given.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value is not False:
+            words += [f"--{name}", str(value)]
+    return f"python exp_runner.py {shlex.join(words)}"

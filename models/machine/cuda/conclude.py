@@ -1,0 +1,127 @@
+"""What can be done with what was found: a pure function of the facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.machine.cuda.facts import Card, Driver, Facts, Release, Toolkit, dotted
+
+OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, what Jittor 1.3.11 was compiled with
+REQUIREMENTS = "requirements-cuda.txt"
+PIP_ALL = f"pip install -r {REQUIREMENTS}"
+PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
+PIP_DRIVER = "580"  # the first driver that runs it
+NO_DRIVER = "no NVIDIA driver is installed"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A toolkit for a card, and how it is to compile for it."""
+
+    toolkit: Toolkit
+    card: Card
+    codes: tuple[int, ...]  # the capabilities that are compiled for: one, but where kernels are only checked
+    is_translated: bool  # the card is newer than the toolkit: the driver translates what is compiled as it is loaded
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """A plan, or why there is none, in a sentence without its end that says what to do."""
+
+    plan: Plan | None
+    reason: str = ""
+
+
+def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
+    """What becomes of the facts for card `gpu`: the first toolkit that fits it, else what is nearest to fitting."""
+    driver = facts.driver
+    if driver is None:
+        return Conclusion(None, NO_DRIVER)
+    if driver.problem or not driver.cards:
+        return Conclusion(None, f"no NVIDIA card answers {driver.words}: {driver.problem or 'it finds no card'}")
+    if gpu >= len(driver.cards):
+        count = len(driver.cards)
+        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {count} card{'s'[: count != 1]}")
+    card = driver.cards[gpu]
+    if driver.cuda < (OLDEST_MAJOR, 0):
+        runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
+        return Conclusion(None, f"{card.words} is not used, {runs}: update it to {PIP_DRIVER} or newer, then {PIP_ALL}")
+    tried = [(_obstacle(toolkit, driver, card), toolkit) for toolkit in facts.toolkits]
+    for (_, words), toolkit in tried:
+        if not words:
+            code, is_translated = _code(toolkit, card)
+            return Conclusion(Plan(toolkit, card, (code,), is_translated))
+    if not tried:
+        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {_install(driver, card)}")
+    (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those that come equally far
+    return Conclusion(None, f"{card.words} is not used, {words}")
+
+
+def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
+    """Why a toolkit cannot be used and what to do, "" where it can; before it, how far it comes."""
+    release, name = toolkit.release, f"CUDA {_told(toolkit.release)} ({toolkit.nvcc})"
+    if release == (0, 0):
+        return 0, f"{toolkit.nvcc} does not tell its version: {_install(driver, card)}"
+    if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
+        untried = f"{name} is not of {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
+        return 1, f"{untried}: {_install(driver, card)}"
+    if release[0] > driver.cuda[0]:
+        runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
+        return 2, f"{runs}: update it to {PIP_DRIVER} or newer, or install a CUDA {driver.cuda[0]} toolkit"
+    if toolkit.codes and card.capability < toolkit.codes[0]:
+        older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
+        return 3, f"{older}: {_for_old(release, card)}"
+    _, is_translated = _code(toolkit, card)
+    if is_translated and release > driver.cuda:
+        return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
+    if toolkit.missing:
+        return 5, f"{name} lacks {_parts(toolkit)}: {_complete(toolkit)}"
+    return 6, ""
+
+
+def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
+    """The capability to compile for, and whether the driver has to translate it for the card.
+
+    Code of one major number runs on the minor ones that follow it; code of an older one has to be translated.
+    """
+    known = [code for code in toolkit.codes if code <= card.capability]
+    if not toolkit.codes or not known:
+        return card.capability, False
+    newest = known[-1]
+    return newest, newest // 10 != card.capability // 10
+
+
+def _install(driver: Driver, card: Card) -> str:
+    """What gives this machine a toolkit."""
+    if driver.cuda >= (PIP_MAJOR, 0) and card.capability >= 75:  # the oldest that CUDA 13 compiles for
+        return PIP_ALL
+    if card.capability < 75:
+        return _for_old((PIP_MAJOR, 0), card)
+    return f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}, or install a CUDA 12 toolkit"
+
+
+def _for_old(release: Release, card: Card) -> str:
+    """What a card that is too old for a release needs."""
+    if release[0] >= PIP_MAJOR and card.capability >= 50:
+        return "install a CUDA 12 toolkit"
+    return "it is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
+
+
+def _parts(toolkit: Toolkit) -> str:
+    """The missing files, in a clause."""
+    *first, last = toolkit.missing
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _complete(toolkit: Toolkit) -> str:
+    """What adds the missing files to a toolkit."""
+    if toolkit.release[0] == PIP_MAJOR:
+        return PIP_ALL
+    wheels = {"cublas": "nvidia-cublas-cu12", "curand": "nvidia-curand-cu12", "cuda": "nvidia-cuda-runtime-cu12"}
+    names = [name for stem, name in wheels.items() if any(stem in file for file in toolkit.missing)]
+    return f"pip install {' '.join(names)}"
+
+
+def _told(release: Release) -> str:
+    """12.4 for (12, 4)."""
+    return f"{release[0]}.{release[1]}"

@@ -1,0 +1,85 @@
+"""What the NVIDIA driver says, asked in a process of its own.
+
+A process that has asked has chosen its cards: CUDA_VISIBLE_DEVICES, which picks one, is read at the first question.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from models.machine.cuda.facts import Card, Driver
+
+LIBRARY = "libcuda.so.1"
+VERSION_FILE = Path("/proc/driver/nvidia/version")
+ANSWER_SECONDS = 60  # a card that sleeps takes some to wake
+MAJOR, MINOR = 75, 76  # cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+# Prints one line of JSON: newest CUDA, status, cards. Without site-packages it starts in some ten milliseconds.
+QUESTION = f"""
+import ctypes, json
+cuda, number = ctypes.CDLL("{LIBRARY}"), ctypes.c_int(0)
+def ask(function, *arguments):
+    number.value = 0
+    status = getattr(cuda, function)(ctypes.byref(number), *arguments)
+    return 0 if status else number.value
+newest, status, cards = ask("cuDriverGetVersion"), cuda.cuInit(0), []
+for index in range(0 if status else ask("cuDeviceGetCount")):
+    device, name, size = ask("cuDeviceGet", index), ctypes.create_string_buffer(100), ctypes.c_size_t(0)
+    if getattr(cuda, "cuDeviceGetName", lambda *_: 1)(name, 99, device):
+        name.value = b"NVIDIA card"
+    getattr(cuda, "cuDeviceTotalMem_v2", lambda *_: 1)(ctypes.byref(size), device)
+    capability = 10 * ask("cuDeviceGetAttribute", {MAJOR}, device) + ask("cuDeviceGetAttribute", {MINOR}, device)
+    cards.append([name.value.decode("utf-8", "replace"), capability, size.value])
+print(json.dumps([newest, status, cards]))
+"""
+# cuda.h; the others come with their number.
+STATUSES = {
+    100: "it finds no card",
+    803: "the library of the driver and its kernel module are of different versions: restart the machine",
+    999: "it does not start: restart the machine, or see `nvidia-smi`",
+}
+
+
+def is_installed() -> bool:
+    """Whether there is a driver; it is not started."""
+    try:
+        ctypes.CDLL(LIBRARY)
+    except OSError:
+        return False
+    return True
+
+
+def ask(environment: Mapping[str, str]) -> Driver | None:
+    """What the driver offers a process of that environment; None where there is no driver."""
+    if not is_installed():
+        return None
+    command = [sys.executable, "-I", "-S", "-c", QUESTION]
+    try:
+        shown = subprocess.run(
+            command, env=dict(environment), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
+        ).stdout
+        return _read(shown)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return Driver((0, 0), own_version(), (), "it does not answer")
+
+
+def _read(shown: str) -> Driver:
+    """The answer to the question; ValueError where it is none."""
+    newest, status, cards = json.loads(shown)
+    problem = "" if status == 0 else STATUSES.get(status, f"it answers with status {status}")
+    offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
+    return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem)
+
+
+def own_version() -> str:
+    """The driver's own version, 580.65.06; "" where the system does not tell."""
+    try:
+        found = re.search(r"\s(\d{3,}\.[\d.]+)\s", VERSION_FILE.read_text(encoding="utf-8"))
+    except OSError:
+        return ""
+    return found[1] if found else ""

@@ -1,0 +1,141 @@
+"""Where toolkits lie, and what of CUDA lies elsewhere: NVIDIA's folders, the system's, conda's, pip's `nvidia-*`."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from models.machine.cuda.facts import HEADERS, LIBRARIES, NPP, Release, Toolkit
+
+NVCC_SECONDS = 30
+TARGET = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.machine()}-linux")
+SYSTEM = Path("/usr")
+SYSTEM_LIBRARIES = f"lib/{platform.machine()}-linux-gnu"
+USUAL = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/cuda", "/usr/lib/nvidia-cuda-toolkit")
+INCLUDE_FOLDERS = ("include", f"targets/{TARGET}/include")
+LIBRARY_FOLDERS = ("lib64", "lib", f"targets/{TARGET}/lib", SYSTEM_LIBRARIES)
+RUNTIME_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
+VERSIONED = ("cudart", "cublas")  # libraries whose file names carry the version of CUDA; cuRAND has one of its own
+
+
+def toolkits(environment: Mapping[str, str], path: Iterable[str]) -> list[Toolkit]:
+    """Every nvcc that is found with what goes with it; `path`: where Python looks for packages."""
+    roots = search_roots(environment, path)
+    found: dict[Path, Toolkit] = {}
+    for nvcc in _compilers(environment, roots):
+        real = nvcc.resolve()
+        own = _own_root(real)
+        if own not in found:
+            found[own] = _toolkit(real, own, roots)
+    return list(found.values())
+
+
+def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Path]:
+    """The folders with bin/, include/ or lib/ of CUDA, those that the user names first, pip's last but the system's."""
+    named = [environment.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
+    usual = [match for pattern in USUAL for match in _newest_first(Path(pattern))]
+    conda = [environment.get("CONDA_PREFIX", "")]
+    packages = [Path(folder) / "nvidia" for folder in path if folder]
+    wheels = [match for folder in packages for match in (*_newest_first(folder / "cu1*"), *_newest_first(folder / "*"))]
+    candidates = [*map(Path, filter(None, named)), *usual, *map(Path, filter(None, conda)), *wheels, SYSTEM]
+    return list(dict.fromkeys(folder.resolve() for folder in candidates if folder.is_dir()))
+
+
+def package_folders() -> list[str]:
+    """Where the interpreter's packages lie, which is where pip puts those of NVIDIA."""
+    return [entry for entry in sys.path if Path(entry).is_dir()]
+
+
+def _newest_first(pattern: Path) -> list[Path]:
+    """The folders that match, the highest number in the last part of their names first."""
+    matches = pattern.parent.glob(pattern.name) if pattern.parent.is_dir() else []
+    return sorted(matches, key=lambda match: [int(number) for number in re.findall(r"\d+", match.name)], reverse=True)
+
+
+def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
+    """Every nvcc: the one that nvcc_path names, that of CUDA_HOME, that on PATH, those of the roots."""
+    named = [environment.get("nvcc_path", "")]
+    named += [f"{environment[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
+    named += [shutil.which("nvcc", path=environment.get("PATH")) or ""]
+    candidates = [*map(Path, filter(None, named)), *(root / "bin" / "nvcc" for root in roots)]
+    return [path for path in dict.fromkeys(candidates) if path.is_file() and os.access(path, os.X_OK)]
+
+
+def _own_root(nvcc: Path) -> Path:
+    """The folder that a compiler takes its headers from: a script named nvcc, as on many PATHs, calls one elsewhere."""
+    beside = nvcc.parent.parent
+    if any((beside / folder / HEADERS[0]).is_file() for folder in INCLUDE_FOLDERS) and beside != SYSTEM:
+        return beside
+    told = re.search(r"^#\$ _HERE_=(.+)$", _said(nvcc, "--dryrun", "-x", "cu", "-E", os.devnull), re.MULTILINE)
+    return Path(told[1]).resolve().parent if told else beside
+
+
+def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
+    """A compiler with the headers and libraries of its major version, its own before others'."""
+    inner = own / "bin" / "nvcc"
+    nvcc = inner if inner.is_file() else nvcc
+    release = release_of(_said(nvcc, "--version"))
+    codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _said(nvcc, "--list-gpu-code"))})
+    fitting = [own, *(root for root in roots if root != own and major_of(root) in (0, release[0]))]
+    headers = {name: _first(name, fitting, INCLUDE_FOLDERS) for name in (*HEADERS, NPP)}
+    libraries = {name: _library(name, fitting, release[0]) for name in LIBRARIES}
+    # A compiler without CUB of its own, as pip's is without nvidia-cuda-cccl, takes it from the folders of headers.
+    return Toolkit(
+        nvcc=str(nvcc),
+        release=release,
+        codes=tuple(codes),
+        headers={name: str(path) for name, path in headers.items() if path is not None},
+        libraries={name: str(path) for name, path in libraries.items() if path is not None},
+    )
+
+
+def release_of(shown: str) -> Release:
+    """The release that `nvcc --version` tells; (0, 0) where it does not."""
+    found = re.search(r"release (\d+)\.(\d+)", shown)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def major_of(root: Path) -> int:
+    """The major version of CUDA that lies in a folder; 0 where nothing in it tells."""
+    for folder in INCLUDE_FOLDERS:
+        header = root / folder / "cuda_runtime_api.h"
+        if header.is_file() and (found := RUNTIME_VERSION.search(header.read_text(encoding="utf-8", errors="replace"))):
+            return int(found[1]) // 1000
+    for name in VERSIONED:
+        for folder in LIBRARY_FOLDERS:
+            for file in (root / folder).glob(f"lib{name}.so.*"):
+                return int(file.name.split(".so.")[1].split(".")[0])
+    return 0
+
+
+def _first(name: str, roots: list[Path], folders: Iterable[str]) -> Path | None:
+    """The first file of that name."""
+    paths = (root / folder / name for root in roots for folder in folders)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _library(name: str, roots: list[Path], major: int) -> Path | None:
+    """The first library of that name, by its plain name or one with a version; of another CUDA it is passed over."""
+    for root in roots:
+        for folder in LIBRARY_FOLDERS:
+            names = sorted((root / folder).glob(f"lib{name}.so*"), key=lambda path: len(path.name))
+            for path in names:
+                version = path.resolve().name.partition(".so.")[2].split(".")[0]
+                if path.is_file() and (name == "curand" or not version or int(version) == major):
+                    return path
+    return None
+
+
+def _said(nvcc: Path, *arguments: str) -> str:
+    """What the compiler answers, on either stream; "" where it does not."""
+    try:
+        done = subprocess.run([nvcc, *arguments], capture_output=True, text=True, check=False, timeout=NVCC_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout + done.stderr

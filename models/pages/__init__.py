@@ -1,0 +1,1 @@
+"""Pages for a browser: one self-contained file each, that opens without a network."""

@@ -1,0 +1,152 @@
+"use strict";
+/* A turning mesh: drag to turn it, wheel or two fingers to come nearer. Needs three.js. */
+function decoded(text, Kind) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  return new Kind(bytes.buffer);
+}
+
+class MeshView {
+  constructor(up, front) {
+    this.canvas = el("canvas", { class: "mesh", "aria-label": t("mesh") });
+    this.renderer = new THREE.WebGLRenderer({ canvas: this.canvas, antialias: true, preserveDrawingBuffer: true });
+    this.scene = new THREE.Scene();
+    this.scene.background = new THREE.Color(0xffffff);
+    this.camera = new THREE.PerspectiveCamera(40, 1, 0.01, 1000);
+    this.lamp = new THREE.DirectionalLight(0xffffff, 0.85);
+    this.scene.add(this.lamp, new THREE.AmbientLight(0xffffff, 0.25));
+    this.up = new THREE.Vector3(...up).normalize();
+    const away = new THREE.Vector3(...front);
+    away.addScaledVector(this.up, -away.dot(this.up));
+    if (away.length() < 1e-3) away.set(this.up.y, this.up.z, this.up.x).cross(this.up);
+    this.away = away.normalize();
+    this.side = new THREE.Vector3().crossVectors(this.up, this.away);
+    this.turn = 0; this.tilt = 0.3; this.distance = 3.2; this.isTurning = true; this.shape = false; this.showsCameras = false;
+    this.middle = new THREE.Vector3();
+    this.pointers = new Map();
+    this.listen();
+    const frame = (time) => { this.frame(time); requestAnimationFrame(frame); };
+    requestAnimationFrame(frame);
+  }
+
+  show(part) {
+    if (this.mesh) { this.scene.remove(this.mesh); this.mesh.geometry.dispose(); }
+    const geometry = new THREE.BufferGeometry();
+    geometry.setAttribute("position", new THREE.BufferAttribute(decoded(part.positions, Float32Array), 3));
+    geometry.setIndex(new THREE.BufferAttribute(decoded(part.indices, Uint32Array), 1));
+    if (part.colors) geometry.setAttribute("color", new THREE.BufferAttribute(decoded(part.colors, Uint8Array), 3, true));
+    geometry.computeVertexNormals();
+    geometry.computeBoundingSphere();
+    const clay = new THREE.MeshLambertMaterial({ color: 0xccd4e0, side: THREE.DoubleSide });
+    const colours = part.colors ? new THREE.MeshBasicMaterial({ vertexColors: true, side: THREE.DoubleSide }) : clay;
+    this.mesh = new THREE.Mesh(geometry, colours);
+    this.materials = [colours, clay];
+    this.hasColours = Boolean(part.colors);
+    this.middle.copy(geometry.boundingSphere.center);
+    this.radius = geometry.boundingSphere.radius;
+    if (!this.placed) { this.distance = 2.9 * this.radius; this.placed = true; }
+    this.scene.add(this.mesh);
+    this.dirty = true;
+  }
+
+  cameras(text) {
+    const geometry = new THREE.BufferGeometry();
+    geometry.setAttribute("position", new THREE.BufferAttribute(decoded(text, Float32Array), 3));
+    this.lines = new THREE.LineSegments(geometry, new THREE.LineBasicMaterial({ color: 0x1f6fb2 }));
+    this.lines.visible = false;
+    this.scene.add(this.lines);
+    geometry.computeBoundingSphere();
+    this.reach = geometry.boundingSphere.center.length() + geometry.boundingSphere.radius;
+  }
+
+  set(name, value) { this[name] = value; this.dirty = true; }
+
+  showCameras(is_shown) {
+    this.showsCameras = is_shown;
+    if (this.lines) this.lines.visible = is_shown;
+    this.distance = is_shown ? 2.6 * this.reach : 2.9 * this.radius;
+    this.dirty = true;
+  }
+
+  listen() {
+    const canvas = this.canvas;
+    canvas.addEventListener("pointerdown", (event) => {
+      canvas.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
+      this.isTurning = false;
+      if (this.onstop) this.onstop();
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const before = this.pointers.get(event.pointerId);
+      if (!before) return;
+      const spread = () => { const [a, b] = [...this.pointers.values()]; return Math.hypot(a[0] - b[0], a[1] - b[1]); };
+      const wide = this.pointers.size === 2 ? spread() : 0;
+      this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
+      if (this.pointers.size === 2) this.zoom(wide / Math.max(1, spread()));
+      else {
+        this.turn -= (event.clientX - before[0]) * 0.01;
+        this.tilt = Math.max(-1.5, Math.min(1.5, this.tilt + (event.clientY - before[1]) * 0.01));
+      }
+      this.dirty = true;
+    });
+    for (const name of ["pointerup", "pointercancel"])
+      canvas.addEventListener(name, (event) => this.pointers.delete(event.pointerId));
+    canvas.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(Math.exp(event.deltaY * 0.001)); }, { passive: false });
+  }
+
+  zoom(factor) {
+    this.distance = Math.max(0.2, Math.min(200, this.distance * factor));
+    this.dirty = true;
+  }
+
+  frame(time) {
+    const box = this.canvas.getBoundingClientRect();
+    const isSeen = this.canvas.isConnected && box.width > 0 && box.bottom > 0 && box.top < window.innerHeight && !document.hidden;
+    if (!isSeen || !this.mesh) { this.last = time; return; }
+    if (this.isTurning) { this.turn += Math.min(100, time - (this.last || time)) * 0.0005; this.dirty = true; }
+    this.last = time;
+    const ratio = Math.min(2, window.devicePixelRatio || 1), width = Math.round(box.width * ratio), height = Math.round(box.height * ratio);
+    if (this.canvas.width !== width || this.canvas.height !== height) {
+      this.renderer.setSize(width, height, false);
+      this.camera.aspect = width / height;
+      this.camera.updateProjectionMatrix();
+      this.dirty = true;
+    }
+    if (!this.dirty) return;
+    this.dirty = false;
+    const flat = Math.cos(this.tilt);
+    const eye = new THREE.Vector3().addScaledVector(this.away, flat * Math.cos(this.turn)).addScaledVector(this.side, flat * Math.sin(this.turn)).addScaledVector(this.up, Math.sin(this.tilt));
+    const wide = Math.max(1, 1 / this.camera.aspect);
+    this.camera.up.copy(this.up);
+    this.camera.position.copy(this.middle).addScaledVector(eye, this.distance * wide);
+    this.camera.lookAt(this.middle);
+    this.lamp.position.copy(this.camera.position).addScaledVector(this.up, 0.6 * this.distance).addScaledVector(this.side, -0.4 * this.distance);
+    this.mesh.material = this.materials[this.shape ? 1 : 0];
+    this.renderer.render(this.scene, this.camera);
+    this.canvas.dataset.turn = this.turn.toFixed(4);
+  }
+}
+
+/* The mesh with its buttons; a sentence where the browser or the page cannot show it. */
+function meshView(part, up, front, cameras) {
+  if (typeof THREE === "undefined") return { node: note(t("no_viewer")) };
+  let view;
+  try {
+    view = new MeshView(up, front);
+    if (cameras) view.cameras(cameras);
+    view.show(part);
+  } catch (error) {
+    return { node: note(t("no_webgl")) };
+  }
+  const buttons = el("div", { class: "buttons" });
+  const redraw = () => {
+    const button = (id, words, pressed, action) => el("button", { id, "aria-pressed": pressed, onclick: () => { action(); redraw(); } }, t(words));
+    buttons.replaceChildren(...[
+      button("turning", "turning", view.isTurning, () => view.set("isTurning", !view.isTurning)),
+      view.hasColours ? button("shape", "shape", view.shape, () => view.set("shape", !view.shape)) : null,
+      cameras ? button("cameras", "cameras", view.showsCameras, () => view.showCameras(!view.showsCameras)) : null,
+    ].filter(Boolean));
+  };
+  view.onstop = redraw;
+  redraw();
+  return { node: el("div", {}, view.canvas, buttons), view, redraw };
+}

@@ -1,0 +1,84 @@
+"""A page as one file: its data, its words in two languages, its programs, and the library that shows meshes.
+
+Nothing is fetched when it is opened. three.js (MIT) comes out of trimesh's wheel, where it is part of a viewer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+from typing import Any
+
+ASSETS = Path(__file__).resolve().parent / "assets"
+LANGUAGES = ("en", "zh")
+TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in trimesh's resources
+LIBRARY_MARK = "THREE"  # what three.js calls itself
+DATA_BEGIN, DATA_END = '<script id="data" type="application/json">', "</script>"
+
+
+def document(app: str, title: str, data: Mapping[str, Any], language: str | None) -> bytes:
+    """The page of assets/<app>.js showing `data`, JSON values, in a language; None: the browser's."""
+    content = {"language": language, "title": title, **data}
+    scripts = (_asset("probe.js"), mesh_library(), _words(), _asset("base.js"), _asset("mesh.js"), _asset(f"{app}.js"))
+    head = (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<title>{escape(title)}</title><link rel="icon" href="data:,"><style>{_asset("page.css")}</style></head>\n'
+        f'<body><main id="page"></main>\n{DATA_BEGIN}'
+    )
+    body = "".join(f"<script>{script}</script>\n" for script in scripts)
+    return f"{head}{_as_json(content)}{DATA_END}\n{body}</body></html>\n".encode("utf-8", "backslashreplace")
+
+
+def data_of(page: bytes) -> dict[str, Any]:
+    """What a page shows, read back from it; raises ValueError where it is none of ours."""
+    text = page.decode("utf-8")
+    start, end = text.find(DATA_BEGIN), -1
+    if start >= 0:
+        end = text.find(DATA_END, start)
+    if end < 0:
+        raise ValueError("it holds no data of a page")
+    found = json.loads(text[start + len(DATA_BEGIN) : end])
+    if not isinstance(found, dict):
+        raise ValueError("its data is no object")
+    return found
+
+
+@lru_cache
+def mesh_library() -> str:
+    """three.js, out of the viewer in trimesh's wheel; "" where that has none, and pages say so."""
+    from trimesh import resources, util
+
+    try:
+        archive = util.decompress(resources.get_bytes(TEMPLATE), file_type="zip")
+        text = archive[PAGE].read().decode("utf-8")
+    except (OSError, KeyError, ValueError):
+        return ""
+    library = text.partition("<script>")[2].partition("\n(function(){")[0]  # its controls and loaders follow
+    return library if LIBRARY_MARK in library and library.rstrip().endswith(";") else ""
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def _words() -> str:
+    return f"const WORDS = {_as_json(json.loads(_asset('words.json')))};"
+
+
+def _as_json(content: Any) -> str:
+    """JSON within a script element: nothing in it ends the element, and a number that is none becomes null."""
+    return json.dumps(_finite(content), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for every number that JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not abs(value) < float("inf") else value

@@ -1,0 +1,85 @@
+"""Pictures, meshes and cameras as the values that pages are given."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import cv2
+import numpy as np
+from scipy.spatial import cKDTree
+
+from data.errors import UserError
+from data.io.images import size_within
+from data.scenes.scene import Scene
+from models.surface import clean
+from models.surface.described import Surface
+
+LONGEST = 640  # pixels of a picture's longer side: two of them fill a screen
+QUALITY = 85  # of JPEG, in per cent
+MESH_FACES = 40_000  # about a megabyte: what a phone turns without stutter
+MOST_FACES = 4_000_000  # beyond it, thinning out takes longer than a training may wait
+CAMERA_DEPTH = 0.2  # of a drawn camera, radii
+
+
+def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
+    """uint8 [h, w, 3] or grey [h, w] as a data URI, made smaller where a side exceeds `longest` pixels."""
+    height, width = rgb.shape[:2]
+    size, scale = size_within((width, height), longest)
+    small = rgb if scale == 1.0 else cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
+    ordered = small if small.ndim == 2 else cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
+    encoded = cv2.imencode(".jpg", ordered, [cv2.IMWRITE_JPEG_QUALITY, QUALITY])[1]
+    return "data:image/jpeg;base64," + base64.b64encode(encoded.tobytes()).decode("ascii")
+
+
+def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
+    """A coloured mesh, thinned out to about `faces` triangles; raises UserError for one too large for that."""
+    mesh, count = surface.mesh, len(surface.mesh.faces)
+    if count > MOST_FACES:
+        raise UserError(
+            f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
+            "train.mesh_resolution or --resolution, or open the mesh's own file"
+        )
+    thin = clean.decimated(mesh, faces)
+    part = {
+        "positions": _encoded(np.asarray(thin.vertices, "<f4")),
+        "indices": _encoded(np.asarray(thin.faces, "<u4")),
+        "triangles": len(thin.faces),
+        "whole": count,
+    }
+    if surface.rgb is not None:
+        rgb = surface.rgb
+        if thin is not mesh:
+            rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
+        part["colors"] = _encoded(np.asarray(rgb, np.uint8))
+    return part
+
+
+def camera_lines(scene: Scene) -> str:
+    """The cameras of a scene as edges of pyramids: pairs of points [E, 2, 3] in the working frame, encoded."""
+    lines = []
+    for view in range(scene.n_views):
+        width, height = scene.size(view)
+        pixels = np.array([[0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], np.float64)
+        rays = pixels @ np.linalg.inv(scene.intrinsics[view]).T
+        corners = rays * (CAMERA_DEPTH / max(1.0, np.abs(rays[:, :2]).max())) @ scene.c2w[view, :3, :3].T
+        centre = scene.c2w[view, :3, 3]
+        for index in range(4):
+            lines += [centre, centre + corners[index], centre + corners[index], centre + corners[(index + 1) % 4]]
+    return _encoded(np.asarray(lines, "<f4"))
+
+
+def up_of(scene: Scene) -> list[float]:
+    """The cameras' mean up, a unit vector of the working frame."""
+    up = -scene.c2w[:, :3, 1].mean(axis=0)
+    length = float(np.linalg.norm(up))
+    return (up / length).tolist() if length > 1e-6 else [0.0, 0.0, 1.0]
+
+
+def front_of(scene: Scene) -> list[float]:
+    """The direction in which most cameras are, from the middle of the working frame."""
+    return scene.c2w[:, :3, 3].mean(axis=0).tolist()
+
+
+def _encoded(array: np.ndarray) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")

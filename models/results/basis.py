@@ -1,0 +1,52 @@
+"""What confs/base says of a key, to tell what a run changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from models.config.hocon import read_tree
+from models.config.strict import ConfigError
+
+BASE = Path(__file__).resolve().parents[2] / "confs" / "base"
+
+
+@lru_cache
+def base_values(kind: str) -> Mapping[str, Any]:
+    """Dotted key -> value of every key of the program's base confs, as a kind of model has it (`model.type`).
+
+    A file that cannot be read says nothing.
+    """
+    found: dict[str, Any] = {}
+    for path in sorted(BASE.glob("*.conf"), key=lambda path: path.stem == kind):  # its own last: it has the last word
+        try:
+            found |= _leaves(read_tree(path, "CASE_NAME"), "")
+        except ConfigError:
+            continue
+    return found
+
+
+def same(value: Any, base: Mapping[str, Any], key: str) -> bool:
+    """Whether a key has the value of its base, however that is written there."""
+    return key in base and _plain(value) == _plain(base[key])
+
+
+def _plain(value: Any) -> Any:
+    """One form for each value: true and True, 1e-3 and 0.001, lists and tuples."""
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value).lower() if str(value).lower() in ("true", "false") else value
+
+
+def _leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in block.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found

@@ -1,0 +1,209 @@
+"""report.html: a training as a page, written while it runs. One file, which opens without a network.
+
+It takes a hundredth of the training's time: it is not written again before a hundred times as long has passed as all
+that was done for it took. The picture of the scene is made once, before the first step; the last state is always
+written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError, one_line, reason
+from data.inspection.overview import overview
+from data.io.files import is_file, read_regular, write_result
+from data.io.images import to_uint8
+from data.scenes.scene import summary
+from models.experiment import Experiment
+from models.kinds.conf import flat
+from models.machine import backend, memory
+from models.pages.document import data_of, document
+from models.pages.history import History, restored
+from models.pages.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
+from models.results.basis import base_values, same
+from models.results.figure_table import rows as figure_rows
+from models.results.follower import TRAINING, Follower
+from models.results.pictures import Picture
+from models.surface.described import Surface
+from models.views.render import distance_picture, error_picture, normal_picture
+from models.watch.logger import RunLogger
+
+REPORT = "report.html"
+SHARE = 0.01  # of the training's time
+MOST_BYTES = 1 << 26
+OVERVIEW_LONGEST = 1200  # pixels
+PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
+
+
+class TrainingReport(Follower):
+    """Grows with a training and writes itself."""
+
+    name = "the report"
+
+    def __init__(
+        self, experiment: Experiment, log: RunLogger, language: str | None, step: int, has_surface: bool
+    ) -> None:
+        """`step`: the step a training goes on from; what the page of an earlier session shows up to it stays."""
+        self._experiment, self._log, self._language = experiment, log, language
+        makes_meshes = "mesh_soon" if experiment.conf.train.val_mesh_freq > 0 else "mesh_none"
+        self._mesh_words = makes_meshes if has_surface else "mesh_never"
+        self._first_step = step
+        self._path = experiment.folder / REPORT
+        self._history = _earlier(self._path, step, log) if step > 0 else History()
+        self._spent = 0.0
+        self._fixed = fixed_parts(experiment)
+        self._earlier_warnings = list(self._history.warnings)
+        self._waits_for_mesh: tuple[int, Surface] | None = None
+        self._begun = time.perf_counter()
+
+    def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """A row of the curves."""
+        with self._timed():
+            row = {name: float(value) for name, value in values.items() if name != "Statistics/s_val"}
+            if (s_val := values.get("Statistics/s_val")) is not None and s_val > 0:
+                row["inv_s"] = 1.0 / float(s_val)
+            self._history.add_row(step, row | {"seconds": seconds, "memory": memory.held_bytes() / memory.GB})
+
+    def picture(self, step: int, picture: Picture) -> None:
+        """An entry of the slider."""
+        with self._timed():
+            self._history.add_picture(*_shown(step, picture))
+
+    def mesh(self, step: int, surface: Surface) -> None:
+        """The newest mesh; it waits until there is time for it."""
+        self._waits_for_mesh = (step, surface)
+
+    def write(self, step: int, seconds: float, state: str) -> None:
+        """Write the page, where that is due; raises UserError where the disk does not take it."""
+        if state == TRAINING and self._spent > SHARE * (time.perf_counter() - self._begun):
+            return
+        with self._timed():
+            self._take_mesh()
+            history, conf = self._history, self._experiment.conf.train
+            history.warnings = [*self._earlier_warnings, *self._log.warnings]
+            now = time.perf_counter() - self._begun
+            status = {"step": step, "end": conf.end_iter, "seconds": seconds, "state": state, "updated": time.time()}
+            status |= {"session_steps": step - self._first_step, "session_seconds": now, "val_freq": conf.val_freq}
+            status["mesh"] = self._mesh_words
+            content = {**self._fixed, "status": status, **history.parts()}
+            write_result(self._path, document("report", _title(self._experiment), content, self._language))
+
+    def _take_mesh(self) -> None:
+        """The mesh that waits, thinned out."""
+        if self._waits_for_mesh is None:
+            return
+        (step, surface), self._waits_for_mesh = self._waits_for_mesh, None
+        try:
+            self._history.mesh, self._history.mesh_words = {"step": step, **mesh_part(surface)}, ""
+        except UserError as error:
+            self._history.mesh, self._history.mesh_words = None, str(error)
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """What is done here counts as the report's time."""
+        begun = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._spent += time.perf_counter() - begun
+
+
+def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, Any], language: str | None) -> None:
+    """Put the figures of an evaluation into the experiment's page; without one, a page of figures alone is made."""
+    path = experiment.folder / REPORT
+    try:
+        content = _read(path) if is_file(path) else {}
+    except (UserError, OSError) as error:
+        log.warn(f"{path}: cannot be read and is made anew ({error})")
+        content = {}
+    if not content:
+        status = {"step": figures["step"], "end": figures["step"], "seconds": figures["seconds"], "state": "result"}
+        status |= {"updated": time.time(), "session_steps": 0, "session_seconds": 0.0, "val_freq": 0}
+        status["mesh"] = "mesh_none"
+        content = {**fixed_parts(experiment), "status": status, **History().parts()}
+    content["figures"] = figure_rows([("", figures)])
+    chosen = language or content.pop("language", None)
+    write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
+
+
+def fixed_parts(experiment: Experiment) -> dict[str, Any]:
+    """What does not change while a training runs."""
+    scene, values, base = experiment.scene, flat(experiment.conf), base_values(experiment.conf.model.type)
+    differs = [[key, _text(base.get(key)), _text(value)] for key, value in values.items() if not same(value, base, key)]
+    return {
+        "about": f"{scene.name} · {experiment.conf.model.type}",
+        "up": up_of(scene),
+        "front": front_of(scene),
+        "cameras": camera_lines(scene),
+        "scene": [summary(scene), *scene.notes],
+        "overview": picture_uri(overview(scene), OVERVIEW_LONGEST),
+        "figures": [],
+        "conf": {"differs": differs, "all": [[key, _text(value)] for key, value in values.items()]},
+        "environment": _environment(experiment),
+    }
+
+
+def _environment(experiment: Experiment) -> list[list[str]]:
+    """Where and how the run was started."""
+    found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
+    found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
+    found += [["device", backend.device_info().line()], ["processor", str(os.cpu_count())]]
+    found += [["system", platform.platform()], ["python", platform.python_version()]]
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found.append([package, version(package)])
+    return found
+
+
+def _shown(step: int, picture: Picture) -> tuple[dict[str, Any], str]:
+    """A picture as the page has it, and its photograph."""
+    rendered, told = picture.rendered, picture.figures
+    panels = {"rendering": picture_uri(to_uint8(rendered.rgb))}
+    if rendered.normal.any():
+        panels["normals"] = picture_uri(normal_picture(rendered.normal, picture.c2w))
+    panels["error"] = picture_uri(error_picture(rendered.rgb, picture.photograph))
+    panels["distance"] = picture_uri(distance_picture(rendered.distance, rendered.opacity))
+    shown = {"step": step, "view": picture.view, "name": picture.name, "panels": panels}
+    shown |= {"psnr": told.psnr, "ssim": told.ssim, "psnr_mask": told.psnr_mask, "iou": told.iou}
+    return shown, picture_uri(to_uint8(picture.photograph))
+
+
+def _earlier(path: Path, step: int, log: RunLogger) -> History:
+    """The history that the page of an earlier session holds; an empty one where it holds none, which is told."""
+    try:
+        if not is_file(path):
+            return History()
+        return restored(_read(path), step)
+    except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        log.warn(f"{path}: the course of the training before step {step} cannot be read from it ({reason(error)})")
+        return History()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The data of a page; raises UserError where it is none of ours, or too large."""
+    content = read_regular(path, MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        return data_of(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(reason(error)) from error
+
+
+def _title(experiment: Experiment) -> str:
+    """The experiment by its folder's name."""
+    return experiment.folder.absolute().name
+
+
+def _text(value: Any) -> str:
+    """A value of a conf as the page shows it."""
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,45 @@
+"""How long a step takes on this machine, from short trainings whose schedules are those of a long one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.kinds.block import ModelConfig
+from models.kinds.registry import build_model
+from models.machine import memory
+from models.training.chunks import settled_chunk, training_chunk
+from models.training.trainer import Trainer
+
+# The first training meets every kernel, which are compiled at their first use; the second one is timed.
+FIRST_STEPS, TIMED_STEPS = 32, 160
+
+
+def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> float:
+    """Seconds that a step takes in the middle of a whole training; nothing is kept of it.
+
+    Schedules are shares of the training, so that a short one goes through the same sizes as a long one.
+    """
+    _short_training(model, train, scene, FIRST_STEPS)
+    seconds = _short_training(model, train, scene, TIMED_STEPS)
+    memory.release()
+    return seconds / TIMED_STEPS
+
+
+def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int) -> float:
+    """The seconds of a training of so many steps, without its start."""
+    train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
+    initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(train.seed).spawn(3))
+    built = build_model(model, train, initial)
+    trainer = Trainer(built, built.sampler(scene, train.batch_size, pixels), train, jitter)
+    chunk = settled_chunk(train, {})
+    trainer.ray_chunk = training_chunk(trainer).chunk if chunk is None else chunk
+    started = time.perf_counter()
+    for _ in range(steps):
+        trainer.step()
+    trainer.settle()
+    return time.perf_counter() - started

@@ -1,0 +1,103 @@
+"""A headless browser for tests: Playwright at the wheel of the Chromium that is installed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.io.images import read_image
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+DESKTOP, PHONE = (1280, 900), (390, 844)
+FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
+# What a browser without a graphics card says of itself, and no fault of a page.
+HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message")
+
+
+def browser_path() -> str | None:
+    """The first browser that there is; None without one."""
+    return next((found for found in map(shutil.which, BROWSERS) if found), None)
+
+
+def why_not() -> str:
+    """Why no page can be tested here; "" where one can."""
+    if browser_path() is None:
+        return f"no headless browser is installed ({', '.join(BROWSERS)})"
+    try:
+        import playwright.sync_api  # noqa: F401
+    except ImportError:
+        return "Playwright, which drives the browser, is not installed (pip install playwright)"
+    return ""
+
+
+@contextmanager
+def opened(address: str, size: tuple[int, int] = DESKTOP, locale: str = "en-US") -> Iterator[tuple[Any, list[str]]]:
+    """The page at an address and the errors its console has shown so far, without a way to the network."""
+    from playwright.sync_api import sync_playwright
+
+    errors: list[str] = []
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=browser_path(), args=list(FLAGS))
+        width, height = size
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, locale=locale, has_touch=size == PHONE
+        )
+        page = context.new_page()
+        page.on("console", lambda message: _note(errors, message))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: _require_local(errors, request.url))
+        page.goto(address)
+        try:
+            yield page, errors
+        finally:
+            browser.close()
+
+
+def _note(errors: list[str], message: Any) -> None:
+    """An error or a warning of the console."""
+    if message.type in ("error", "warning") and not any(words in message.text for words in HARMLESS):
+        errors.append(message.text)
+
+
+def _require_local(errors: list[str], url: str) -> None:
+    """Anything that is fetched from elsewhere is an error."""
+    if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "ws://127.0.0.1:")):
+        errors.append(f"fetched {url}")
+
+
+def picture_of(page: Any, selector: str, folder: Path) -> np.ndarray:
+    """What an element looks like, float [h, w, 3]."""
+    path = folder / "element.png"
+    page.locator(selector).first.screenshot(path=str(path))
+    return read_image(path)[..., :3].astype(float)
+
+
+def slide(page: Any, selector: str, value: int) -> None:
+    """Move a slider as a user does."""
+    page.eval_on_selector(
+        selector,
+        "(e, v) => { e.value = v; e.dispatchEvent(new Event('input', { bubbles: true })); "
+        "e.dispatchEvent(new Event('change', { bubbles: true })); }",
+        value,
+    )
+
+
+def drag(page: Any, selector: str, across: int, down: int = 0) -> None:
+    """Drag from the middle of an element."""
+    box = page.locator(selector).first.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + across / 2, y + down / 2, steps=4)
+    page.mouse.move(x + across, y + down, steps=4)
+    page.mouse.up()
+
+
+def overflows(page: Any) -> bool:
+    """Whether the page is wider than its window."""
+    return page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth + 1")

@@ -1,0 +1,185 @@
+"""What follows from driver, card and toolkits, for machines that nobody has: each works, or says what to do."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from cuda_machines import card, driver, facts, toolkit
+
+from models.machine.cuda import conclude as conclusions
+from models.machine.cuda import driver as drivers
+from models.machine.cuda.conclude import conclude
+from models.machine.cuda.start import gather, visible
+
+ALL = conclusions.PIP_ALL
+NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")
+
+
+def plan_of(found, *toolkits, gpu=0):
+    conclusion = conclude(facts(found, *toolkits), gpu)
+    assert conclusion.plan is not None and conclusion.reason == "", conclusion.reason
+    return conclusion.plan
+
+
+def reason_of(found, *toolkits, gpu=0):
+    conclusion = conclude(facts(found, *toolkits), gpu)
+    assert conclusion.plan is None and "\n" not in conclusion.reason and not conclusion.reason.endswith(".")
+    return conclusion.reason
+
+
+# what works
+
+
+@pytest.mark.parametrize("release", [(12, 0), (12, 4), (12, 9), (13, 0), (13, 2), (13, 9)])
+def test_every_toolkit_from_12_0_to_13_x_works_with_a_driver_of_its_major_version(release):
+    assert plan_of(driver((release[0], 0)), toolkit(release)).toolkit.release == release
+
+
+@pytest.mark.parametrize(
+    ("capability", "release", "code", "is_translated"),
+    [
+        (90, (13, 0), 90, False),
+        (75, (13, 0), 75, False),
+        (61, (12, 4), 61, False),
+        (120, (13, 0), 120, False),  # Jittor ends at 9.0, the toolkit does not
+        (89, (12, 0), 89, False),
+        (88, (12, 4), 87, False),  # code for 8.7 runs on 8.8
+        (122, (13, 0), 121, False),
+        (100, (12, 4), 90, True),  # newer than the toolkit: the driver translates
+        (130, (13, 0), 121, True),
+    ],
+)
+def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, release, code, is_translated):
+    plan = plan_of(driver((13, 5), card(capability)), toolkit(release))
+    assert (plan.codes, plan.is_translated) == ((code,), is_translated)
+
+
+def test_of_several_toolkits_the_first_that_fits_is_taken():
+    assert plan_of(OLD, toolkit((13, 0)), toolkit((11, 8)), toolkit((12, 4))).toolkit.release == (12, 4)
+    assert plan_of(NEW, toolkit((13, 0), without=("cublas",)), toolkit((12, 4))).toolkit.release == (12, 4)
+    assert plan_of(NEW, toolkit((12, 4)), toolkit((13, 0))).toolkit.release == (12, 4)
+    assert plan_of(driver((13, 0), card(61)), toolkit((13, 0)), toolkit((12, 8))).toolkit.release == (12, 8)
+
+
+def test_cudnn_and_npp_are_not_asked_for():
+    assert not any("cudnn" in name or "npp" in name for name in toolkit(without=("cudart", "curand")).missing)
+
+
+def test_the_card_is_the_one_that_was_chosen():
+    two = driver((13, 0), card(75, "T4"), card(90, "H100"))
+    assert (plan_of(two, toolkit()).codes, plan_of(two, toolkit(), gpu=1).codes) == ((75,), (90,))
+
+
+# what does not, and the remedy
+
+
+REFUSED = {
+    "no driver": (None, (toolkit(),), ["no NVIDIA driver is installed"]),
+    "driver without a card": (
+        driver((13, 0), problem="it finds no card"),
+        (toolkit(),),
+        ["no NVIDIA card", "finds no"],
+    ),
+    "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
+    "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
+    "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),
+    "no nvcc, old driver": (OLD, (), ["no nvcc", "535.104", "580", "CUDA 12 toolkit"]),
+    "no nvcc, old card": (driver((13, 0), card(61, "P40")), (), ["P40 (capability 6.1)", "install a CUDA 12 toolkit"]),
+    "old driver, new toolkit": (OLD, (toolkit((13, 0)),), ["12.2", "13.0", "580", "CUDA 12 toolkit"]),
+    "toolkit 11": (NEW, (toolkit((11, 8)),), ["11.8", "12.0 to 13.x", ALL]),
+    "toolkit 14": (NEW, (toolkit((14, 0)),), ["14.0", "12.0 to 13.x"]),
+    "nvcc that does not answer": (NEW, (toolkit((0, 0)),), ["/cuda-0.0/bin/nvcc", "version", ALL]),
+    "old card, CUDA 13": (driver((13, 0), card(70, "V100")), (toolkit(),), ["7.0", "7.5 and newer", "CUDA 12 toolkit"]),
+    "card of another age": (driver((12, 4), card(35, "K40")), (toolkit((12, 4)),), ["3.5", "too old", "--device cpu"]),
+    "card that only a newer driver translates": (
+        driver((12, 0), card(120, "5090")),
+        (toolkit((12, 4)),),
+        ["does not know it", "update the driver"],
+    ),
+    "no cuBLAS 13": (NEW, (toolkit(without=("cublas", "cublas_v2.h")),), ["cublas_v2.h and libcublas.so", ALL]),
+    "no cuBLAS 12": (OLD, (toolkit((12, 4), without=("cublas",)),), ["libcublas.so", "pip install nvidia-cublas-cu12"]),
+    "no cuRAND 12": (OLD, (toolkit((12, 4), without=("curand.h",)),), ["curand.h", "pip install nvidia-curand-cu12"]),
+    "an nvcc alone": (
+        OLD,
+        (toolkit((12, 4), without=("cuda_runtime.h", "cudart")),),
+        ["cuda_runtime.h and libcudart.so", "nvidia-cuda-runtime-cu12"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_work_says_what_is_wrong_and_what_to_do(case):
+    found, toolkits, words = REFUSED[case]
+    reason = reason_of(found, *toolkits)
+    assert [word for word in words if word not in reason] == [], reason
+
+
+def test_of_several_toolkits_that_do_not_fit_the_one_nearest_to_it_is_told_of():
+    assert "libcublas.so" in reason_of(NEW, toolkit((11, 8)), toolkit((12, 4), without=("cublas",)), toolkit((14, 0)))
+
+
+def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
+    assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 card" in reason_of(NEW, toolkit(), gpu=1)
+    assert "2 cards" in reason_of(driver((13, 0), card(), card()), toolkit(), gpu=2)
+
+
+# the driver
+
+
+def test_without_a_driver_nothing_is_started_and_no_toolkit_is_looked_for(monkeypatch):
+    def never(*arguments, **options):
+        raise AssertionError("a process was started, or a toolkit looked for")
+
+    monkeypatch.setattr(drivers, "LIBRARY", "libnone.so.1")
+    monkeypatch.setattr(drivers.subprocess, "run", never)
+    monkeypatch.setattr("models.machine.cuda.search.toolkits", never)
+    assert gather(os.environ).driver is None
+
+
+def test_a_driver_is_asked_in_a_process_of_its_own_with_the_cards_that_are_visible(monkeypatch):
+    program = "import json, os; print(json.dumps([12040, 0, [[os.environ['CUDA_VISIBLE_DEVICES'], 86, 1000]]]))"
+    monkeypatch.setattr(drivers, "is_installed", lambda: True)
+    monkeypatch.setattr(drivers, "QUESTION", program)
+    found = drivers.ask(visible(3, os.environ))
+    assert found.cuda == (12, 4) and [(c.name, c.capability, c.memory) for c in found.cards] == [("3", 86, 1000)]
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("print('[13000, 100, []]')", "finds no card"),
+        ("print('[13000, 803, []]')", "restart"),
+        ("print('[13000, 42, []]')", "status 42"),
+        ("import os; os.abort()", "does not answer"),
+        ("print('what?')", "does not answer"),
+    ],
+)
+def test_a_driver_that_does_not_work_is_told_of(monkeypatch, program, words):
+    monkeypatch.setattr(drivers, "is_installed", lambda: True)
+    monkeypatch.setattr(drivers, "QUESTION", program)
+    assert words in reason_of(drivers.ask(dict(os.environ)), toolkit())
+
+
+def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherwise():
+    question = drivers.QUESTION.replace(drivers.LIBRARY, "libnone.so.1")
+    ended = subprocess.run([sys.executable, "-I", "-S", "-c", question], capture_output=True, text=True)
+    assert "libnone.so.1" in ended.stderr and "SyntaxError" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "expected"), [(0, {}, "0"), (2, {}, "2"), (0, {"CUDA_VISIBLE_DEVICES": "GPU-7"}, "GPU-7")]
+)
+def test_a_choice_of_cards_that_the_user_has_made_is_left_alone(gpu, given, expected):
+    assert visible(gpu, given)["CUDA_VISIBLE_DEVICES"] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27\n", "580.65.06"), ("", "")],
+)
+def test_the_version_of_the_driver_is_read_where_the_system_tells_it(monkeypatch, tmp_path, text, version):
+    monkeypatch.setattr(drivers, "VERSION_FILE", tmp_path / "version")
+    assert drivers.own_version() == ""
+    (tmp_path / "version").write_text(text)
+    assert drivers.own_version() == version

@@ -1,0 +1,293 @@
+"""Toolkits and pip's packages are found wherever they lie, and become one folder that Jittor builds against."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_machines import (
+    CODES_12,
+    CODES_13,
+    COMPILE,
+    card,
+    driver,
+    facts,
+    write_headers,
+    write_libraries,
+    write_nvcc,
+    write_toolkit,
+    write_wheels_12,
+    write_wheels_13,
+)
+
+from data.io.child import run_apart
+from models.machine.cuda import home as homes
+from models.machine.cuda import search, trial
+from models.machine.cuda.conclude import Plan, conclude
+from models.machine.cuda.facts import LIBRARIES
+from models.machine.cuda.home import HomeError, prepare
+from models.machine.cuda.start import Ready, ready
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with nothing of CUDA: what this one has is out of sight; returns a function that searches it."""
+    monkeypatch.setattr(search, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
+    monkeypatch.setattr(search, "SYSTEM", tmp_path / "usr")
+    (tmp_path / "empty").mkdir()
+
+    def found(*site, **environment):
+        return search.toolkits({"PATH": str(tmp_path / "empty")} | environment, map(str, site))
+
+    return found
+
+
+# where things lie
+
+
+def test_a_machine_without_cuda_has_no_toolkit(machine, tmp_path):
+    assert machine(tmp_path / "site") == []
+
+
+def test_a_whole_toolkit_is_found_by_its_usual_place_and_once_for_all_its_names(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-12.4", "12.4", CODES_12)
+    (tmp_path / "local" / "cuda").symlink_to(root)
+    (found,) = machine(CUDA_HOME=str(root), PATH=str(root / "bin"))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.release == (12, 4) and found.codes == CODES_12
+    assert found.missing == () and set(found.libraries) == set(LIBRARIES)
+
+
+def test_the_newest_of_several_versions_comes_first_but_for_those_the_user_names(machine, tmp_path):
+    for release in ("9.2", "12.4", "12.10", "13.0"):
+        write_toolkit(tmp_path / "local" / f"cuda-{release}", release)
+    own = write_toolkit(tmp_path / "own", "12.1")
+    assert [found.release for found in machine()] == [(13, 0), (12, 10), (12, 4), (9, 2)]
+    assert machine(CUDA_HOME=str(own))[0].release == (12, 1)
+    assert machine(nvcc_path=str(own / "bin" / "nvcc"))[0].release == (12, 1)
+    assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
+
+
+def test_pips_packages_of_cuda_13_are_a_toolkit(machine, tmp_path):
+    write_wheels_13(tmp_path / "site")
+    (found,) = machine(tmp_path / "site")
+    assert found.release == (13, 0) and found.missing == ()
+    assert found.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
+
+
+def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
+    root = tmp_path / "local" / "cuda-12.4"
+    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
+    write_headers(root / "include", "cuda_runtime.h", major=12)
+    write_wheels_13(tmp_path / "thirteen", with_nvcc=False)
+    (found,) = machine(tmp_path / "thirteen")
+    assert "libcublas.so" in found.missing and "libcudart.so" in found.missing
+    write_wheels_12(tmp_path / "twelve")
+    (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
+    assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
+    assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
+
+
+def test_a_script_named_nvcc_on_the_path_leads_to_the_toolkit_it_calls(machine, tmp_path):
+    root = write_toolkit(tmp_path / "far" / "cuda", "13.0")
+    says = f"""--dryrun*) echo '#$ _HERE_={root}/bin' >&2 ;;
+    *) exec {root}/bin/nvcc "$@" ;;"""
+    script = write_nvcc(tmp_path / "bin" / "nvcc")
+    script.write_text(script.read_text().replace("--version)", f"{says}\n    --none)"))
+    (found,) = machine(PATH=str(script.parent))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.missing == ()
+
+
+def test_an_nvcc_with_nothing_beside_it_lacks_everything(machine, tmp_path):
+    script = write_nvcc(tmp_path / "bin" / "nvcc")
+    (found,) = machine(PATH=str(script.parent))
+    assert len(found.missing) == 7
+
+
+def test_folders_of_conda_and_of_distributions_are_looked_into(machine, tmp_path):
+    root = tmp_path / "conda"
+    write_nvcc(root / "bin" / "nvcc", "12.6", CODES_12)
+    target = root / "targets" / search.TARGET
+    write_headers(target / "include", "cuda_runtime.h", "cublas_v2.h", "curand.h", major=12)
+    write_libraries(target / "lib", *(f"lib{name}.so" for name in LIBRARIES))
+    (found,) = machine(CONDA_PREFIX=str(root))
+    assert found.missing == ()
+
+
+def test_a_compiler_that_cannot_be_run_does_not_tell_its_version(machine, tmp_path):
+    script = write_nvcc(tmp_path / "local" / "cuda" / "bin" / "nvcc")
+    script.write_text("no program")
+    assert machine()[0].release == (0, 0)
+
+
+# the home
+
+
+def planned(found, capability=90, cuda=(13, 9)):
+    conclusion = conclude(facts(driver(cuda, card(capability)), found))
+    assert conclusion.plan is not None, conclusion.reason
+    return conclusion.plan
+
+
+@pytest.fixture
+def plan(machine, tmp_path):
+    """A plan with pip's packages of CUDA 13."""
+    write_wheels_13(tmp_path / "site")
+    return planned(machine(tmp_path / "site")[0])
+
+
+def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
+    made = prepare(plan, tmp_path / "cache", "g++")
+    for name in LIBRARIES:
+        assert (made.folder / "lib64" / f"lib{name}.so").resolve().is_file()
+    assert (made.folder / "lib64" / "libcublas.so.13").is_file()  # the name that is recorded in what is linked to it
+    for name in ("cuda_runtime.h", "cublas_v2.h", "curand.h", "npp.h", "cub/cub.cuh"):
+        assert (made.folder / "include" / name).is_file()
+    assert not Path(made.nvcc).is_symlink() and os.access(made.nvcc, os.X_OK)
+    calls = Path(plan.toolkit.nvcc).with_name("calls")
+    before = calls.read_text()
+    assert prepare(plan, tmp_path / "cache", "g++") == made and calls.read_text() == before
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [made.folder.name]
+
+
+def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, tmp_path):
+    made = prepare(plan, tmp_path, "g++")
+    calls = Path(plan.toolkit.nvcc).with_name("calls")
+    calls.write_text("")
+    jittors = ["-std=c++14", "-arch=compute_90", "-code=sm_90", "a b.cu", '-I"x"']
+    subprocess.run([made.nvcc, *jittors], check=True)
+    assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -std=c++17 a b.cu -I"x"\n'
+    shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
+    assert search.release_of(shown) == (13, 0)
+
+
+def test_a_card_newer_than_the_toolkit_gets_code_that_its_driver_translates(machine, tmp_path):
+    write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    made = prepare(planned(machine()[0], 120), tmp_path, "g++")
+    assert "-gencode arch=compute_90,code=compute_90" in Path(made.nvcc).read_text()
+
+
+def test_for_cuda_12_nothing_stands_in_and_jittor_gets_no_further_flags(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    write_headers(root / "include" / "cub", "cub.cuh")
+    (root / "include" / "npp.h").write_text("// of the toolkit\n")
+    made = prepare(planned(machine()[0]), tmp_path, "g++")
+    assert made.flags == "" and (made.folder / "include" / "cub").resolve() == root / "include" / "cub"
+    assert (made.folder / "include" / "npp.h").read_text() == "// of the toolkit\n"
+
+
+def test_another_toolkit_card_or_compiler_has_a_home_of_its_own(plan, tmp_path):
+    same = {prepare(plan, tmp_path, "g++").folder for _ in range(2)}
+    other_card = Plan(plan.toolkit, plan.card, (80,), False)
+    others = {prepare(other_card, tmp_path, "g++").folder, prepare(plan, tmp_path, "g++-12").folder}
+    assert len(same) == 1 and len(same | others) == 3
+
+
+@pytest.mark.parametrize(
+    ("says", "words"),
+    [
+        ("echo 'error: cannot find cicc' >&2; exit 1", "cannot find cicc"),
+        (
+            "echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1",
+            "cc_path",
+        ),
+        ("exit 3", "status 3"),
+        ("kill -9 $$", "status -9"),
+    ],
+)
+def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_nothing(machine, tmp_path, says, words):
+    root = write_toolkit(tmp_path / "local" / "cuda")
+    write_nvcc(root / "bin" / "nvcc", compile_with=says)
+    with pytest.raises(HomeError) as caught:
+        prepare(planned(machine()[0]), tmp_path / "cache", "g++")
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_to_is_told_of(plan, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(HomeError, match="cannot be made"):
+        prepare(plan, tmp_path / "file", "g++")
+
+
+TWO_AT_ONCE = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+import test_cuda_home
+from models.machine.cuda import search
+root, place = Path(sys.argv[3]), Path(sys.argv[4])
+toolkit = next(found for found in search.toolkits({"CUDA_HOME": str(root)}, []) if str(root) in found.nvcc)
+print(test_cuda_home.prepare(test_cuda_home.planned(toolkit), place, "g++").folder)
+"""
+
+
+def test_two_first_starts_at_once_make_one_home(tmp_path):
+    root = write_toolkit(tmp_path / "cuda")
+    write_nvcc(root / "bin" / "nvcc", compile_with=f"sleep 0.5; {COMPILE}")
+    tests = Path(__file__).parent
+    call = [sys.executable, "-c", TWO_AT_ONCE, str(tests), str(tests.parent), str(root), str(tmp_path / "cache")]
+    running = [subprocess.Popen(call, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    folders = {process.communicate()[0].strip() for process in running}
+    assert [process.returncode for process in running] == [0, 0] and len(folders) == 1
+    assert len((root / "bin" / "calls").read_text().splitlines()) == 1  # one of them tried the compiler
+
+
+def test_the_texts_that_stand_in_are_those_for_which_a_home_was_named(plan, tmp_path, monkeypatch):
+    before = prepare(plan, tmp_path, "g++").folder
+    monkeypatch.setattr(homes, "CUB_TEXT", homes.CUB_TEXT + "// newer\n")
+    assert prepare(plan, tmp_path, "g++").folder != before
+
+
+def test_what_is_wrong_with_a_home_is_a_sentence_of_the_card(machine, tmp_path, monkeypatch):
+    root = write_toolkit(tmp_path / "local" / "cuda")
+    write_nvcc(root / "bin" / "nvcc", compile_with="exit 3")
+    found = facts(driver(), *machine())
+    monkeypatch.setattr("models.machine.cuda.start.gather", lambda environment: found)
+    ready.cache_clear()
+    told = ready(0, tmp_path / "cache", "g++")
+    ready.cache_clear()
+    assert told == Ready(None, told.reason) and told.reason.startswith("H100 (capability 9.0) is not used, CUDA 13.0")
+
+
+# the trial
+
+
+def well(report, gpu):
+    """A task that ends as it should."""
+
+
+def badly(report, gpu):
+    """A task that raises."""
+    raise RuntimeError(f"no kernel image for card {gpu}")
+
+
+def fatally(report, gpu):
+    """A task that takes its process along, as an aborting library does."""
+    os.abort()
+
+
+def again(report, gpu):
+    """A task that asks to be started again."""
+    raise RuntimeError(trial.AGAIN)
+
+
+def test_a_home_is_tried_once(plan, tmp_path):
+    made = prepare(plan, tmp_path, "g++")
+    assert trial.failure(made, well, 0) == ""
+    assert trial.failure(made, fatally, 0) == ""  # it was tried
+
+
+@pytest.mark.parametrize(
+    ("task", "words"), [(badly, "no kernel image for card 2"), (fatally, "status -6"), (again, "started again")]
+)
+def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, words):
+    made = prepare(plan, tmp_path, "g++")
+    for _ in range(2):
+        failure = trial.failure(made, task, 2)
+        assert words in failure and "trial.log" in failure and "\n" not in failure
+
+
+def test_the_tasks_of_these_tests_run_apart(tmp_path):
+    assert run_apart(well, 0, log=tmp_path / "log") is None
+    assert CODES_13[0] == 75  # what CUDA 13 begins with: 7.0 is refused in test_cuda.py

@@ -1,0 +1,141 @@
+"""`--mode reconstruct`: one call from photographs to a mesh, which goes on where it stopped and says what is amiss."""
+
+import json
+from pathlib import Path
+
+import pytest
+import rendered_photographs
+
+import exp_runner
+from models.commands import reconstruction, reconstruction_page, train
+from models.commands.conf import PROGRAM_FOLDER
+from models.commands.reconstruct import case_of
+from models.training import pace
+
+SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
+SMALL += ("model.sdf_grid.levels=2", "model.sdf_grid.finest=32", "model.sdf_grid.log2_rows=10")
+RESULTS = ("health.json", "health.md", "mesh.ply", "metrics.json", "overview.png", "report.png", "result.md")
+
+
+def run(capsys, *arguments):
+    flags = [flag for setting in SMALL for flag in ("--set", setting)]
+    status = exp_runner.main(["--mode", "reconstruct", "--resolution", "24", *flags, *map(str, arguments)])
+    return status, capsys.readouterr()
+
+
+@pytest.fixture
+def photographs(tmp_path, monkeypatch):
+    """Six photographs of the corner in ./my photos; trials and trainings are of a few steps."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(pace, "FIRST_STEPS", 2)
+    monkeypatch.setattr(pace, "TIMED_STEPS", 4)
+    monkeypatch.setattr(reconstruction, "LEAST_STEPS", 6)
+    rendered_photographs.write_photographs(tmp_path / "my photos", 6)
+    return tmp_path / "my photos"
+
+
+def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
+    with monkeypatch.context() as stopped:
+        stopped.setattr(reconstruction.train, "COMMAND", _ending(train.COMMAND, 130))
+        status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
+    assert status == 130 and "the same call goes on where it stopped" in said.out
+    plan = json.loads(Path("exp/my_photos/fast/reconstruct.json").read_text())
+    assert int(plan["settings"]["train.end_iter"]) >= 6 and plan["seconds_per_step"] > 0
+
+    monkeypatch.setattr(pace, "seconds_per_step", lambda *given: pytest.fail("measured again"))
+    status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
+    assert status == 0, said.err
+    result = Path("exp/my_photos/fast/result")
+    assert sorted(path.name for path in result.iterdir()) == sorted(RESULTS)
+    assert f"train.end_iter={plan['settings']['train.end_iter']}" in said.out
+    assert (result / "mesh.ply").read_bytes().count(b"property uchar red") == 1
+    assert "## How far to trust it" in (result / "result.md").read_text()
+    assert "how far to trust it: " in said.out
+
+    status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
+    assert status == 0 and "is ready already" in said.out and "step 3" not in said.out
+    status, said = run(capsys, "--images", photographs, "--minutes", 5)
+    assert status == 2 and "holds a reconstruction of 0.0001 minutes; pass" in said.err
+
+
+def _ending(command, status):
+    """The command, which does nothing and returns a status."""
+    from dataclasses import replace
+
+    return replace(command, run=lambda arguments, conf: status)
+
+
+def test_what_may_go_wrong_is_said_before_the_training(photographs, capsys, monkeypatch):
+    monkeypatch.setattr(reconstruction.train, "COMMAND", _ending(train.COMMAND, 130))
+    _, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
+    assert "before the training: views (bad): 6; between so few views the shape is guessed" in said.out
+    assert said.out.index("before the training") < said.out.index("step 3 of 5")
+    assert "train.end_iter=7" in said.out.split("step 3 of 5")[1], "steps that are given are not measured"
+
+
+def test_checkpoints_of_others_are_not_replaced(photographs, capsys):
+    folder = Path("exp/my_photos/fast/checkpoints")
+    folder.mkdir(parents=True)
+    (folder / "ckpt_000005.safetensors").write_bytes(b"of another training")
+    status, said = run(capsys, "--images", photographs)
+    assert status == 2 and "did not make; pass --overwrite" in said.err
+    assert not Path("public_data").exists(), "it is said before the cameras are sought"
+
+
+def test_a_plan_that_is_damaged_is_named(photographs, capsys):
+    folder = Path("exp/my_photos/fast")
+    folder.mkdir(parents=True)
+    (folder / "reconstruct.json").write_text('{"minutes": "ten"}')
+    status, said = run(capsys, "--images", photographs)
+    assert status == 2 and "reconstruct.json: is damaged; pass --overwrite" in said.err
+
+
+MISTAKES = {
+    "no images": ([], "--mode reconstruct: give --images FOLDER"),
+    "missing": (["--images", "nowhere"], "--images nowhere: no such folder or video"),
+    "no time": (["--images", "x", "--minutes", "0"], "--minutes 0: must be above 0"),
+    "minutes in words": (["--images", "x", "--minutes", "ten"], "'ten' is not a finite number"),
+    "an output": (["--images", "x", "--output", "a.ply"], "--output: not for --mode reconstruct"),
+    "a nameless folder": (["--images", "/"], "pass --case NAME"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    status, said = run(capsys, *MISTAKES[name][0])
+    assert status == exp_runner.EXIT_USER_ERROR and MISTAKES[name][1] in said.err
+    assert said.err.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_minutes_belong_to_it(capsys):
+    assert exp_runner.main(["--minutes", "3"]) == 2
+    assert "--minutes: belongs to --mode reconstruct" in capsys.readouterr().err
+
+
+def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
+    from argparse import Namespace
+
+    (tmp_path / "a walk.mp4").write_bytes(b"")
+    assert case_of(Namespace(images=tmp_path / "a walk.mp4"), "") == "a_walk"
+    assert case_of(Namespace(images=tmp_path / "a walk.mp4"), "bear") == "bear"
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"points_missing": 0.7}, "only 30% of the points"),
+        ({"points_missing": 0.3}, "parts of the mesh are made up"),
+        ({"points_missing": 0.01}, "can be trusted"),
+        ({"psnr": 12.0}, "the views do not fit one shape"),
+        ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "nothing says"),
+        ({"epipolar_px": 9.0}, "the cameras are wrong"),
+        ({}, "nothing says how good the mesh is"),
+    ],
+)
+def test_figures_say_how_far_to_trust_a_result(figures, words):
+    assert words in reconstruction_page.trust(figures)[0]
+
+
+def test_the_conf_is_the_quick_one():
+    assert (PROGRAM_FOLDER / reconstruction.CONF).is_file()

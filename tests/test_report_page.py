@@ -1,0 +1,186 @@
+"""report.html: what it holds, and what it does in a browser."""
+
+import json
+
+import numpy as np
+import pytest
+import trimesh
+from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide, why_not
+from runs import run
+
+from data.errors import UserError
+from models.pages import parts
+from models.pages.document import data_of, document, mesh_library
+from models.pages.history import MOST_PICTURES, MOST_POINTS, History, restored
+from models.results.basis import base_values, same
+from models.surface.described import Surface
+
+SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
+SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")
+needs_browser = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
+SIZES = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    assert run(folder, settings=SETTINGS) == 0
+    return folder
+
+
+def content(folder):
+    return data_of((folder / "report.html").read_bytes())
+
+
+def test_the_page_of_a_training_holds_all_of_it(trained):
+    found = content(trained)
+    assert found["status"]["state"] == "finished" and found["status"]["step"] == 12
+    assert found["curves"]["step"] == [2, 4, 6, 8, 10, 12]
+    assert {"Loss/loss", "Statistics/psnr", "Statistics/learning_rate", "inv_s", "seconds", "memory", "speed"} <= set(
+        found["curves"]
+    )
+    assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12]
+    assert set(found["pictures"][0]["panels"]) == {"rendering", "normals", "error", "distance"}
+    assert found["mesh"]["step"] == 12 and found["mesh"]["colors"] and found["overview"].startswith("data:image/jpeg")
+    assert ["train.end_iter", "300000", "12"] in found["conf"]["differs"]
+    assert "train.learning_rate_alpha" not in [row[0] for row in found["conf"]["differs"]]
+    assert "jittor" in [row[0] for row in found["environment"]]
+
+
+def test_the_page_needs_no_network(trained):
+    text = (trained / "report.html").read_text()
+    assert 'src="http' not in text and "@import" not in text and mesh_library() in text
+
+
+def test_a_training_that_goes_on_keeps_the_course_before(trained, tmp_path, capsys):
+    assert run(tmp_path, settings=("train.end_iter=6", *SETTINGS[1:])) == 0
+    assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
+    found = content(tmp_path)
+    assert found["curves"]["step"] == content(trained)["curves"]["step"]
+    assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12]
+    (tmp_path / "report.html").write_text("<html>of someone else</html>")
+    assert run(tmp_path, "--is_continue", settings=("train.end_iter=14", *SETTINGS[1:])) == 0
+    assert "before step 12 cannot be read from it" in capsys.readouterr().err
+    assert content(tmp_path)["curves"]["step"] == [14]
+
+
+def test_a_page_that_cannot_be_written_stops_no_training(tmp_path, capsys):
+    (tmp_path / "report.html").mkdir()
+    assert run(tmp_path, settings=("train.end_iter=4", *SETTINGS[1:], "train.val_mesh_freq=0")) == 0
+    told = capsys.readouterr().err
+    assert told.count("the report cannot be written, the training goes on without") == 1
+
+
+def test_an_evaluation_puts_its_figures_into_the_page(trained, capsys):
+    assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
+    found = content(trained)
+    assert ["held-out views"] in found["figures"] and found["language"] == "zh"
+    assert any(row[0] == "PSNR, whole picture" for row in found["figures"])
+    assert found["curves"]["step"][-1] == 12
+
+
+def test_lists_stay_bounded_and_keep_their_ends():
+    history = History()
+    for step in range(1, 3 * MOST_POINTS):
+        history.add_row(step, {"Loss/loss": float(step)})
+    for step in range(1, 3 * MOST_PICTURES):
+        history.add_picture({"step": step, "view": step % 50}, f"photograph {step % 50}")
+    assert len(history.rows) <= MOST_POINTS and history.rows[-1]["step"] == 3 * MOST_POINTS - 1
+    assert len(history.pictures) <= MOST_PICTURES and history.pictures[-1]["step"] == 3 * MOST_PICTURES - 1
+    assert {str(shown["view"]) for shown in history.pictures} <= set(history.photographs)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"curves": {"step": [1, 2], "x": [1]}}, {"pictures": [{"step": 1, "view": 7}]}, {"curves": 3}]
+)
+def test_a_damaged_history_is_refused(damage):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        restored(History().parts() | damage, 5)
+
+
+def test_no_text_of_a_scene_ends_the_data(tmp_path):
+    page = document("report", "</script><b>", {"x": "</script><script>alert(1)</script>", "y": float("nan")}, None)
+    assert b"</script><script>alert" not in page and data_of(page)["y"] is None
+    assert data_of(page)["title"] == "</script><b>"
+
+
+def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkeypatch):
+    mesh = trimesh.creation.icosphere(5)
+    surface = Surface(mesh, None, np.rint((mesh.vertices + 1) * 127.5).astype(np.uint8))
+    part = parts.mesh_part(surface, 2000)
+    assert part["whole"] == len(mesh.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
+    monkeypatch.setattr(parts, "MOST_FACES", 1000)
+    with pytest.raises(UserError, match="20480 triangles, more than the 1000 that a page thins out: lower"):
+        parts.mesh_part(surface)
+
+
+def test_a_value_is_the_base_s_however_it_is_written():
+    base = base_values("neus")
+    assert same(5e-4, base, "train.learning_rate") and same(False, base, "train.use_white_bkgd")
+    assert same((4,), base, "model.sdf_network.skip_in") and not same((5,), base, "model.sdf_network.skip_in")
+    assert base["model.type"] == "neus" and not same("fast_neus", base, "model.type")
+
+
+@needs_browser
+@SIZES
+def test_the_page_in_a_browser(trained, tmp_path, size):
+    with opened((trained / "report.html").as_uri(), size, "en-GB") as (page, errors):
+        page.click("#language") if page.inner_text("#state") != "finished" else None  # the evaluation's --language zh
+        page.locator("canvas.mesh").scroll_into_view_if_needed()
+        page.wait_for_function("document.querySelector('canvas.mesh').dataset.turn > 0.05")  # it turns
+        assert picture_of(page, "canvas.mesh", tmp_path).std() > 5  # and is not blank
+        drag(page, "canvas.mesh", 80)
+        page.wait_for_timeout(200)
+        before = page.eval_on_selector("canvas.mesh", "e => Number(e.dataset.turn)")
+        assert page.get_attribute("#turning", "aria-pressed") == "false"
+        drag(page, "canvas.mesh", 100)
+        page.wait_for_timeout(200)
+        assert abs(page.eval_on_selector("canvas.mesh", "e => Number(e.dataset.turn)") - before + 1.0) < 0.05
+        page.click("#cameras")
+        assert page.get_attribute("#cameras", "aria-pressed") == "true"
+        newest = page.get_attribute("img[data-panel=rendering]", "src")
+        slide(page, "#steps", 0)
+        assert "step 4," in page.inner_text("#told")
+        assert page.get_attribute("img[data-panel=rendering]", "src") != newest
+        assert page.eval_on_selector("img[data-panel=normals]", "e => e.naturalWidth") > 10
+        assert page.locator(".chart svg polyline").count() >= 6
+        assert not overflows(page) and errors == []
+
+
+@needs_browser
+def test_the_language_is_the_browser_s_until_another_is_chosen(trained, tmp_path):
+    found = content(trained)
+    (tmp_path / "report.html").write_bytes(document("report", "a", {**found, "language": None}, None))
+    with opened((tmp_path / "report.html").as_uri(), locale="zh-CN") as (page, errors):
+        assert page.inner_text("#state") == "已完成" and page.inner_text("#pictures h2") == "图像"
+        page.click("#language")
+        assert page.inner_text("#state") == "finished" and errors == []
+    (tmp_path / "report.html").write_bytes(document("report", "a", {**found, "language": "zh"}, "zh"))
+    with opened((tmp_path / "report.html").as_uri()) as (page, errors):
+        assert page.inner_text("#pictures h2") == "图像" and errors == []
+
+
+@needs_browser
+def test_an_open_page_follows_the_training(trained, tmp_path):
+    found = content(trained) | {"language": None}
+    status = found["status"] | {"state": "training", "step": 4, "updated": 1.0}
+    early = found | {"status": status, "pictures": found["pictures"][:1], "mesh": None}
+    (tmp_path / "report.html").write_bytes(document("report", "a", early, None))
+    with opened((tmp_path / "report.html").as_uri()) as (page, errors):
+        assert page.inner_text("#state") == "training" and "No mesh yet" in page.inner_text("#mesh")
+        (tmp_path / "report.html").write_bytes(document("report", "a", found, None))
+        page.evaluate("follow()")
+        page.wait_for_function("document.querySelector('#state').textContent === 'finished'")
+        assert page.locator("canvas.mesh").count() == 1 and page.get_attribute("#steps", "max") == "2"
+        assert errors == []
+
+
+@needs_browser
+def test_a_run_without_pictures_and_meshes_says_so(tmp_path):
+    settings = ("train.end_iter=4", "train.warm_up_end=1", "train.val_freq=0", "train.val_mesh_freq=0")
+    assert run(tmp_path, settings=(*settings, "train.report_freq=2")) == 0
+    with opened((tmp_path / "report.html").as_uri()) as (page, errors):
+        assert "train.val_freq = 0" in page.inner_text("#pictures")
+        assert "train.val_mesh_freq = 0" in page.inner_text("#mesh")
+        assert json.loads(page.inner_text("#data") or "{}")["status"]["state"] == "finished"
+        assert errors == []

@@ -150,7 +150,9 @@ def _ellipsoids_native(
 ) -> Ellipsoids:
     """One operation each way."""
     outputs = ((2,), (1,), (3,))
-    return Ellipsoids(*_Project("ellipsoids", camera, Projection(width, height, near), outputs)(means, quats, log_sizes))
+    return Ellipsoids(
+        *_Project("ellipsoids", camera, Projection(width, height, near), outputs)(means, quats, log_sizes)
+    )
 
 
 def _surfels_native(

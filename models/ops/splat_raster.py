@@ -154,7 +154,9 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
     flat = _picture(weights, left, jt.concat([look.colors, seen.depths, seen.normals], dim=1), look, layout)
     place = 1.0 / jt.ternary(hit.abs() < SMALLEST, jt.full_like(hit, SMALLEST), hit)
     place = place - _first(place, weights, seen.depths)
-    sums = [(weights * values).sum(dim=1).reshape((layout.height, layout.width, 1)) for values in (hit, place, place**2)]
+    sums = [
+        (weights * values).sum(dim=1).reshape((layout.height, layout.width, 1)) for values in (hit, place, place**2)
+    ]
     return jt.concat([flat[:, :, :7], *sums, flat[:, :, 7:]], dim=2)
 
 

@@ -1,6 +1,9 @@
 // Splats over each other, front to back, tile by tile: a tile is one thread's, and what a tile gives to a splat is added up
 // in the order of the tiles, so that no number depends on the threads. The reference is ops/splat_raster.py.
 #pragma once
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 #include "splat_surfel.h"
 
 namespace neus {
@@ -9,25 +12,46 @@ constexpr int ACROSS = 4, DOWN = LANES / ACROSS;  // pixels of a block, which is
 constexpr int BLOCKS_ACROSS = TILE / ACROSS, BLOCKS_DOWN = TILE / DOWN, BLOCKS = BLOCKS_ACROSS * BLOCKS_DOWN;
 
 inline bool any(Ints flags) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)flags, (__m512i)flags) != 0;
+#elif defined(__AVX__)
+    return _mm256_movemask_ps((__m256)flags) != 0;
+#else
     int found = 0;
     for (int i = 0; i < LANES; i++) found |= flags[i];
     return found != 0;
+#endif
 }
+
+constexpr long AHEAD = 8;  // splats of a list that are on their way to the cache while one is looked at
 
 // Splats from near to far with their windows.
 template <typename Form>
 struct Queue {
+    struct Entry {
+        typename Form::Splat splat;
+        Window window;
+    };
     std::vector<int> order;
-    std::vector<typename Form::Splat> splats;
+    std::vector<Entry> entries;
     std::vector<Window> windows;
 
     Queue(const Raster &is, const typename Form::Inputs &in, const int *radii, long count)
-        : order(by_depth(count, in.depths, radii)), splats(order.size()), windows(order.size()) {
+        : order(by_depth(count, in.depths, radii)), entries(order.size()), windows(order.size()) {
 #pragma omp parallel for schedule(static)
         for (size_t rank = 0; rank < order.size(); rank++) {
-            splats[rank] = Form::splat(in, order[rank]);
-            windows[rank] = Form::reach_of(splats[rank], is.width, is.height);
+            Entry &entry = entries[rank];
+            entry.splat = Form::splat(in, order[rank]);
+            entry.window = windows[rank] = Form::reach_of(entry.splat, is.width, is.height);
         }
+    }
+    // The k-th of a group's list; those after it are sent for.
+    const Entry &at(const Group &group, long k) const {
+        if (k + AHEAD < (long)group.ranks.size()) {
+            const char *next = (const char *)&entries[group.ranks[k + AHEAD]];
+            for (size_t byte = 0; byte < sizeof(Entry); byte += 64) __builtin_prefetch(next + byte);
+        }
+        return entries[group.ranks[k]];
     }
 };
 
@@ -98,9 +122,9 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
             Light<Form> light(is, tile);
             Vec sums[BLOCKS][SUMS] = {};
             for (long k = group.starts[tile - group.first]; k < group.starts[tile - group.first + 1] && light.lit; k++) {
-                const int rank = group.ranks[k];
-                const auto splat = Form::seen_from(queue.splats[rank], light.x0, light.y0);
-                light.meet(splat, queue.windows[rank],
+                const auto &entry = queue.at(group, k);
+                const auto splat = Form::seen_from(entry.splat, light.x0, light.y0);
+                light.meet(splat, entry.window,
                            [&](int b, const typename Form::Hit &hit, const Opacity &, Ints, Vec weight, Vec before) {
                                light.origin[b] = Form::origin(hit, before, weight, light.origin[b]);
                                Form::add(sums[b], splat, hit, weight, light.origin[b]);
@@ -139,11 +163,11 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
                 float *record = records.data() + k * GRADIENTS;
                 std::fill(record, record + GRADIENTS, 0.f);
                 if (!light.lit) continue;
-                const int rank = group.ranks[k];
-                const auto splat = Form::seen_from(queue.splats[rank], light.x0, light.y0);
+                const auto &entry = queue.at(group, k);
+                const auto splat = Form::seen_from(entry.splat, light.x0, light.y0);
                 Vec acc[GRADIENTS] = {};
                 bool is_met = false;
-                light.meet(splat, queue.windows[rank], [&](int b, const typename Form::Hit &hit, const Opacity &opacity,
+                light.meet(splat, entry.window, [&](int b, const typename Form::Hit &hit, const Opacity &opacity,
                                                            Ints on, Vec weight, Vec before) {
                     is_met = true;
                     light.origin[b] = Form::origin(hit, before, weight, light.origin[b]);

@@ -1,8 +1,8 @@
 """How far a picture is from a photograph: absolute differences mixed with structural dissimilarity.
 
-(1 - share) mean |x - y| + share (1 - mean SSIM), as in 3D Gaussian Splatting (arXiv 2308.04079, eq. 7): SSIM over windows
-of 11 pixels with a Gaussian of 1.5 (Wang et al., TIP 13, 2004), zeros beyond the border. Differentiable once, with
-respect to the picture.
+(1 - share) mean |x - y| + share (1 - mean SSIM), as in 3D Gaussian Splatting (arXiv 2308.04079, eq. 7): SSIM over
+windows of 11 pixels with a Gaussian of 1.5 (Wang et al., TIP 13, 2004), zeros beyond the border. Differentiable once,
+with respect to the picture.
 """
 
 from __future__ import annotations

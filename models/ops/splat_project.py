@@ -1,8 +1,8 @@
 """Splats as a camera sees them: ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888).
 
 N splats: means [N, 3] in the world, quaternions [N, 4] (w, x, y, z, of any length), logarithms of the standard
-deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres lie at +0.5. Both are differentiable once,
-with respect to the splats. The constants are those of gsplat 1.x, which states the published formulas in PyTorch.
+deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres lie at +0.5. Both are differentiable
+once, with respect to the splats. The constants are those of gsplat 1.x, which states the published formulas in PyTorch.
 """
 
 from __future__ import annotations

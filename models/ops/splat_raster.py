@@ -1,6 +1,6 @@
 """Splats laid over each other from front to back (3DGS, arXiv 2308.04079, section 4; 2DGS, arXiv 2403.17888).
 
-N splats, pixels H x W with centres at +0.5, splats in the order of their centres' depths. At a pixel a splat's opacity is
+N splats, pixels H x W with centres at +0.5, splats in the order of their centres' depths. At a pixel its opacity is
 min(0.99, opacity exp(-sigma)); below 1 / 255 it does not count, and once it would let 1e-4 of the light or less pass,
 the pixel ends before it. The results are one picture [H, W, C]: sums by weight, and the opacity last. Differentiable
 once. `probe` [N, 2] is not read: its cotangent is what densification looks at, the gradient of the projected centres,

@@ -132,9 +132,9 @@ def _leaves(output: Any) -> list[Var]:
 def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any]) -> Any:
     """An output each of whose Vars is made of those of `outputs` in its place."""
     changed = {}
-    for field in fields(outputs[0]):
-        values = [getattr(output, field.name) for output in outputs]
-        changed[field.name] = _mapped(function, values) if is_dataclass(values[0]) else function(field, values)
+    for entry in fields(outputs[0]):
+        values = [getattr(output, entry.name) for output in outputs]
+        changed[entry.name] = _mapped(function, values) if is_dataclass(values[0]) else function(entry, values)
     return replace(outputs[0], **changed)
 
 

@@ -1,4 +1,4 @@
-"""How the number of splats changes between steps: as published (3DGS), or by relocation (MCMC). Pure functions of arrays.
+"""How the number of splats changes between steps: as published (3DGS), or by relocation (MCMC). Arrays in, arrays out.
 
 N splats as `splats.Splats` names their numbers; E, the extent, is 1.1 times the spread of the cameras.
 3DGS: arXiv 2308.04079, section 5; MCMC: arXiv 2404.09591, sections 4 and 5.

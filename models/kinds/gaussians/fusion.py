@@ -1,4 +1,4 @@
-"""A surface of rendered distances: truncated signed distances to what each camera sees, averaged (Curless and Levoy 1996).
+"""A surface of rendered distances: truncated signed distances to what cameras see, averaged (Curless and Levoy 1996).
 
 V cameras, P points of the working frame.
 """

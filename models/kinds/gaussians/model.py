@@ -15,26 +15,14 @@ from models.kinds.gaussians import densify
 from models.kinds.gaussians.batch import Picture, PictureBatch, PictureSampler, numbers_of
 from models.kinds.gaussians.conf import MCMC, SURFELS, SplatsConfig
 from models.kinds.gaussians.fusion import Fusion
-from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points
-from models.kinds.gaussians.terms import distortion_term, facing, normal_term
+from models.kinds.gaussians.picture import Sight, depth_of, paint, ray_view
+from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat
+from models.kinds.gaussians.terms import distortion_term, normal_term
 from models.kinds.protocol import LevelSet, Moment, Objective, Parameters, PlainModel, Term
 from models.kinds.terms import MASK_THRESHOLD, mask_term
 from models.machine.backend import jt
 from models.ops.picture_loss import picture_loss
-from models.ops.splat_project import project_ellipsoids, project_surfels
-from models.ops.splat_raster import (
-    COLOR,
-    DEPTH,
-    HIT,
-    NORMAL,
-    OPACITY,
-    Look,
-    Raster,
-    composite_ellipsoids,
-    composite_surfels,
-)
-from models.ops.splat_shade import shade_splats
-from models.rendering.sections import SEEN_OPACITY
+from models.ops.splat_raster import COLOR, OPACITY
 from models.structs import RayView, Var
 
 SPREAD = 1.1  # the extent of a scene in spreads of its cameras
@@ -56,7 +44,7 @@ class GaussiansModel(PlainModel):
 
     def __init__(self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator) -> None:
         self.conf, self.train = conf, train
-        self.splats = Splats({name: array[:1] for name, array in _placeholder(conf).items()})
+        self.splats = Splats(one_splat(conf))
         self.generator = generator
         self.extent = 1.0
         self.cameras: list[PictureCamera] = []
@@ -113,17 +101,9 @@ class GaussiansModel(PlainModel):
         done = step / max(1.0, self.conf.degrees_until * self.train.end_iter)
         return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
 
-    def _render(self, camera: np.ndarray, size: tuple[int, int], moment: Moment, probe: Var | None = None):
-        """The picture [H, W, C] of a camera's numbers and (width, height), and the radii."""
-        splats, placed = self.splats, jt.array(camera)
-        project = project_surfels if self.is_flat else project_ellipsoids
-        composite = composite_surfels if self.is_flat else composite_ellipsoids
-        seen = project(splats.means, splats.quats, splats.sizes, placed, *size)
-        colors = shade_splats(splats.means, splats.dc, splats.rest, placed, self.degree(moment.step))
-        behind = np.zeros(3, np.float32) if moment.background_rgb is None else moment.background_rgb
-        probe = jt.zeros((splats.count, 2)) if probe is None else probe
-        look = Look(colors, splats.opacities.sigmoid(), jt.array(behind.astype(np.float32)), probe)
-        return composite(seen, look, Raster(*size, int(self.conf.absolute))), seen.radii
+    def _sight(self, camera: np.ndarray, size: tuple[int, int], moment: Moment) -> Sight:
+        """A camera at a moment."""
+        return Sight(camera, size, self.degree(moment.step), moment.background_rgb)
 
     def objective(self, batch: PictureBatch, noise: None, moment: Moment, settled: None = None) -> Objective:
         """The published losses, each the mean over the pictures."""
@@ -134,7 +114,8 @@ class GaussiansModel(PlainModel):
             probe.start_grad()
             name = f"probe/{picture.view}"
             height, width = picture.rgb.shape[:2]
-            shown, radii = self._render(picture.camera, (width, height), moment, probe)
+            sight = self._sight(picture.camera, (width, height), moment)
+            shown, radii = paint(self.splats, self.conf, sight, probe)
             watched[name], self._seen[name] = probe, (radii, width, height)
             for term, value in self._terms(picture, shown, moment).items():
                 sums.setdefault(term, []).append(value)
@@ -295,42 +276,17 @@ class GaussiansModel(PlainModel):
         """What a whole picture shows; raises ValueError for rays that are none."""
         if not isinstance(rays, PictureRays):
             raise ValueError("splats show whole pictures only")
-        camera = rays.camera
         with jt.no_grad():
-            numbers = numbers_of(camera.intrinsics, camera.c2w)
-            shown = self._render(numbers, (camera.width, camera.height), moment)[0]
-            opacity = shown[:, :, OPACITY].numpy().reshape(-1, 1)
-            normal = (shown[:, :, NORMAL] if self.is_flat else facing(shown, numbers)).numpy().reshape(-1, 3)
-            depth = shown[:, :, HIT if self.is_flat else DEPTH].numpy().reshape(-1, 1)
-            rgb = np.clip(shown[:, :, COLOR].numpy().reshape(-1, 3), 0.0, 1.0)
-        along = rays.directions @ camera.c2w[:3, 2:3].astype(np.float32)
-        is_seen = opacity > SEEN_OPACITY
-        distance = np.divide(depth, opacity * along, out=np.zeros_like(depth), where=is_seen & (along > 0))
-        return RayView(rgb, (normal @ camera.c2w[:3, :3].T).astype(np.float32), distance, opacity)
+            return ray_view(*self._seen_by(rays.camera, moment), rays)
 
     view_fully = view
+
+    def _seen_by(self, camera: PictureCamera, moment: Moment) -> tuple[Var, np.ndarray]:
+        """The picture of a camera, and its numbers."""
+        numbers = numbers_of(camera.intrinsics, camera.c2w)
+        return paint(self.splats, self.conf, self._sight(numbers, (camera.width, camera.height), moment))[0], numbers
 
     def _depth_of(self, camera: PictureCamera) -> tuple[np.ndarray, np.ndarray]:
         """Depth and opacity [H, W] that a camera sees."""
         with jt.no_grad():
-            numbers = numbers_of(camera.intrinsics, camera.c2w)
-            shown = self._render(numbers, (camera.width, camera.height), Moment(0, None))[0]
-            opacity = shown[:, :, OPACITY].numpy()[:, :, 0]
-            depth = shown[:, :, HIT if self.is_flat else DEPTH].numpy()[:, :, 0]
-        return np.divide(depth, opacity, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity
-
-
-def _placeholder(conf: SplatsConfig) -> dict[str, np.ndarray]:
-    """One splat, until a scene or a checkpoint says where they are."""
-    shapes = {
-        "means": (1, 3),
-        "quats": (1, 4),
-        "sizes": (1, 3),
-        "opacities": (1, 1),
-        "dc": (1, 3),
-        "rest": (1, conf.rest, 3),
-    }
-    return {
-        name: np.ones(shape, np.float32) if name == "quats" else np.zeros(shape, np.float32)
-        for name, shape in shapes.items()
-    }
+            return depth_of(self._seen_by(camera, Moment(0, None))[0])

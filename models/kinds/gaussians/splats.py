@@ -18,6 +18,7 @@ HULL_CELLS = 64  # along a side, of the hull that splats start in
 HULL_MARGIN = 0.02  # working-frame units
 FARTHEST = 8.0  # radii of the region: background starts up to there, evenly by the inverse of the distance
 NEIGHBOURS = 3  # whose mean distance a splat starts with as its size
+LONE_SIZE = 0.1  # of a splat without neighbours
 SMALLEST, LARGEST = 1e-4, 1.0  # of first sizes, working-frame units
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
 
@@ -51,6 +52,13 @@ class Points:
     rgb: np.ndarray  # [N, 3] in [0, 1]
 
 
+def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
+    """A splat to stand there until a scene or a checkpoint says where they are."""
+    shapes = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1), "dc": (1, 3)}
+    shapes |= {"rest": (1, conf.rest, 3)}
+    return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
+
+
 def logit(share: np.ndarray | float) -> np.ndarray:
     """The inverse of the logistic function."""
     share = np.asarray(share, np.float64)
@@ -66,13 +74,12 @@ def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generat
         distances = cKDTree(points.xyz).query(points.xyz, k=near + 1)[0][:, 1:]
         size = np.sqrt((distances**2).mean(axis=1)) * conf.first_size
     else:
-        size = np.full(1, 0.1)
+        size = np.full(1, LONE_SIZE)
+    largest = LARGEST * np.maximum(1.0, np.linalg.norm(points.xyz, axis=1))
     return {
         "means": points.xyz,
         "quats": quats,
-        "sizes": np.log(np.clip(size, SMALLEST, LARGEST * np.maximum(1.0, np.linalg.norm(points.xyz, axis=1))))[
-            :, None
-        ].repeat(3, axis=1),
+        "sizes": np.log(np.clip(size, SMALLEST, largest))[:, None].repeat(3, axis=1),
         "opacities": np.full((count, 1), logit(conf.first_opacity)),
         "dc": (points.rgb - 0.5) / CONSTANT,
         "rest": np.zeros((count, conf.rest, 3)),

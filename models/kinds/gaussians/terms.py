@@ -14,7 +14,7 @@ SHORTEST = 1e-12  # of a normal, squared
 
 
 def distortion_term(shown: Var, weight: float) -> Term:
-    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of where the ray meets one."""
+    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of where the ray meets it."""
     value = shown[:, :, OPACITY] * shown[:, :, SECOND] - shown[:, :, FIRST].sqr()
     return Term(value.mean(), 1.0, weight)
 

@@ -29,8 +29,9 @@ FLAG_MEANINGS = {
     "prepare: replace the scene": (
         "train：在已有检查点的文件夹里从头开始；原有检查点在第一个新检查点写完整之后才会被删除。prepare：替换已有的场景"
     ),
-    "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
-        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
+    "use this checkpoint, ours (.safetensors), one of the published code (.pth) or Gaussians (.ply; for pictures and "
+    "meshes), instead of the newest": (
+        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）、官方代码的（.pth），或高斯（.ply，用于图像和网格）"
     ),
     "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
         "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from models.commands import (
     compare,
     evaluate,
+    export_splats,
     inspect,
     interpolate,
     plan,
@@ -22,6 +23,7 @@ COMMANDS = (
     validate_image.COMMAND,
     interpolate.COMMAND,
     evaluate.COMMAND,
+    export_splats.COMMAND,
     compare.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,

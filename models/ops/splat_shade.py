@@ -9,14 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
+from models.ops.harmonics import functions
 from models.ops.kernel import Kernel
 from models.ops.network import shapes32
 from models.ops.source import Source
 from models.ops.splat_project import SHORTEST
 from models.structs import Var
-
-MOST_DEGREE = 3
-CONSTANT = 0.28209479177387814  # the harmonic of degree 0
 
 
 @dataclass(frozen=True)
@@ -28,26 +26,6 @@ class Shading:
 
 
 SOURCE = Source("splat_shade.h", (Shading,), (("SHORTEST", SHORTEST), ("REACH", 1.0), ("FARTHEST_REACH", 1.0)))
-
-
-def harmonics_of(degree: int) -> int:
-    """How many functions there are up to a degree."""
-    return (degree + 1) ** 2
-
-
-def _functions(degree: int, d: Var) -> list[Var]:
-    """The harmonics of directions [N, 3], each [N, 1]."""
-    x, y, z = d[:, 0:1], d[:, 1:2], d[:, 2:3]
-    xx, yy, zz = x * x, y * y, z * z
-    one = 0.4886025119029199
-    found = [jt.ones_like(x) * CONSTANT, y * -one, z * one, x * -one]
-    a, b, c = 1.0925484305920792, 0.31539156525252005, 0.5462742152960396
-    found += [x * y * a, y * z * -a, (zz * 2 - xx - yy) * b, x * z * -a, (xx - yy) * c]
-    e, f, g = -0.5900435899266435, 2.890611442640554, -0.4570457994644658
-    h, k = 0.3731763325901154, 1.445305721320277
-    found += [y * (xx * 3 - yy) * e, x * y * z * f, y * (zz * 4 - xx - yy) * g, z * (zz * 2 - xx * 3 - yy * 3) * h]
-    found += [x * (zz * 4 - xx - yy) * g, z * (xx - yy) * k, x * (xx - yy * 3) * e]
-    return found[: harmonics_of(degree)]
 
 
 def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
@@ -62,7 +40,7 @@ def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
     centre = -jt.matmul(turn.transpose(), shift).reshape((1, 3))
     offset = means - centre
     direction = offset / offset.sqr().sum(dim=1, keepdims=True).maximum(SHORTEST).sqrt()
-    first, *others = _functions(degree, direction)
+    first, *others = functions(degree, direction)
     total = first * dc + 0.5
     for index, value in enumerate(others):
         total = total + value * rest[:, index]

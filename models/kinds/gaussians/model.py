@@ -248,11 +248,13 @@ class GaussiansModel(PlainModel):
         self._forget()
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """What is counted."""
-        return {"pull": self.pull, "looks": self.looks}
+        """What is counted, and the form."""
+        return {"pull": self.pull, "looks": self.looks, "flat": np.array([self.is_flat])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take it back; raises ValueError where it does not fit."""
+        if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
+            raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
         for name in ("pull", "looks"):
             found = buffers.get(name)
             if found is None or found.shape != (self.splats.count,) or found.dtype != np.float32:

@@ -12,7 +12,7 @@ from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.kinds.gaussians.conf import SplatsConfig
 from models.machine.backend import jt
-from models.ops.splat_shade import CONSTANT
+from models.ops.harmonics import CONSTANT
 
 HULL_CELLS = 64  # along a side, of the hull that splats start in
 HULL_MARGIN = 0.02  # working-frame units

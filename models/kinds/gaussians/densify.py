@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import comb
+from math import ceil, comb
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def relocated(values: Values, conf: SplatsConfig, grows: bool, generator: np.ran
     opacity = sigmoid(values["opacities"][:, 0].astype(np.float64))
     is_dead = opacity <= conf.least_opacity
     count = len(opacity)
-    target = min(conf.most, int(conf.growth * count)) if grows else count
+    target = min(conf.most, ceil(conf.growth * count)) if grows else count
     alive = np.flatnonzero(~is_dead)
     wanted = int(is_dead.sum()) + max(0, target - count)
     if wanted == 0 or len(alive) == 0:

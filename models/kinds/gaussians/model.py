@@ -201,6 +201,7 @@ class GaussiansModel(PlainModel):
                 change = densify.relocated(self._values(), self.conf, True, generator)
                 if change is not None:
                     densify.apply(parameters, change)
+                    self._forget()
             self._wander(step, generator)
             return
         self._count(gradients)

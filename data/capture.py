@@ -13,6 +13,9 @@ import numpy as np
 
 # A mask means "object" where it exceeds one half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
 MASK_HALF = 127
+# Of the points of structure from motion one in so many stays out of every training: a thousand points leave more than
+# a hundred witnesses, enough for quantiles, and the training loses little.
+WITNESS_EVERY = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +48,20 @@ class SparsePoints:
     n_views: np.ndarray  # [N] int, photographs that see the point
     error: np.ndarray  # [N] float64, mean reprojection error in pixels; NaN where unknown
     rgb: np.ndarray  # [N, 3] uint8
+
+    def at(self, rows: np.ndarray | slice) -> SparsePoints:
+        """Some of them: indices, bool [N], or a slice."""
+        return SparsePoints(self.xyz[rows], self.n_views[rows], self.error[rows], self.rgb[rows])
+
+
+def training_points(points: SparsePoints) -> SparsePoints:
+    """Those that a training may use: all but every WITNESS_EVERY-th, by their order in the scene's file."""
+    return points.at(np.arange(len(points.xyz)) % WITNESS_EVERY != 0)
+
+
+def witness_points(points: SparsePoints) -> SparsePoints:
+    """Those that no training sees, so that they can tell how good its surface is: points 0, WITNESS_EVERY, ..."""
+    return points.at(slice(None, None, WITNESS_EVERY))
 
 
 @dataclass(frozen=True, eq=False)

@@ -47,9 +47,7 @@ class Row:
 def conf_rows() -> list[Row]:
     """Every leaf of the conf in the order of the dataclasses; raises LookupError for one confs/base leaves out."""
     explained = dict(_explained_keys())
-    kinds = {
-        key: f"{_kind_name(kind)} {_range_text(limits)}".strip() for key, (kind, limits) in known_leaves().items()
-    }
+    kinds = {key: f"{_kind_name(kind)} {_range_text(limits)}".strip() for key, (kind, limits) in known_leaves().items()}
     if missing := sorted(set(kinds) - set(explained)):
         raise LookupError(f"confs/base/*.conf: {missing[0]} is missing or has no comment")
     return [Row(key, kind, *explained[key]) for key, kind in kinds.items()]

@@ -86,7 +86,12 @@ FLAG_MEANINGS = {
     "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
     "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
     "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
-    "texture)": "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）",
+    "texture); render: .mp4, or a folder for PNGs (default: in render/); compare: .html (default: compare.html in the "
+    "first experiment's folder)": (
+        "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）；"
+        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）；"
+        "compare：.html（默认：第一个实验文件夹里的 compare.html）"
+    ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
     ),
@@ -95,16 +100,37 @@ FLAG_MEANINGS = {
         "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"
     ),
     "validate_image: photograph (default: 0)": "validate_image：照片的编号（默认：0）",
-    "validate_image: L times smaller than the photograph, 1 for full size "
-    "(default: train.validate_resolution_level of the conf)": (
-        "validate_image：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level）"
+    "validate_image, render: L times smaller than the photograph, 1 for full size "
+    "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)": (
+        "validate_image、render：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
+        "相机路径文件为 1）"
     ),
+    "render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)": (
+        "render：orbit（环绕）、照片编号如 0,5,9，或相机路径文件，也可以是 nerfstudio 的（默认：orbit）"
+    ),
+    "render: what is shown, side by side: some of colour, normals, depth, shape, mesh, with commas (default: colour); "
+    "shape is the shaded mesh, mesh the coloured one": (
+        "render：并排显示的内容，colour（颜色）、normals（法线）、depth（深度）、shape（着色网格）、mesh（彩色网格）中的若干个，"
+        "以逗号分隔（默认：colour）"
+    ),
+    "render: length of the film (default: 4; a file says it itself)": (
+        "render：影片长度，单位秒（默认：4；路径文件自带）"
+    ),
+    "render: frames per second (default: 24; a file says it itself)": ("render：每秒帧数（默认：24；路径文件自带）"),
     "prepare, reconstruct: a folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
     "prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-    "(a backdrop of one colour), grabcut, rembg (where it is installed)": (
-        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、rembg（需已安装）"
+    "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、"
+        "box（在几张照片上画的矩形）、rembg（需已安装）"
     ),
-    "prepare, reconstruct: frames to take from a video (default: 80)": "prepare、reconstruct：从视频中取多少帧（默认：80）",
+    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, bottom "
+    "in pixels; may be repeated; others are read from boxes.json beside the photographs or in the scene folder": (
+        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，以像素计；可重复给出；"
+        "照片旁边或场景文件夹里的 boxes.json 也会被读取"
+    ),
+    "prepare, reconstruct: frames to take from a video (default: 80)": (
+        "prepare、reconstruct：从视频中取多少帧（默认：80）"
+    ),
     "reconstruct: minutes of training (default: 10); the cameras before it and the mesh after it take theirs besides": (
         "reconstruct：训练几分钟（默认：10）；之前求相机、之后提取网格的时间另计"
     ),
@@ -300,9 +326,7 @@ GRID_MEANINGS = {
         "距离二阶导数平均大小的权重；0：不用，更省时间"
     ),
     "share of them, at the least, that lies anywhere in the hull once all levels are read, for the losses on the field "
-    "itself": (
-        "其中至少有这么大的比例在读取所有层之后散布在外壳内各处，用于场本身的损失"
-    ),
+    "itself": ("其中至少有这么大的比例在读取所有层之后散布在外壳内各处，用于场本身的损失"),
     "likewise for the sharpness": "锐度的学习率，同上",
     "factor on train.learning_rate for the networks; that of the grid is 1": (
         "网络的学习率对 train.learning_rate 的倍数；网格为 1"

@@ -31,7 +31,7 @@ class FakeRunner:
     def __init__(self, experiment, log):
         self.calls.append(("Runner", experiment.conf))
 
-    def train(self):
+    def train(self, language=None, *followers):
         self.calls.append(("train", ()))
 
     def snapshot(self):

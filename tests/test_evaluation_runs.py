@@ -236,6 +236,7 @@ def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkey
 
     assert witness(False).witness.given == 200 and witness(False).notes == ()
     alone = witness(True)
-    assert alone.witness is None and "200 points took part in the training" in alone.notes[0]
+    assert alone.witness.given == 25 and "175 points took part in the training" in alone.notes[0]
+    assert np.abs(alone.witness.xyz - points[:200:8]).max() < 1e-6
     new = witness(True, points=tmp_path / "p.ply", frame="unit")
-    assert new.witness.given == 100 and "200 points" in new.notes[0]
+    assert new.witness.given == 125 and "175 points" in new.notes[0]

@@ -1,5 +1,6 @@
 """A video is whole, or it is not there."""
 
+import importlib.util
 import resource
 
 import cv2
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from data.errors import UserError
-from models.results.video import _write_video
+from models.results.films import H264, PACKAGE, VP9, write_video
 
 
 @pytest.fixture
@@ -15,22 +16,29 @@ def frames():
     return [np.random.default_rng(seed).integers(0, 255, (60, 80, 3), dtype=np.uint8) for seed in range(40)]
 
 
-def test_what_is_written_has_every_frame(tmp_path, frames):
-    _write_video(tmp_path / "a.mp4", frames)
+CODECS = [VP9, *([H264] if importlib.util.find_spec(PACKAGE) else [])]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("odd", [0, 1])
+def test_what_is_written_has_every_frame(tmp_path, frames, codec, odd):
+    frames = [frame[: 60 - odd, : 80 - odd] for frame in frames]
+    assert write_video(tmp_path / "a.mp4", iter(frames), 24.0, codec) == codec
     assert cv2.VideoCapture(str(tmp_path / "a.mp4")).get(cv2.CAP_PROP_FRAME_COUNT) == len(frames)
     assert [path.name for path in tmp_path.iterdir()] == ["a.mp4"]
 
 
+@pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, frames, share):
-    _write_video(tmp_path / "a.mp4", frames)
+def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, frames, share, codec):
+    write_video(tmp_path / "a.mp4", frames, 24.0, codec)
     size = (tmp_path / "a.mp4").stat().st_size
     (tmp_path / "a.mp4").write_bytes(b"of an earlier run")
     most, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(share * size), hard))  # writing fails there, as on a full disk
     try:
-        with pytest.raises(UserError, match="a.mp4 cannot be written: is the disk full") as caught:
-            _write_video(tmp_path / "a.mp4", frames)
+        with pytest.raises(UserError, match="a.mp4 cannot be written") as caught:
+            write_video(tmp_path / "a.mp4", frames, 24.0, codec)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert "\n" not in str(caught.value)
@@ -39,4 +47,4 @@ def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, fra
 
 def test_a_folder_that_cannot_be_written_to_is_told(tmp_path, frames):
     with pytest.raises(UserError, match="cannot be written"):
-        _write_video(tmp_path / "none" / "a.mp4", frames)
+        write_video(tmp_path / "none" / "a.mp4", frames, 24.0)

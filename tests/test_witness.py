@@ -7,6 +7,7 @@ import pytest
 import trimesh
 from rigs import FOCAL, INTRINSICS, SIZE, cloud, sphere_of_cameras
 
+from data.capture import training_points, witness_points
 from models.scores.witness import others, point_figures, witnesses
 from models.surface.sight import cameras
 
@@ -52,6 +53,14 @@ def test_what_is_no_part_of_the_object_is_not_asked():
     nothing = [np.zeros((SIZE[1], SIZE[0]), np.uint8)] * len(CAMERAS)
     none = witnesses(cloud(inside), "", CAMERAS, nothing)
     assert len(none.xyz) == 0 and point_figures(none, BALL) is None
+
+
+def test_every_eighth_point_is_kept_from_the_training_and_stays_the_same_one():
+    points = cloud(on_a_ball(0.5, 101))
+    trained, kept = training_points(points), witness_points(points)
+    assert np.array_equal(kept.xyz, points.xyz[::8]) and len(trained.xyz) + len(kept.xyz) == 101
+    assert np.array_equal(others(points, trained).xyz, kept.xyz)
+    assert len(training_points(cloud(on_a_ball(0.5, 1))).xyz) == 0
 
 
 def test_points_of_the_training_are_left_out():

@@ -16,7 +16,8 @@ from data.io.images import list_images, mask_of, read_image, rgb_of, size_within
 from data.prepare.exif import read_exif, upright
 from data.prepare.frames import scaled_down
 
-METHODS = ("colorkey", "grabcut", "rembg")
+METHODS = ("colorkey", "grabcut", "box", "rembg")
+WITH_CAMERAS = ("grabcut", "box")  # those that come last, for they need the cameras
 ON_OBJECT = 255
 
 # Colour key. Distances are Euclidean in OpenCV's 8-bit Lab.
@@ -108,11 +109,24 @@ def grab_cut(picture: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np
 
     Rother et al., SIGGRAPH 2004, by OpenCV: outside the sphere's outline is background, inside is to be found out.
     """
+    return _cut(picture, outline_pixels(intrinsics, c2w))
+
+
+def grab_cut_box(picture: np.ndarray, box: np.ndarray | None) -> np.ndarray:
+    """255 on what differs in colour from the surroundings of a box [4] in pixels; uint8 [H, W], 0 for no box."""
+    if box is None:
+        return np.zeros(picture.shape[:2], np.uint8)
+    left, top, right, bottom = box - 0.5  # from corners of pixels to their centres
+    return _cut(picture, [np.array([[left, top], [right, top], [right, bottom], [left, bottom]])])
+
+
+def _cut(picture: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
+    """GrabCut, to which what lies in the outlines, each [K, 2] in pixels, is open and the rest is background."""
     height, width = picture.shape[:2]
     size, ratio = size_within((width, height), GRABCUT_SIDE)
     small = cv2.cvtColor(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
-    for outline in outline_pixels(intrinsics, c2w):
+    for outline in outlines:
         cv2.fillPoly(labels, [np.rint(np.clip(outline * ratio, -FAR, FAR)).astype(np.int32)], cv2.GC_PR_FGD)
     if not (labels == cv2.GC_BGD).any() or not (labels == cv2.GC_PR_FGD).any():
         return np.where(cv2.resize(labels, (width, height)) == cv2.GC_BGD, 0, ON_OBJECT).astype(np.uint8)

@@ -5,15 +5,19 @@ Everything in between lies in `<scene folder>/prepare`; a second call goes on wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
+from data.prepare.boxes import Box, find_boxes
+from data.prepare.cut_masks import Cut, cut_of
 from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import (
     MAX_SIDE,
@@ -61,6 +65,7 @@ class Request:
     frames: int  # to take from a video
     masks: str = ""  # one of `masks.METHODS`, a folder, or "" for none
     overwrite: bool = False  # replace a scene that is there
+    boxes: tuple[Box, ...] = ()  # around the object, for masks by "box", beside those on file
     roi: str = ""  # region of interest "x y z r" in the frame of the cameras, as `dataset.roi`
 
 
@@ -75,10 +80,11 @@ def prepare(request: Request, say: Say) -> bool:
             parse_roi(request.roi)  # a mistake is told now, and not after minutes
         sources = find_pictures(request.images)
         mask_paths = _check_masks(request, sources)
+        boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
         _require_apart(request)
         _require_no_links(request.target / WORK)
         with only_one(request.target / WORK):
-            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths), say)
+            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes), say)
             steps.require_own(OUTPUTS)
             if _is_finished(request, steps, say):
                 return False
@@ -86,7 +92,7 @@ def prepare(request: Request, say: Say) -> bool:
             for note in notes_of(request.images, sources):
                 say(note)
             try:
-                _prepare(request, sources, mask_paths, steps, say)
+                _prepare(request, sources, mask_paths, cut_of(request.masks, boxes, bool(request.roi)), steps, say)
             except WorkError:
                 raise
             except UserError:
@@ -99,29 +105,34 @@ def prepare(request: Request, say: Say) -> bool:
     return True
 
 
-def _prepare(request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], steps: Steps, say: Say) -> None:
+def _prepare(
+    request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
+) -> None:
     """All steps."""
     frames = _photographs(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
     _cameras(request, frames, steps, say)
 
     def work() -> dict[str, object]:
-        notes = write_scene(steps.folder, request.target, frames, request.roi, request.masks == "grabcut")
+        notes = write_scene(steps.folder, request.target, frames, request.roi, cut)
         return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
         say(note)
 
 
-def _inputs(request: Request, sources: Sequence[Path], mask_paths: Sequence[Path]) -> dict[str, object]:
+def _inputs(
+    request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], boxes: Mapping[str, np.ndarray]
+) -> dict[str, object]:
     """What each step depends on, in their order."""
+    drawn = [[name, box.tolist()] for name, box in boxes.items()]
     is_video = not request.images.is_dir()
     return {
         "photographs": [fingerprint(sources), request.frames if is_video else 0, MAX_SIDE],
         "features": [],
         "matches": [is_video],
         "cameras": [],
-        "masks": [request.masks, fingerprint(mask_paths)],
+        "masks": [request.masks, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [request.roi],
     }
 
@@ -263,8 +274,8 @@ def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> di
 def _masks_of_frames(
     request: Request, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path], steps: Steps
 ) -> None:
-    """Fill masks/ of the work folder, from which the reader takes them; GrabCut's come later, with the cameras."""
-    if request.masks in ("", "grabcut"):
+    """Fill masks/ of the work folder, from which the reader takes them; those that need cameras come later."""
+    if request.masks in ("", *masks.WITH_CAMERAS):
         remove(steps.folder / MASKS)
         return
     steps.run(Step("masks", lambda: _write_masks(request.masks, steps.folder, frames, sources, mask_paths), (MASKS,)))

@@ -10,14 +10,13 @@ import numpy as np
 
 from data.capture import MASK_HALF
 from data.config import DatasetConfig
-from data.errors import UserError, listed
+from data.errors import listed
 from data.inspection.overview import overview
 from data.io.files import make_folder, remove, remove_empty
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
-from data.prepare import masks
+from data.prepare.cut_masks import LEAST_COVER, MOST_COVER, Cut
 from data.prepare.frames import Frame
 from data.prepare.made import made_here, record, require_free
-from data.prepare.progress import Bar
 from data.prepare.sheet import contact_sheet
 from data.prepare.steps import is_as_noted
 from data.readers.colmap import read_colmap
@@ -30,13 +29,13 @@ MASK_SHEET = "masks.png"
 OVERVIEW = "overview.png"
 # What the scene folder gets. The camera file makes it a scene: it comes last and goes first.
 PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
-LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of a photograph outside which its mask deserves a look
 
 
-def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, has_grabcut: bool) -> list[str]:
+def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, cut: Cut | None) -> list[str]:
     """Develop the photographs and put the products in their place; returns what is to be said.
 
-    Raises UserError where the region or the masks by GrabCut (`has_grabcut`) do not fit, or the disk takes no more.
+    `cut` gives the scene its masks, where these need cameras. Raises UserError where the region or these masks do not
+    fit, or the disk takes no more.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, roi=roi)
     capture = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
@@ -44,8 +43,8 @@ def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, has
         scene = check_scene(develop(capture, capture.photographs, conf))
     called = {frame.name: frame.source for frame in frames}
     scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
-    if has_grabcut:
-        scene = _with_grabcut(scene)
+    if cut is not None:
+        scene = cut(scene)
     fresh = work / FRESH
     remove(fresh)
     write_neus_scene(fresh, scene)
@@ -53,23 +52,6 @@ def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, has
         write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
     write_image(fresh / OVERVIEW, overview(scene))
     return [*scene.notes, *_mask_notes(scene), *_put(work, target)]
-
-
-def _with_grabcut(scene: Scene) -> Scene:
-    """The scene with masks by GrabCut, which starts from the unit sphere in each view."""
-    found = []
-    with Bar("masks", scene.n_views) as bar:
-        for picture, intrinsics, c2w in zip(scene.images, scene.intrinsics, scene.c2w, strict=True):
-            found.append(masks.grab_cut(picture, intrinsics, c2w))
-            bar.update()
-    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
-    if not LEAST_COVER <= share <= MOST_COVER:
-        full = "the region of interest fills the photographs, so that nothing tells what is background"
-        empty = "what lies in the region of interest has the colours of what lies around it"
-        raise UserError(
-            f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, or choose another --roi"
-        )
-    return check_scene(replace(scene, masks=tuple(found)))
 
 
 def _mask_notes(scene: Scene) -> list[str]:

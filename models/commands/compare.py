@@ -1,4 +1,4 @@
-"""`--mode compare`. Nothing is trained or written; Jittor is not loaded."""
+"""`--mode compare`. Nothing is trained; Jittor is not loaded."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from data.io.files import require_place
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, EXPERIMENT, Arguments, Command, flag
+from models.commands.shared import LANGUAGE
 
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
@@ -23,21 +25,29 @@ def check(values: argparse.Namespace) -> None:
         raise UserError("--mode compare: name the folders of two experiments or more, such as exp/a exp/b")
     if given and values.mode != "compare":
         raise UserError("--experiments: belongs to --mode compare")
+    if values.mode == "compare" and values.output is not None:
+        if values.output.suffix.lower() != ".html":
+            raise UserError(f"--output {values.output}: name a .html file")
+        require_place(values.output, "--output")
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Print the figures of evaluated experiments side by side; returns the exit status."""
-    from models.results.comparison import compare
+    """Print the figures of evaluated experiments side by side and write their page; returns the exit status."""
+    from models.results.comparison import compare, evaluated
+    from models.results.comparison_page import write_page
 
     del conf
-    lines = list(compare(arguments.values.experiments))  # nothing is said where one of them cannot be read
-    say(*lines)
+    values = arguments.values
+    found = evaluated(values.experiments)
+    lines = list(compare(found))  # nothing is said where one of them cannot be read
+    say(*lines, "")
+    write_page(values.experiments, found, values.output, values.language, say)
     return EXIT_DONE
 
 
 COMMAND = Command(
     name="compare",
-    line="the figures of evaluated experiments side by side, on top what differs between their confs",
+    line="evaluated experiments side by side: what differs, figures, and a page with their pictures and meshes",
     run=run,
     flags=(
         flag(
@@ -48,6 +58,7 @@ COMMAND = Command(
             metavar="EXP",
             help="compare: the folders of the experiments; the flag itself may be left out",
         ),
+        LANGUAGE,
     ),
     check=check,
     plain_word="experiments",  # `--mode compare EXP_A EXP_B` reads best

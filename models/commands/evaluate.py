@@ -92,21 +92,19 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     choose_device(arguments, conf)
     values = arguments.values
     request = mesh_request(values)
-    asked = Asked(values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv)
+    asked = Asked(
+        values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv, values.language
+    )
     experiment = open_trained(arguments, conf)
     references = read_references(experiment, asked)
-    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references, values.language))
+    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references))
 
 
-def _evaluate(
-    snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References, language: str | None
-) -> None:
+def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
     """What needs Jittor, which is loaded by now."""
     from models.results.evaluation import evaluate
-    from models.results.report import with_figures
 
-    found = evaluate(snapshot, request, asked, references)
-    with_figures(snapshot.experiment, snapshot.log, found, language)
+    evaluate(snapshot, request, asked, references)
 
 
 COMMAND = Command(

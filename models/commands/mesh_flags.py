@@ -76,7 +76,8 @@ FINISH = (
         type=Path,
         metavar="FILE",
         help="validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, "
-        ".glb with a texture)",
+        ".glb with a texture); render: .mp4, or a folder for PNGs (default: in render/); "
+        "compare: .html (default: compare.html in the first experiment's folder)",
     ),
 )
 # What a flag needs beyond the packages of every mesh: package -> (the flag, whether it is given).
@@ -95,6 +96,8 @@ def check(values: argparse.Namespace) -> None:
             f"--bbox {' '.join(f'{value:g}' for value in values.bbox)}: each of the first three numbers must be below "
             "its counterpart among the last three"
         )
+    if values.mode in ("render", "compare"):
+        return  # their --output is no mesh
     wanted = color(values)
     if values.output is not None:
         _require_places(values.output, wanted)

@@ -21,9 +21,11 @@ DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within
 def check(values: argparse.Namespace) -> None:
     """Raises UserError where the mode prepare lacks its photographs or a name, or --images its mode."""
     if values.mode not in ("prepare", "reconstruct"):
-        if values.images is not None or values.masks:
-            raise UserError("--images, --masks: they belong to --mode prepare and --mode reconstruct")
+        if values.images is not None or values.masks or values.box:
+            raise UserError("--images, --masks, --box: they belong to --mode prepare and --mode reconstruct")
         return
+    if values.box and values.masks != "box":
+        raise UserError("--box: draws masks and needs --masks box")
     if values.mode == "reconstruct":
         return
     if values.images is None:
@@ -39,6 +41,7 @@ def _is_name(text: str) -> bool:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Find the cameras of photographs and say what to do next; returns the exit status."""
+    from data.prepare.boxes import boxes_of_flags
     from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
 
@@ -48,6 +51,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         target=target,
         frames=arguments.values.frames,
         masks=arguments.values.masks,
+        boxes=tuple(boxes_of_flags(arguments.values.box)),
         overwrite=arguments.values.overwrite,
         roi=conf.dataset.roi,
     )
@@ -92,7 +96,18 @@ COMMAND = Command(
             default="",
             metavar="HOW",
             help="prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-            "(a backdrop of one colour), grabcut, rembg (where it is installed)",
+            "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)",
+        ),
+        flag(
+            "--box",
+            PREPARATION,
+            nargs=5,
+            action="append",
+            default=[],
+            metavar=("NAME", "X0", "Y0", "X1", "Y1"),
+            help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, "
+            "right, bottom in pixels; may be repeated; others are read from boxes.json beside the photographs or in "
+            "the scene folder",
         ),
         flag(
             "--frames",

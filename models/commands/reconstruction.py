@@ -191,6 +191,7 @@ def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
     if arguments.command is prepare.COMMAND:
         words += ["--images", str(arguments.values.images)]
         words += ["--masks", arguments.values.masks] if arguments.values.masks else []
+        words += [word for box in arguments.values.box for word in ("--box", *box)]
         words += [] if arguments.values.images.is_dir() else ["--frames", str(arguments.values.frames)]
     for name, value in given.items():
         if value is True:

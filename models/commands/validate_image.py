@@ -37,8 +37,8 @@ COMMAND = Command(
             OUTPUT,
             type=whole(1, MAX_INT),
             metavar="L",
-            help="validate_image: L times smaller than the photograph, 1 for full size "
-            "(default: train.validate_resolution_level of the conf)",
+            help="validate_image, render: L times smaller than the photograph, 1 for full size "
+            "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)",
         ),
     ),
     needs_checkpoint=True,

@@ -49,7 +49,7 @@ class ModelConfig(Protocol):
 
     @property
     def trains_on_points(self) -> bool:
-        """Whether the scene's points of structure from motion take part in training: then they bear no witness."""
+        """Whether `data.capture.training_points` of the scene take part in training: then they bear no witness."""
 
 
 class PlainBlock:

@@ -12,6 +12,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from data.errors import UserError, reason
+from data.io.files import read_regular
+
+MOST_BYTES = 1 << 26  # of a page that is read back
 ASSETS = Path(__file__).resolve().parent / "assets"
 LANGUAGES = ("en", "zh")
 TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in trimesh's resources
@@ -45,6 +49,17 @@ def data_of(page: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("its data is no object")
     return found
+
+
+def read_page(path: Path) -> dict[str, Any]:
+    """The data of a page's file; raises UserError for one that is none of ours or too large, OSError as `open`."""
+    content = read_regular(path, MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise UserError(f"it is larger than {MOST_BYTES >> 20} MiB")
+    try:
+        return data_of(content)
+    except (ValueError, RecursionError) as error:
+        raise UserError(reason(error)) from error
 
 
 @lru_cache

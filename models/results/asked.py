@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.capture import SparsePoints
+from data.capture import SparsePoints, training_points
 from data.errors import UserError
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
@@ -46,6 +46,7 @@ class Asked:
     dtu: Path | None = None
     scan: int | None = None
     csv: Path | None = None  # the table that gets a row; None for the experiment's own
+    language: str | None = None  # of the experiment's page; None for that of the browser
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,7 +125,8 @@ def _truth(experiment: Experiment, asked: Asked) -> tuple[Reference | None, str]
 def _witness(experiment: Experiment, asked: Asked) -> tuple[Witness | None, tuple[str, ...]]:
     """The points that may bear witness, and why others do not."""
     scene, conf = experiment.scene, experiment.conf
-    trained_on = scene.points if conf.model.trains_on_points else None
+    is_trained_on = conf.model.trains_on_points and scene.points is not None
+    trained_on = training_points(scene.points) if is_trained_on else None
     if asked.points is not None:
         source, found = f"--points {asked.points}", _points(scene, asked)
     elif scene.points is not None:

@@ -26,11 +26,18 @@ LONGEST = 48  # letters of a value: a path keeps its end
 SAME = "nothing in their confs, nor in how they were evaluated"
 
 
-def compare(folders: Sequence[Path]) -> Iterator[str]:
-    """The lines of the comparison; raises UserError for a folder without figures."""
-    found = [(str(folder), _figures(folder)) for folder in folders]
+Runs = Sequence[tuple[str, Mapping[str, Any]]]  # the folder of each and its figures
+
+
+def evaluated(folders: Sequence[Path]) -> Runs:
+    """The experiments with their figures; raises UserError for a folder without."""
+    return [(str(folder), _figures(folder)) for folder in folders]
+
+
+def compare(found: Runs) -> Iterator[str]:
+    """The lines of the comparison."""
     yield "what differs"
-    rows = list(_differences([figures for _, figures in found]))
+    rows = [(f"  {key}", *values) for key, *values in differences(found)]
     heads = [("", *(name for name, _ in found))]
     yield from aligned([*heads, *rows]) if rows else [f"  {SAME}"]
     unequal = [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
@@ -52,14 +59,15 @@ def _figures(folder: Path) -> dict[str, Any]:
     return read_json(path)
 
 
-def _differences(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def differences(found: Runs) -> Iterator[tuple[str, ...]]:
     """Each key whose values differ, with those: of the confs, then of the evaluations."""
+    runs = [figures for _, figures in found]
     confs = [run["conf"] if isinstance(run.get("conf"), Mapping) else {} for run in runs]
     for tables, keys in ((confs, dict.fromkeys(key for conf in confs for key in conf)), (runs, EVALUATED)):
         for key in keys:
             values = [_shown(table.get(key)) for table in tables]
             if len(set(values)) > 1 and key not in UNTOLD:
-                yield (f"  {key}", *values)
+                yield (key, *values)
 
 
 def _shown(value: Any) -> str:

@@ -18,6 +18,7 @@ from models.results.asked import Asked, References, cameras_of, radius_of
 from models.results.figure_table import lines
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.records import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
+from models.results.report import with_figures
 from models.results.snapshot import Snapshot
 from models.scores.compared import SurfaceFigures, against_truth
 from models.scores.dtu import DtuFigures, dtu_figures, masked
@@ -95,6 +96,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     )
     values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
     _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    with_figures(snapshot.experiment, snapshot.log, values, asked.language)
     for note in references.notes:
         snapshot.log.info(note)
     snapshot.log.info(*lines([("", values)]))

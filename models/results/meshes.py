@@ -49,6 +49,11 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
     return surface
 
 
+def finished_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
+    """The mesh that is asked for in the working frame, unwritten; raises EmptySurfaceError where there is none."""
+    return _finished(snapshot, request, extract_mesh(snapshot, request))
+
+
 def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:
     """A mesh of the working frame to `path`, in world coordinates and in the colour network's colours."""
     _write(snapshot, MeshRequest(0, color=NETWORK), _as_the_network_says(snapshot, mesh, None), path)

@@ -20,13 +20,13 @@ from typing import Any
 
 from data.errors import UserError, one_line, reason
 from data.inspection.overview import overview
-from data.io.files import is_file, read_regular, write_result
+from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.scenes.scene import summary
 from models.experiment import Experiment
 from models.kinds.conf import flat
 from models.machine import backend, memory
-from models.pages.document import data_of, document
+from models.pages.document import document, read_page
 from models.pages.history import History, restored
 from models.pages.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
 from models.results.basis import base_values, same
@@ -39,7 +39,6 @@ from models.watch.logger import RunLogger
 
 REPORT = "report.html"
 SHARE = 0.01  # of the training's time
-MOST_BYTES = 1 << 26
 OVERVIEW_LONGEST = 1200  # pixels
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
 
@@ -121,7 +120,7 @@ def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
     """Put the figures of an evaluation into the experiment's page; without one, a page of figures alone is made."""
     path = experiment.folder / REPORT
     try:
-        content = _read(path) if is_file(path) else {}
+        content = read_page(path) if is_file(path) else {}
     except (UserError, OSError) as error:
         log.warn(f"{path}: cannot be read and is made anew ({error})")
         content = {}
@@ -182,21 +181,10 @@ def _earlier(path: Path, step: int, log: RunLogger) -> History:
     try:
         if not is_file(path):
             return History()
-        return restored(_read(path), step)
+        return restored(read_page(path), step)
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         log.warn(f"{path}: the course of the training before step {step} cannot be read from it ({reason(error)})")
         return History()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """The data of a page; raises UserError where it is none of ours, or too large."""
-    content = read_regular(path, MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise UserError(f"it is larger than {MOST_BYTES >> 20} MiB")
-    try:
-        return data_of(content)
-    except (ValueError, RecursionError) as error:
-        raise UserError(reason(error)) from error
 
 
 def _title(experiment: Experiment) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -79,9 +79,7 @@ def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoint
     if trained_on is None or len(trained_on.xyz) == 0:
         return points
 
-    new = cKDTree(trained_on.xyz).query(points.xyz)[0] > SAME
-    columns = {name: getattr(points, name)[new] for name in ("xyz", "n_views", "error", "rgb")}
-    return replace(points, **columns)
+    return points.at(cKDTree(trained_on.xyz).query(points.xyz)[0] > SAME)
 
 
 def point_figures(witness: Witness, mesh: trimesh.Trimesh) -> PointFigures | None:

@@ -58,13 +58,16 @@ def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:
     return to_uint8(normal @ c2w[:3, :3] * PICTURE_AXES * 0.5 + 0.5)
 
 
-def distance_picture(distance: np.ndarray, opacity: np.ndarray) -> np.ndarray:
-    """Distances [h, w] as uint8 grey: near bright, far dark, black where nothing is seen."""
+def distance_picture(distance: np.ndarray, opacity: np.ndarray, span: tuple[float, float] | None = None) -> np.ndarray:
+    """Distances [h, w] as uint8 grey: near bright, far dark, black where nothing is seen.
+
+    `span`: the distances of the brightest and the darkest grey; None for the picture's own.
+    """
     seen = opacity > 0.5
     if not seen.any():
         return np.zeros(distance.shape, np.uint8)
-    near, far = distance[seen].min(), distance[seen].max()
-    share = (far - distance) / max(far - near, SMALLEST_SPAN)
+    near, far = span or (distance[seen].min(), distance[seen].max())
+    share = np.clip((far - distance) / max(far - near, SMALLEST_SPAN), 0.0, 1.0)
     return np.where(seen, to_uint8(FARTHEST_GREY + (1.0 - FARTHEST_GREY) * share), 0).astype(np.uint8)
 
 

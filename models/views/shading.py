@@ -33,6 +33,27 @@ def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, h
     return colors.reshape(height, width, -1, 3).mean(axis=2).astype(np.float32)
 
 
+def paint_mesh(
+    mesh: trimesh.Trimesh,
+    rgb: np.ndarray | None,
+    intrinsics: np.ndarray,
+    c2w: np.ndarray,
+    height: int,
+    width: int,
+) -> np.ndarray:
+    """The same in the colours `rgb` uint8 [V, 3] of the vertices, as they are; shaded where there are none."""
+    if rgb is None:
+        return shade_mesh(mesh, intrinsics, c2w, height, width)
+    pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
+    origins, directions = pixels_to_rays(pixels.reshape(-1, 2), intrinsics, c2w)
+    colors = np.tile(BACKGROUND, (len(directions), 1))
+    face = _first_faces(mesh, origins, directions)
+    hit = face >= 0
+    weights = _weights(mesh, face[hit], origins[hit], directions[hit])
+    colors[hit] = np.sum(weights[..., None] * (rgb[mesh.faces[face[hit]]] / 255.0), axis=1)
+    return colors.reshape(height, width, -1, 3).mean(axis=2).astype(np.float32)
+
+
 def _offsets() -> np.ndarray:
     """Places of the rays of one pixel about its centre, [SUPERSAMPLES**2, 2], in pixels."""
     steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
@@ -47,7 +68,14 @@ def _first_faces(mesh: trimesh.Trimesh, origins: np.ndarray, directions: np.ndar
 
 
 def _smooth_normals(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Unit normals [P, 3], interpolated between the corners of `face` [P] where the rays [P, 3] meet its plane.
+    """Unit normals [P, 3], interpolated between the corners of `face` [P] where the rays [P, 3] meet its plane."""
+    weights = _weights(mesh, face, origins, directions)
+    normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
+    return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
+
+
+def _weights(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """The shares [P, 3] of the corners of `face` [P] in the points where the rays [P, 3] meet its plane.
 
     Barycentric coordinates by Moller and Trumbore, "Fast, minimum storage ray/triangle intersection", 1997.
     """
@@ -59,9 +87,7 @@ def _smooth_normals(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray
     offset = origins - corners[:, 0]
     u = np.sum(offset * across, axis=-1) / determinant
     v = np.sum(directions * np.cross(offset, edge_1), axis=-1) / determinant
-    weights = np.clip(np.stack([1.0 - u - v, u, v], axis=-1), 0.0, 1.0)
-    normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
-    return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
+    return np.clip(np.stack([1.0 - u - v, u, v], axis=-1), 0.0, 1.0)
 
 
 def _clay(normals: np.ndarray, directions: np.ndarray, lamp: np.ndarray) -> np.ndarray:

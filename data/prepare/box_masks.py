@@ -1,0 +1,134 @@
+"""Boxes on a few photographs carried to all of them by the points of structure from motion; masks by GrabCut from them.
+
+V views. What lies in every box, seen along the boxed pictures' pyramids, is the object; its points bound it elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from data.errors import UserError, listed
+from data.prepare.boxes import OF_SCENE
+from data.roi.frustum import enclosing_ball
+from data.roi.sparse import TRIMMED, well_supported
+from data.scenes.scene import Scene
+
+LEAST_POINTS = 12  # in all boxes: fewer bound nothing
+LEAST_AGREEMENT = 0.5  # share of what the other boxes hold that a box has to hold too
+CARRIED_MARGIN = 0.06  # of a carried box's sides: points stop short of the outline, where features are few
+SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
+OUTSIDE = 1.02  # a camera's least distance from the middle, in radii
+
+
+def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
+    """The boxes of `find_boxes` by number of the view; raises UserError for a photograph that got no camera."""
+    of_scene = {f"{OF_SCENE}{view:03d}.png": view for view in range(scene.n_views)}
+    of_photographs = {name: view for view, name in enumerate(scene.image_names)}
+    places = of_scene | of_photographs
+    missing = [name for name in boxes if name not in places]
+    if missing:
+        raise UserError(f"--masks box: no camera was found for {listed(missing)}; draw on another photograph")
+    return {places[name]: box for name, box in boxes.items()}
+
+
+def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
+    """The points [K, 3] that lie in every box; `boxes` are shares of the pictures' sides, [4] by view.
+
+    Raises UserError for a box that holds too few points, or misses what the others hold or the photographs look at.
+    """
+    if scene.points is None:
+        raise UserError(
+            "--masks box: there are no points of structure from motion to carry the boxes with; give a folder of masks"
+        )
+    xyz = well_supported(scene.points)
+    held = {scene.image_names[view]: _is_in(project(scene, view, xyz), box) for view, box in boxes.items()}
+    for name, inside in held.items():
+        if inside.sum() < LEAST_POINTS:
+            raise UserError(
+                f"--masks box: the box of {name} holds {inside.sum()} points of structure from motion, too few to "
+                "carry it to the other photographs: it misses the object, or the object has no texture; draw it anew, "
+                "or give a folder of masks"
+            )
+    for name in held:
+        _require_agreement(name, held)
+    kept = np.logical_and.reduce(list(held.values()))
+    near = np.linalg.norm(xyz, axis=1) <= 1.0  # the region of interest: what lies behind the object stands in boxes too
+    if (kept & near).sum() < LEAST_POINTS:
+        raise UserError(
+            f"--masks box: of the {kept.sum()} points that the boxes ({listed(list(held))}) hold, "
+            f"{(kept & near).sum()} lie where the photographs look: the boxes miss the object; draw them anew, or "
+            "choose another --roi"
+        )
+    return xyz[kept & near]
+
+
+def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:
+    """Raises UserError where a box misses what all the others agree on."""
+    others = [inside for other, inside in held.items() if other != name]
+    if not others:
+        return
+    common = np.logical_and.reduce(others)
+    if common.sum() >= LEAST_POINTS and (held[name] & common).sum() < LEAST_AGREEMENT * common.sum():
+        share = (held[name] & common).sum() / common.sum()
+        raise UserError(
+            f"--masks box: the box of {name} holds {share:.0%} of the points that the other boxes hold: one of them "
+            f"({listed(list(held))}) misses the object; draw it anew"
+        )
+
+
+def around(scene: Scene, points: np.ndarray) -> Scene:
+    """The scene with its unit sphere around points [K, 3], yet no camera within; images and masks are as they were."""
+    centre, radius = enclosing_ball(_central(points))
+    nearest = np.linalg.norm(scene.c2w[:, :3, 3] - centre, axis=1).min()
+    radius = min(SPHERE_MARGIN * radius, nearest / OUTSIDE)
+    place = np.diag([radius, radius, radius, 1.0])
+    place[:3, 3] = centre
+    c2w = scene.c2w.copy()
+    c2w[:, :3, 3] = (c2w[:, :3, 3] - centre) / radius
+    moved = replace(scene.points, xyz=(scene.points.xyz - centre) / radius)
+    return replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
+
+
+def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -> list[np.ndarray | None]:
+    """A box [4] in pixels for each view, as drawn or around the points [K, 3]; None where these are not seen."""
+    found: list[np.ndarray | None] = []
+    inner = _central(points)
+    for view in range(scene.n_views):
+        size = np.array(scene.size(view), dtype=np.float64)
+        if view in boxes:
+            found.append(boxes[view] * np.tile(size, 2))
+            continue
+        pixels = project(scene, view, inner) * size
+        pixels = pixels[np.isfinite(pixels).all(axis=1)]
+        if 2 * len(pixels) < len(inner):
+            found.append(None)  # the object is behind the camera, or around it
+            continue
+        low, high = pixels.min(axis=0), pixels.max(axis=0)
+        margin = CARRIED_MARGIN * (high - low) + 1
+        box = np.concatenate([np.clip(low - margin, 0, size), np.clip(high + margin, 0, size)])
+        found.append(box if (box[2:] - box[:2] >= 1).all() else None)
+    return found
+
+
+def project(scene: Scene, view: int, xyz: np.ndarray) -> np.ndarray:
+    """Points [N, 3] in a view as shares of its sides, [N, 2]; NaN behind the camera."""
+    camera = (xyz - scene.c2w[view, :3, 3]) @ scene.c2w[view, :3, :3]
+    pixels = camera @ scene.intrinsics[view].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A pixel's coordinates are those of its centre; a box is counted from the corner of the first pixel.
+        shares = (pixels[:, :2] / pixels[:, 2:] + 0.5) / np.array(scene.size(view))
+    return np.where(camera[:, 2:] > 0, shares, np.nan)
+
+
+def _is_in(shares: np.ndarray, box: np.ndarray) -> np.ndarray:
+    """Whether places [N, 2] lie in a box: bool [N]."""
+    return ((shares >= box[:2]) & (shares <= box[2:])).all(axis=1)
+
+
+def _central(points: np.ndarray) -> np.ndarray:
+    """Without the few that lie farthest out, which are wrong matches as a rule."""
+    distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
+    return points[distance <= np.quantile(distance, TRIMMED)]

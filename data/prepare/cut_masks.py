@@ -1,0 +1,69 @@
+"""Masks by GrabCut once there are cameras: from the region of interest, or from boxes on a few photographs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from data.capture import MASK_HALF
+from data.errors import UserError
+from data.prepare import box_masks, masks
+from data.prepare.progress import Bar
+from data.scenes.scene import Scene, check_scene
+
+Cut = Callable[[Scene], Scene]
+LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of a photograph outside which its mask deserves a look
+
+
+def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cut | None:
+    """What makes the masks once there are cameras; None where they are there before, or not wanted."""
+    if method == "box":
+        return lambda scene: cut_by_boxes(scene, boxes, has_region)
+    return cut_by_sphere if method == "grabcut" else None
+
+
+def cut_by_sphere(scene: Scene) -> Scene:
+    """The scene with masks by GrabCut, which starts from the unit sphere in each view; UserError where it fails."""
+    found = _each(scene, lambda view: masks.grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))
+    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
+    if not LEAST_COVER <= share <= MOST_COVER:
+        full = "the region of interest fills the photographs, so that nothing tells what is background"
+        empty = "what lies in the region of interest has the colours of what lies around it"
+        raise UserError(
+            f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, use --masks box, or choose "
+            "another --roi"
+        )
+    return check_scene(replace(scene, masks=found))
+
+
+def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool) -> Scene:
+    """The same from boxes as `find_boxes` gives them, around whose points the region goes unless it was given.
+
+    Raises UserError for boxes that miss the object, and where nothing in them differs from what is around.
+    """
+    drawn = box_masks.by_view(scene, boxes)
+    points = box_masks.object_points(scene, drawn)
+    carried = box_masks.carried(scene, points, drawn)
+    found = _each(scene, lambda view: masks.grab_cut_box(scene.images[view], carried[view]))
+    if np.median([np.mean(mask > MASK_HALF) for mask in found]) < LEAST_COVER:
+        raise UserError(
+            "--masks box: what lies in the boxes has the colours of what lies around them; give a folder of masks, or "
+            "leave --masks out"
+        )
+    note = f"boxes of {len(drawn)} photographs are carried to the others by {len(points)} points"
+    if not has_region:
+        scene = box_masks.around(scene, points)
+        note = f"{note}, around which the region of interest is laid anew"
+    return check_scene(replace(scene, masks=found, notes=(*scene.notes, note)))
+
+
+def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The mask of each view, with a bar."""
+    found = []
+    with Bar("masks", scene.n_views) as bar:
+        for view in range(scene.n_views):
+            found.append(cut(view))
+            bar.update()
+    return tuple(found)

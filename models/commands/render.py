@@ -1,0 +1,144 @@
+"""`--mode render`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from data.io.files import require_place
+from models.commands.command import OUTPUT, Arguments, Command, flag
+from models.commands.flag_types import finite, is_index
+from models.commands.shared import CHECKPOINT, MESH, choose_device, mesh_request, open_trained, show
+
+if TYPE_CHECKING:
+    from data.scenes.scene import Scene
+    from models.kinds.conf import ExperimentConfig
+    from models.results.rendering import Film
+    from models.results.snapshot import Snapshot
+    from models.views.paths import CameraPath
+
+ORBIT = "orbit"
+SHOWN = ("colour", "normals", "depth", "shape", "mesh")
+SECONDS, FPS = 4.0, 24.0
+FASTEST = 240.0  # frames per second
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError for what no film can be made of."""
+    for name, most in (("seconds", math.inf), ("fps", FASTEST)):
+        value = getattr(values, name)
+        if value is not None and not 0 < value <= most:
+            raise UserError(
+                f"--{name} {value:g}: must be above 0" + (f" and at most {most:g}" if most < math.inf else "")
+            )
+    shown = _shown(values)
+    if unknown := [name for name in shown if name not in SHOWN]:
+        raise UserError(f"--show {values.show}: {unknown[0]!r} is none of {', '.join(SHOWN)}; put commas between them")
+    if values.mode != "render":
+        return
+    if values.output is not None:
+        _require_place(values.output)
+    if values.path != ORBIT and _views(values.path) is None and not Path(values.path).is_file():
+        raise UserError(
+            f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor a file that is there"
+        )
+
+
+def _require_place(output: Path) -> None:
+    """Raises UserError where neither a video nor a folder of pictures can come to be."""
+    if output.suffix.lower() == ".mp4":
+        require_place(output, "--output")
+    elif output.suffix or (output.exists() and not output.is_dir()):
+        raise UserError(f"--output {output}: name a .mp4 file, or a folder for PNGs")
+
+
+def _shown(values: argparse.Namespace) -> tuple[str, ...]:
+    """What is shown side by side."""
+    return tuple(name.strip() for name in values.show.split(","))
+
+
+def _views(text: str) -> tuple[int, ...] | None:
+    """The photographs that `0,5,9` names; None where it names none."""
+    parts = text.split(",")
+    return tuple(map(int, parts)) if len(parts) > 1 and all(is_index(part) for part in parts) else None
+
+
+def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
+    """The way that the flags describe; raises UserError for a photograph that is not there, and a wrong file."""
+    from data.scenes.scene import require_view
+    from models.views import paths
+
+    seconds, fps = values.seconds or SECONDS, values.fps or FPS
+    if values.path == ORBIT:
+        return paths.orbit(scene, seconds, fps)
+    views = _views(values.path)
+    if views is None:
+        return paths.from_file(Path(values.path), scene)
+    for view in views:
+        require_view(scene, view)
+    return paths.between(scene, views, seconds, fps)
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Make the film; returns the exit status."""
+    values = arguments.values
+    choose_device(arguments, conf)
+    shown = _shown(values)
+    request = mesh_request(values)
+    experiment = open_trained(arguments, conf)
+    path = camera_path(values, experiment.scene)
+    is_file = values.path != ORBIT and _views(values.path) is None
+    level = values.resolution_level or (1 if is_file else conf.train.validate_resolution_level)
+
+    def make(snapshot: Snapshot) -> None:
+        from models.results.rendering import Film, render
+
+        film: Film = Film(path, shown, level, values.output, request)
+        render(snapshot, film)
+
+    return show(experiment, make)
+
+
+COMMAND = Command(
+    name="render",
+    line="a film along a way of the camera (--path): colour, normals, depth or the mesh, side by side (--show)",
+    run=run,
+    flags=(
+        CHECKPOINT,
+        *MESH,
+        flag(
+            "--path",
+            OUTPUT,
+            default=ORBIT,
+            metavar="WAY",
+            help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
+        ),
+        flag(
+            "--show",
+            OUTPUT,
+            default="colour",
+            metavar="LIST",
+            help=f"render: what is shown, side by side: some of {', '.join(SHOWN)}, with commas (default: colour); "
+            "shape is the shaded mesh, mesh the coloured one",
+        ),
+        flag(
+            "--seconds",
+            OUTPUT,
+            type=finite,
+            metavar="S",
+            help=f"render: length of the film (default: {SECONDS:g}; a file says it itself)",
+        ),
+        flag(
+            "--fps",
+            OUTPUT,
+            type=finite,
+            metavar="N",
+            help=f"render: frames per second (default: {FPS:g}; a file says it itself)",
+        ),
+    ),
+    check=check,
+    needs_checkpoint=True,
+)

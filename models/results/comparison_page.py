@@ -1,0 +1,53 @@
+"""compare.html: the pictures, meshes and curves of several runs beside each other, out of their own pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from data.errors import UserError
+from data.io.files import is_file, write_result
+from models.pages.document import document, read_page
+from models.results.comparison import Runs, differences
+from models.results.figure_table import rows
+
+PAGE = "compare.html"
+REPORT = "report.html"  # of a run
+SHOWN = ("pictures", "photographs", "mesh", "curves", "up", "front")  # of a run's page
+
+
+def write_page(
+    folders: Sequence[Path], found: Runs, output: Path | None, language: str | None, say: Callable[[str], None]
+) -> None:
+    """Write the page and say where; raises UserError where the disk does not take one whose place was given."""
+    path = output or folders[0] / PAGE
+    names = [str(folder) for folder in folders]
+    content = {
+        "names": names,
+        "differs": [list(row) for row in differences(found)],
+        "figures": rows(found),
+        "runs": [_run(folder, say) for folder in folders],
+    }
+    try:
+        write_result(path, document("compare", " | ".join(Path(name).name for name in names), content, language))
+    except UserError as error:
+        if output is not None:
+            raise
+        say(f"no page: {error}, or name another place with --output FILE.html")
+    else:
+        say(f"pictures and meshes side by side: {path}")
+
+
+def _run(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
+    """What the page of a run shows; without a page of its own, a run has figures only, which is told."""
+    path = folder / REPORT
+    try:
+        if not is_file(path):
+            say(f"{folder}: has no {REPORT}, so that the page shows its figures only")
+            return {}
+        content = read_page(path)
+    except (UserError, OSError) as error:
+        say(f"{path}: cannot be read ({error}), so that the page shows its figures only")
+        return {}
+    return {key: content.get(key) for key in SHOWN}

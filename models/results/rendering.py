@@ -1,0 +1,129 @@
+"""`--mode render`: a film of a trained model along a way of the camera, frame by frame, each kept until it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.cameras import camera_rays, image_pixels
+from data.errors import UserError
+from data.io.files import make_folder, remove, write_result
+from data.io.images import ImageError, image_size, read_image, to_uint8, write_image
+from models.results.films import write_video
+from models.results.meshes import finished_mesh
+from models.results.snapshot import Snapshot
+from models.surface.described import Surface
+from models.surface.request import MeshRequest
+from models.views.paths import CameraPath, Shot
+from models.views.render import distance_picture, normal_picture
+from models.views.shading import paint_mesh, shade_mesh
+
+COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"
+FIELD, SURFACE = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # shown by the model itself, and by a mesh of it
+SHOWN = (*FIELD, *SURFACE)
+UNFINISHED = ".frames"  # suffix of the folder that keeps the frames of a film until it is whole
+STAMP = "film.txt"  # in it: what the frames are of
+
+
+@dataclass(frozen=True)
+class Film:
+    """What is asked for."""
+
+    path: CameraPath
+    shown: tuple[str, ...]  # side by side, from the left
+    level: int  # frames are that many times smaller
+    output: Path | None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
+    mesh: MeshRequest
+
+
+def render(snapshot: Snapshot, film: Film) -> Path:
+    """Make the film; one that was interrupted goes on. Returns where it is."""
+    kinds = "_".join(film.shown)
+    name = f"{snapshot.step:08d}_{film.path.name}_{kinds}.mp4"
+    target = film.output or snapshot.experiment.path("render", name)
+    is_video = target.suffix.lower() == ".mp4"
+    folder = target.with_name(target.name + UNFINISHED) if is_video else target
+    files = _frame_files(snapshot, film, folder)
+    missing = [(file, shot) for file, shot in zip(files, film.path.shots, strict=True) if not _is_whole(file)]
+    if len(missing) < len(files):
+        snapshot.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
+    surface = finished_mesh(snapshot, film.mesh) if missing and set(film.shown) & set(SURFACE) else None
+    for file, shot in snapshot.log.progress(missing, desc="frames"):
+        write_image(file, _frame(snapshot, film, shot, surface))
+    if not is_video:
+        snapshot.log.info(f"{len(files)} frames: {target}")
+        return target
+    coded = write_video(target, _read(files), film.path.fps)
+    remove(folder)
+    snapshot.log.info(f"video of {len(files)} frames, {coded}: {target}")
+    return target
+
+
+def _frame_files(snapshot: Snapshot, film: Film, folder: Path) -> list[Path]:
+    """The file of every frame, in a folder that is made if need be; frames of another film there go.
+
+    Raises UserError for a folder that holds something else, or cannot be made.
+    """
+    try:
+        make_folder(folder.parent, folder.name)
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another --output") from error
+    files = [folder / f"{index:05d}.png" for index in range(len(film.path.shots))]
+    stamp, wanted = folder / STAMP, _stamp(snapshot, film)
+    if names and STAMP not in names:
+        raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
+    if names and stamp.read_bytes() != wanted:
+        for path in folder.glob("[0-9]*.png"):
+            remove(path)
+    write_result(stamp, wanted)
+    return files
+
+
+def _stamp(snapshot: Snapshot, film: Film) -> bytes:
+    """What tells this film from another one."""
+    digest = hashlib.sha256()
+    for shot in film.path.shots:
+        digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
+    sizes = f"{film.path.width}x{film.path.height} / {film.level}"
+    mesh = film.mesh.resolution if set(film.shown) & set(SURFACE) else 0
+    told = (snapshot.step, snapshot.seconds, ",".join(film.shown), sizes, mesh, digest.hexdigest())
+    return "\n".join(map(str, told)).encode()
+
+
+def _is_whole(file: Path) -> bool:
+    """Whether a frame is there; they are written in one go."""
+    try:
+        return file.is_file() and min(image_size(file)) > 0
+    except ImageError:
+        return False
+
+
+def _frame(snapshot: Snapshot, film: Film, shot: Shot, surface: Surface | None) -> np.ndarray:
+    """One frame, uint8 [h, n w, 3] of n pictures side by side."""
+    pixels = image_pixels(film.path.width, film.path.height, film.level)
+    height, width = pixels.shape[:2]
+    found: dict[str, np.ndarray] = {}
+    if set(film.shown) & set(FIELD):
+        view = snapshot.render(camera_rays(pixels, shot.intrinsics, shot.c2w), (height, width))
+        away = float(np.linalg.norm(shot.c2w[:3, 3]))
+        depth = distance_picture(view.distance, view.opacity, (away - 1.0, away + 1.0))
+        found = {COLOUR: to_uint8(view.rgb), NORMALS: normal_picture(view.normal, shot.c2w)}
+        found[DEPTH] = np.repeat(depth[..., None], 3, axis=-1)
+    if surface is not None:
+        lens = shot.intrinsics.copy()
+        lens[:2] *= np.array([[width / film.path.width], [height / film.path.height]])
+        if SHAPE in film.shown:
+            found[SHAPE] = to_uint8(shade_mesh(surface.mesh, lens, shot.c2w, height, width))
+        if MESH in film.shown:
+            found[MESH] = to_uint8(paint_mesh(surface.mesh, surface.rgb, lens, shot.c2w, height, width))
+    return np.concatenate([found[name] for name in film.shown], axis=1)
+
+
+def _read(files: Sequence[Path]) -> Iterator[np.ndarray]:
+    """The frames from the disk."""
+    return (read_image(file) for file in files)

@@ -1,0 +1,201 @@
+"""Ways of a camera: around the object, between photographs, or from a file.
+
+The file is JSON: `keys`, a list of `camera_to_world` (four rows of four numbers, in the world of the scene's cameras;
+x right, y up, looking along -z, as Blender has it) and `fov`, degrees from the upper to the lower border; `width`,
+`height`, `fps`, `seconds`; `is_cycle` leads back to the first key. That of nerfstudio's viewer is read as it is:
+`camera_path` holds a camera for every frame, https://docs.nerf.studio/quickstart/viewer_quickstart.html. What its
+training did to the world stands in dataparser_transforms.json, which is undone where that lies beside the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.cameras import interpolate_pose
+from data.errors import SceneError, UserError
+from data.io import json_file
+from data.scenes.scene import Scene
+
+BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # y up and -z forwards, to y down and z forwards
+TRANSFORM_FILE = "dataparser_transforms.json"
+ROTATION_TOLERANCE = 1e-2  # of an axis's length and of right angles, in files with few digits
+MOST_FRAMES = 100_000
+SECONDS, FPS = 4.0, 24.0
+WIDEST = 170.0  # degrees
+
+
+@dataclass(frozen=True, eq=False)
+class Shot:
+    """One frame's camera."""
+
+    intrinsics: np.ndarray  # [3, 3]
+    c2w: np.ndarray  # [4, 4], camera to working frame
+
+
+@dataclass(frozen=True, eq=False)
+class CameraPath:
+    """The cameras of a film."""
+
+    name: str
+    shots: tuple[Shot, ...]
+    width: int
+    height: int
+    fps: float
+
+
+def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
+    """Once around the middle, at the mean height and distance of the photographs, with the first one's lens."""
+    up = -scene.c2w[:, :3, 1].mean(axis=0)
+    up /= max(np.linalg.norm(up), 1e-9)
+    centres = scene.c2w[:, :3, 3]
+    distance, height = float(np.median(np.linalg.norm(centres, axis=1))), float(np.mean(centres @ up))
+    height = float(np.clip(height, -0.9 * distance, 0.9 * distance))
+    front = centres.mean(axis=0) - (centres.mean(axis=0) @ up) * up
+    if np.linalg.norm(front) < 0.05 * distance:
+        front = np.cross(up, np.eye(3)[np.argmin(np.abs(up))])
+    front /= np.linalg.norm(front)
+    side, flat = np.cross(up, front), math.sqrt(distance**2 - height**2)
+    count = _count(seconds, fps, "--seconds, --fps")
+    turns = np.linspace(0.0, 2.0 * np.pi, count, endpoint=False)
+    eyes = [flat * (math.cos(turn) * front + math.sin(turn) * side) + height * up for turn in turns]
+    width, tall = scene.size(0)
+    shots = tuple(Shot(scene.intrinsics[0], looking_at_middle(eye, up)) for eye in eyes)
+    return CameraPath("orbit", shots, width, tall, fps)
+
+
+def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """The pose [4, 4] at `eye` [3] that looks at the origin, with `up` [3] upwards in the picture."""
+    forward = -eye / np.linalg.norm(eye)
+    right = np.cross(forward, up)
+    right /= np.linalg.norm(right)
+    pose = np.eye(4)
+    pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
+    pose[:3, 3] = eye
+    return pose
+
+
+def between(scene: Scene, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
+    """From photograph to photograph, with the first one's lens."""
+    poses = [scene.c2w[view] for view in views]
+    shots = tuple(Shot(scene.intrinsics[views[0]], pose) for pose in _along(poses, _count(seconds, fps, "--seconds")))
+    return CameraPath("_".join(map(str, views)), shots, *scene.size(views[0]), fps)
+
+
+def from_file(path: Path, scene: Scene) -> CameraPath:
+    """The way that a file describes; raises UserError naming what of it cannot be used."""
+    try:
+        content = json_file.read_object(path)
+        fps = json_file.positive(str(path), "fps", content.get("fps", FPS))
+        if "camera_path" in content:
+            width, height, shots = _of_nerfstudio(path, content, scene)
+        else:
+            width, height, shots = _of_keys(path, content, scene, fps)
+    except SceneError as error:
+        raise UserError(f"--path {error}") from error
+    return CameraPath(path.stem, shots, width, height, fps)
+
+
+def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
+    """Width, height and cameras of a file of keys."""
+    where = str(path)
+    keys = content.get("keys")
+    if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
+        raise SceneError(
+            f"{where}: has no list `keys` of objects, nor a `camera_path` of nerfstudio; see docs/usage.md"
+        )
+    if len(keys) < 2:
+        raise SceneError(f"{where}: keys has {len(keys)} of them, and a way needs two at least; add one")
+    own_width, own_height = scene.size(0)
+    width = json_file.side(where, "width", content.get("width", own_width))
+    height = json_file.side(where, "height", content.get("height", own_height))
+    poses = [_pose(f"{where}: keys[{at}]", key, scene, np.eye(4)) for at, key in enumerate(keys)]
+    own_fov = math.degrees(2.0 * math.atan(0.5 * own_height / scene.intrinsics[0, 1, 1]))
+    views = [_fov(f"{where}: keys[{at}]", key.get("fov", content.get("fov", own_fov))) for at, key in enumerate(keys)]
+    if content.get("is_cycle") is True:
+        poses, views = [*poses, poses[0]], [*views, views[0]]
+    seconds = json_file.positive(where, "seconds", content.get("seconds", SECONDS))
+    count = _count(seconds, fps, f"{where}: seconds, fps")
+    fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
+    lenses = [_lens(width, height, fov) for fov in fovs]
+    return width, height, tuple(Shot(lens, pose) for lens, pose in zip(lenses, _along(poses, count), strict=True))
+
+
+def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tuple[int, int, tuple[Shot, ...]]:
+    """Width, height and cameras of a file of nerfstudio's viewer."""
+    where = str(path)
+    if content.get("camera_type", "perspective") != "perspective":
+        raise SceneError(f"{where}: camera_type is {content['camera_type']!r}, and only perspective ones are rendered")
+    width = json_file.side(where, "render_width", content.get("render_width"))
+    height = json_file.side(where, "render_height", content.get("render_height"))
+    cameras = json_file.objects(where, "camera_path", content)
+    if not 2 <= len(cameras) <= MOST_FRAMES:
+        raise SceneError(f"{where}: camera_path has {len(cameras)} cameras and must have 2 to {MOST_FRAMES}")
+    undone = _undone(path.parent / TRANSFORM_FILE)
+    shots = []
+    for at, camera in enumerate(cameras):
+        name = f"{where}: camera_path[{at}]"
+        shots.append(Shot(_lens(width, height, _fov(name, camera.get("fov"))), _pose(name, camera, scene, undone)))
+    return width, height, tuple(shots)
+
+
+def _undone(path: Path) -> np.ndarray:
+    """[4, 4] from the frame that nerfstudio trained in to the world, without change of scale in its rotation part."""
+    if not path.is_file():
+        return np.eye(4)
+    content = json_file.read_object(path)
+    transform = json_file.matrix(str(path), "transform", content.get("transform"))
+    scale = json_file.positive(str(path), "scale", content.get("scale"))
+    if abs(np.linalg.det(transform[:3, :3])) < ROTATION_TOLERANCE:
+        raise SceneError(f"{path}: transform is singular; write it again")
+    return np.linalg.inv(transform) @ np.diag([1.0 / scale] * 3 + [1.0])
+
+
+def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarray) -> np.ndarray:
+    """The camera of an entry in the working frame, [4, 4]."""
+    value = entry.get("camera_to_world")
+    if isinstance(value, list) and len(value) == 16 and not any(isinstance(item, list) for item in value):
+        value = [value[row : row + 4] for row in range(0, 16, 4)]
+    pose = json_file.matrix(where, "camera_to_world", value)
+    axes = pose[:3, :3]
+    if np.abs(axes.T @ axes - np.eye(3)).max() > ROTATION_TOLERANCE or np.linalg.det(axes) < 0:
+        raise SceneError(f"{where}: camera_to_world holds no rotation (axes of length 1 at right angles); correct it")
+    moved = np.linalg.inv(scene.scene_to_world) @ to_world @ pose @ BLENDER_AXES
+    left, _, right = np.linalg.svd(moved[:3, :3])
+    moved[:3, :3] = left @ right  # the nearest rotation: scales are taken off
+    return moved
+
+
+def _fov(where: str, value: object) -> float:
+    """Degrees from the upper to the lower border."""
+    fov = json_file.positive(where, "fov", value)
+    if fov > WIDEST:
+        raise SceneError(f"{where}: fov is {fov:g} degrees and must be at most {WIDEST:g}")
+    return fov
+
+
+def _lens(width: int, height: int, fov: float) -> np.ndarray:
+    """[3, 3], square pixels, the axis through the middle."""
+    focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
+    return np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
+
+
+def _along(poses: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
+    """`count` poses from the first to the last of `poses`, the same time between each two."""
+    places = np.linspace(0.0, len(poses) - 1.0, count)
+    starts = np.minimum(places.astype(int), len(poses) - 2)
+    return [interpolate_pose(poses[at], poses[at + 1], place - at) for place, at in zip(places, starts, strict=True)]
+
+
+def _count(seconds: float, fps: float, where: str) -> int:
+    """Frames of a film; raises UserError for none and for too many."""
+    count = round(min(seconds * fps, 1e9))
+    if not 2 <= count <= MOST_FRAMES:
+        raise UserError(
+            f"{where}: {seconds:g} s of {fps:g} frames each are {count} frames; 2 to {MOST_FRAMES} can be made"
+        )
+    return count

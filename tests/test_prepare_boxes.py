@@ -1,0 +1,157 @@
+"""Boxes on a few photographs: read, refused, carried to the others by points, and masks made of them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from noise_pictures import picture, save_with_exif
+from preparations import read, request
+from rigs import cloud, sphere_of_cameras, textured_scene
+
+from data.errors import UserError
+from data.io.images import read_image, write_image
+from data.prepare import boxes, cut_masks, pipeline
+from data.prepare.boxes import Box, boxes_of_flags, find_boxes
+from data.prepare.pipeline import prepare
+
+POSES = sphere_of_cameras(12, middle=np.zeros(3))
+AXES = 0.8 * np.array([0.9, 0.55, 0.6])
+
+
+def scene(far=200):
+    """The ellipsoid with points on it, and `far` of them on what lies around."""
+    generator = np.random.default_rng(3)
+    on_it, behind = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in generator.normal(size=(2, 600, 3)))
+    points = np.concatenate([AXES * on_it[:400], 2.5 * behind[:far]])
+    return replace(textured_scene(POSES, masks=False), points=cloud(points))
+
+
+TRUTH = textured_scene(POSES).masks
+
+
+def box_of(view, grown=2):
+    """What bounds the true mask, as shares of the picture."""
+    y, x = np.nonzero(TRUTH[view])
+    size = np.tile(TRUTH[view].shape[::-1], 2)
+    return np.clip(np.array([x.min() - grown, y.min() - grown, x.max() + 1 + grown, y.max() + 1 + grown]) / size, 0, 1)
+
+
+def named(*views):
+    return {f"{view:03d}.png": box_of(view) for view in views}
+
+
+def overlap(mask, truth):
+    return np.sum((mask > 127) & (truth > 127)) / np.sum((mask > 127) | (truth > 127))
+
+
+@pytest.mark.parametrize("views", [(0,), (0, 5, 9)])
+def test_a_few_boxes_make_masks_for_all_photographs(views):
+    found = cut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
+    agreement = [overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)]
+    assert min(agreement) > 0.85 and np.median(agreement) > 0.9
+    assert f"boxes of {len(views)} photographs" in found.notes[-1]
+
+
+def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
+    given = scene()
+    found = cut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
+    radius = np.linalg.norm(found.scene_to_world[:3, 0])
+    assert 0.72 < radius < 0.95 and np.linalg.norm(found.scene_to_world[:3, 3]) < 0.1  # the longest axis is 0.72
+    for before, after in ((given.c2w[:, :3, 3], found.c2w[:, :3, 3]), (given.points.xyz, found.points.xyz)):
+        assert np.allclose(after @ found.scene_to_world[:3, :3].T + found.scene_to_world[:3, 3], before)
+
+
+def test_a_box_that_misses_the_object_is_told():
+    missing = np.array([0.0, 0.0, 0.15, 0.15])
+    with pytest.raises(UserError, match="the box of 000.png holds [0-9]+ points .* too few"):
+        cut_masks.cut_by_boxes(scene(0), {"000.png": missing}, True)
+    with pytest.raises(UserError, match="the box of 005.png holds [0-9]+% of the points that the other boxes hold"):
+        half = box_of(5) * np.array([1.0, 1.0, 0.0, 1.0]) + np.array([0, 0, box_of(5)[0] + 0.12, 0])
+        cut_masks.cut_by_boxes(scene(), {**named(0, 9), "005.png": half}, True)
+    with pytest.raises(UserError, match="lie where the photographs look: the boxes miss the object"):
+        cut_masks.cut_by_boxes(replace(scene(), points=cloud(scene().points.xyz * 3.0)), named(0), True)
+    with pytest.raises(UserError, match="no camera was found for stray.png; draw on another photograph"):
+        cut_masks.cut_by_boxes(scene(), {"stray.png": missing}, True)
+    grey = replace(scene(), images=tuple(np.full_like(image, 100) for image in scene().images))
+    with pytest.raises(UserError, match="has the colours of what lies around"):
+        cut_masks.cut_by_boxes(grey, named(0, 5), True)
+
+
+def written(folder, content):
+    path = folder / boxes.BOXES_FILE
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+BAD_FILES = {
+    "no json": ("{", "cannot be read as JSON"),
+    "none": ({}, "holds no boxes; write"),
+    "three numbers": ({"boxes": {"a.png": [1, 2, 3]}}, "a.png: is a list and must be four numbers"),
+    "a text": ({"boxes": {"a.png": [1, 2, 3, "4"]}}, "a.png"),
+    "a stranger": ({"boxes": {"z.png": [1, 2, 3, 9]}}, "z.png: no such photograph; there are a.png"),
+    "inside out": ({"boxes": {"a.png": [9, 2, 3, 9]}}, "the box 9 2 3 9 holds nothing of the 30x20 pixels"),
+    "elsewhere": ({"boxes": {"a.png": [50, 2, 80, 9]}}, "holds nothing of the 30x20 pixels"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_a_bad_file_is_one_sentence(tmp_path, name):
+    content, words = BAD_FILES[name]
+    write_image(tmp_path / "a.png", picture(20, 30))
+    written(tmp_path, content)
+    with pytest.raises(UserError, match=words) as caught:
+        find_boxes(tmp_path, tmp_path / "scene", (), [tmp_path / "a.png"])
+    assert "boxes.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_no_box_at_all_is_told_with_what_to_write(tmp_path):
+    with pytest.raises(UserError, match="there are no boxes; draw them .* or give --box NAME X0 Y0 X1 Y1"):
+        find_boxes(tmp_path, tmp_path / "scene", (), [])
+    with pytest.raises(UserError, match="--box a.png 1 2 x 4: give four numbers"):
+        boxes_of_flags([["a.png", "1", "2", "x", "4"]])
+
+
+def test_a_box_is_in_pixels_of_the_upright_photograph(tmp_path):
+    save_with_exif(tmp_path / "a.jpg", picture(), orientation=6)
+    width, height = read_image(tmp_path / "a.jpg").shape[:2]  # turned
+    found = find_boxes(tmp_path, tmp_path, [Box("a.jpg", (0, 0, width / 2, height), "--box")], [tmp_path / "a.jpg"])
+    assert np.allclose(found["a.jpg"], [0, 0, 0.5, 1])
+
+
+def test_boxes_beside_the_scene_are_of_its_pictures(tmp_path):
+    (tmp_path / "scene" / "image").mkdir(parents=True)
+    write_image(tmp_path / "scene" / "image" / "007.png", picture(20, 30))
+    written(tmp_path / "scene", {"boxes": {"007.png": [0, 0, 15, 20]}})
+    found = find_boxes(tmp_path, tmp_path / "scene", (), [])
+    assert np.allclose(found["image/007.png"], [0, 0, 0.5, 1])
+
+
+def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(copied_scene, monkeypatch):
+    drawn = (Box("photo_1.png", (60, 40, 260, 200), "--box"),)
+    inside = lambda picture, box: _filled(picture.shape[:2], box)  # noqa: E731 (the corner's colours tell nothing)
+    monkeypatch.setattr(cut_masks.masks, "grab_cut_box", inside)
+    for name in ("copy_pictures", "find_features", "match_features", "map_images"):
+        monkeypatch.setattr(pipeline, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
+    said = []
+    assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)
+    assert any(line.startswith("boxes of 1 photographs are carried to the others by") for line in said)
+    found = read(copied_scene / "scene")
+    assert [np.mean(mask > 127) > 0.05 for mask in found.masks] == [True] * found.n_views
+    assert (copied_scene / "scene" / "masks.png").is_file()
+
+    own = np.zeros_like(found.masks[2])
+    own[50:90, 60:100] = 255
+    write_image(copied_scene / "scene" / "mask" / "002.png", own)
+    assert not prepare(request(copied_scene, masks="box", boxes=drawn), str), "what was replaced stays"
+    assert np.array_equal(read(copied_scene / "scene").masks[2], own)
+    with pytest.raises(UserError, match="holds the scene of other photographs or options"):
+        prepare(request(copied_scene, masks="box", boxes=(Box("photo_1.png", (0, 0, 99, 99), "--box"),)), str)
+
+
+def _filled(shape, box):
+    mask = np.zeros(shape, np.uint8)
+    if box is not None:
+        left, top, right, bottom = np.rint(box).astype(int)
+        mask[top:bottom, left:right] = 255
+    return mask

@@ -47,7 +47,7 @@ def trained(request, tmp_path_factory):
     settings += ("model.gaussians.distortion_weight=1", "model.gaussians.normal_weight=0.1") * (
         request.param[0] == "surfels"
     )
-    settings += ("model.gaussians.reset_every=0.6", "model.gaussians.first_opacity=0.9")
+    settings += ("model.gaussians.reset_every=1", "model.gaussians.first_opacity=0.9")
     assert run(folder, request.param[0], settings=settings) == 0
     return folder, request.param[0], settings
 
@@ -55,7 +55,7 @@ def trained(request, tmp_path_factory):
 def test_their_number_grows_up_to_the_bound_and_moments_and_buffers_follow(trained):
     folder, _, _ = trained
     last = saved(folder / "exp", 12)
-    arrays = [*last.tensors["splats"].values(), *last.buffers.values()]
+    arrays = [*last.tensors["splats"].values(), last.buffers["pull"], last.buffers["looks"]]
     arrays += [array for named in last.moments.values() for array in named.values()]
     (count,) = {len(array) for array in arrays}
     assert 300 < count <= 400 and "splats" in (folder / "exp/logs/train.log").read_text()
@@ -169,3 +169,9 @@ def test_averaged_weights_are_refused(tmp_path, capsys):
     write_scene(tmp_path / "scene")
     assert run(tmp_path, "ellipsoids", settings=("train.ema_decay=0.9",)) == 2
     assert "train.ema_decay" in capsys.readouterr().err
+
+
+def test_a_reset_leaves_no_opacity_above_a_hundredth():
+    values = np.array([[-9.0], [0.0], [4.0]])
+    found = densify.sigmoid(densify.reset_opacities(values))
+    assert found[0] == densify.sigmoid(values)[0] and np.allclose(found[1:], 0.01)

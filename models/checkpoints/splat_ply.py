@@ -2,8 +2,8 @@
 
 The published properties in the published order (https://github.com/graphdeco-inria/gaussian-splatting,
 scene/gaussian_model.py, save_ply): x y z nx ny nz f_dc_0..2 f_rest_* opacity scale_0..2 rot_0..3, float32 and
-little-endian; f_rest channel by channel. N splats. A file is never trusted: its header is bounded, and its size has to be
-what it says.
+little-endian; f_rest channel by channel. N splats. A file is never trusted: its header is bounded, and its size has to
+be what it says.
 """
 
 from __future__ import annotations

@@ -11,6 +11,11 @@ GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
 ADAPTIVE, MCMC = "adaptive", "mcmc"
 FLOAT_BYTES = 4
+TRAINED_COPIES = 7  # of a number: itself, its gradient, two moments, and the new ones that a step makes
+# Numbers of a Gaussian that a rasteriser's passes take: what is projected and its gradient, entries in order, and for
+# each of the four tiles that a group has room for its gradient there.
+RASTER_NUMBERS = 200
+PIXEL_NUMBERS = 120  # of a pixel: pictures, cotangents, and the planes of the structural likeness
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,17 @@ class GaussiansConfig(PlainBlock):
     def buffer_bytes(self) -> int:
         """What densification counts of each splat."""
         return 2 * FLOAT_BYTES * self.gaussians.most + 64
+
+    def fitting(self, free: int, size: tuple[int, int]) -> str:
+        """How many Gaussians fit beside the pictures of a step."""
+        left = free - PIXEL_NUMBERS * FLOAT_BYTES * size[0] * size[1]
+        each = FLOAT_BYTES * (TRAINED_COPIES * self.gaussians.numbers + RASTER_NUMBERS)
+        count = max(0, left // each)
+        verdict = "fits" if self.gaussians.most <= count else "does not fit"
+        return (
+            f"at {size[0]}x{size[1]} pixels {count} Gaussians fit, {each} bytes each; model.gaussians.most = "
+            f"{self.gaussians.most} {verdict}"
+        )
 
     @property
     def trains_on_points(self) -> bool:

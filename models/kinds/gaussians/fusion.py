@@ -15,7 +15,7 @@ from models.kinds.protocol import LevelSet
 
 TRUNCATION = 0.04  # working-frame units: a surface hides what lies deeper behind it
 SEEN = 0.5  # opacity of a pixel that shows a surface
-FREE = 1.0  # in truncations, of points that cameras look through or that none sees
+FREE = 1.0  # in truncations, of points that cameras look through or that lie in no picture
 
 
 @dataclass
@@ -31,22 +31,24 @@ class Fusion:
         return LevelSet(self.outward, 0.0, "the fused distance", background="masks")
 
     def outward(self, points: np.ndarray) -> np.ndarray:
-        """The mean over the cameras that say something of the truncated distance in front of what they see, [P, 1]."""
+        """The mean of the truncated distances in front of what cameras see, [P, 1]; what all see covered is solid."""
         if not self._pictures:
             self._pictures = [self.depth_of(camera) for camera in self.cameras]
-        total, count = np.zeros(len(points)), np.zeros(len(points))
+        total, count, hidden = np.zeros(len(points)), np.zeros(len(points)), np.zeros(len(points), bool)
         for camera, (depth, opacity) in zip(self.cameras, self._pictures, strict=True):
-            distance, says = _distance(points.astype(np.float64), camera, depth, opacity)
+            distance, inside = _distance(points.astype(np.float64), camera, depth, opacity)
+            says = inside & (distance > -1.0)
+            hidden |= inside & ~says
             total[says] += distance[says]
             count += says
-        found = np.where(count > 0, total / np.maximum(count, 1.0), FREE)
+        found = np.where(count > 0, total / np.maximum(count, 1.0), np.where(hidden, -1.0, FREE))
         return (found * TRUNCATION).astype(np.float32)[:, None]
 
 
 def _distance(
     points: np.ndarray, camera: PictureCamera, depth: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """In truncations, -1..1, and whether the camera says anything of a point: not of what it cannot see."""
+    """In truncations, -1..1, and whether the point lies in the picture; -1 says no more than that it is covered."""
     placed = (points - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
     z = placed[:, 2]
     in_front = z > 0
@@ -57,4 +59,4 @@ def _distance(
     column, row = np.where(inside, x, 0), np.where(inside, y, 0)
     is_surface = opacity[row, column] > SEEN
     distance = np.where(is_surface, (depth[row, column] - z) / TRUNCATION, FREE)
-    return np.clip(distance, -1.0, 1.0), inside & (distance > -1.0)
+    return np.clip(distance, -1.0, 1.0), inside

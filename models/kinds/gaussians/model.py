@@ -212,7 +212,7 @@ class GaussiansModel(PlainModel):
             change = densify.adaptive(self._values(), pull, self.extent, self.conf, self.is_flat, was_reset, generator)
             densify.apply(parameters, change)
             self._forget()
-        if step % every == 0:
+        if step % every == 0 and self._is_changing(step):
             parameters.replace(densify.NETWORK, "opacities", densify.reset_opacities(self.splats.opacities.numpy()))
 
     def _values(self) -> densify.Values:

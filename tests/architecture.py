@@ -32,6 +32,7 @@ FLOORS = {
     "models.kinds": 7,
     "models.checkpoints": 8,
     "models.surface": 8,
+    "models.doctor": 9,
     "models.pages": 9,
     "models.scores": 9,
     "models.views": 8,

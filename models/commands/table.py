@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from models.commands import (
     compare,
+    doctor,
     evaluate,
     export_splats,
     inspect,
@@ -31,6 +32,7 @@ COMMANDS = (
     reconstruct.COMMAND,
     inspect.COMMAND,
     plan.COMMAND,
+    doctor.COMMAND,
     replay.COMMAND,
 )
 BY_NAME = {command.name: command for command in COMMANDS}

@@ -49,3 +49,8 @@ class Kernel:
         native = self._native.get(device())
         form = self.reference if native is None or _form.get() == REFERENCE else native
         return form(*arguments, **named)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the device has a form of its own."""
+        return device() in self._native

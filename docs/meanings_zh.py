@@ -33,6 +33,15 @@ FLAG_MEANINGS = {
     "meshes), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）、官方代码的（.pth），或高斯（.ply，用于图像和网格）"
     ),
+    "train, inspect: open the viewer in the browser as well (needs viser)": (
+        "train、inspect：同时在浏览器里打开查看器（需要 viser）"
+    ),
+    "view, --view: who may look: 127.0.0.1 for this machine alone (default), 0.0.0.0 for all that reach it": (
+        "view、--view：谁可以看：127.0.0.1 只限本机（默认），0.0.0.0 为所有能连上的机器"
+    ),
+    "view, --view: the viewer's port, or the next one that is free (default: 8080)": (
+        "view、--view：查看器的端口，被占用时取下一个空闲的（默认：8080）"
+    ),
     "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
         "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
     ),

@@ -17,6 +17,7 @@ from models.commands import (
     train,
     validate_image,
     validate_mesh,
+    view,
 )
 
 COMMANDS = (
@@ -28,6 +29,7 @@ COMMANDS = (
     evaluate.COMMAND,
     export_splats.COMMAND,
     compare.COMMAND,
+    view.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,
     inspect.COMMAND,

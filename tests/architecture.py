@@ -41,6 +41,7 @@ FLOORS = {
     "models.experiment": 11,
     "models.results": 12,
     "models.runner": 13,
+    "models.viewer": 13,
     "models.commands": 14,
     "exp_runner": 15,
 }

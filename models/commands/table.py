@@ -6,6 +6,7 @@ from models.commands import (
     compare,
     doctor,
     evaluate,
+    export_splats,
     inspect,
     interpolate,
     plan,
@@ -16,6 +17,7 @@ from models.commands import (
     train,
     validate_image,
     validate_mesh,
+    view,
 )
 
 COMMANDS = (
@@ -25,7 +27,9 @@ COMMANDS = (
     interpolate.COMMAND,
     render.COMMAND,
     evaluate.COMMAND,
+    export_splats.COMMAND,
     compare.COMMAND,
+    view.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,
     inspect.COMMAND,

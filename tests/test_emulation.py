@@ -85,7 +85,10 @@ def operations():
 def test_each_operation_has_a_form_for_each_device():
     kernels = {name: value for name, value in operations().items() if isinstance(value, Kernel)}
     assert len(kernels) >= 14
-    assert not [name for name, kernel in kernels.items() if kernel.devices != {CPU, CUDA}]
+    # What is of rays or of parameters, not of points: their references are fast enough on the CPU.
+    only = (".pack", ".weights_from_alpha")
+    expected = {name: {CUDA} if name.endswith(only) else {CPU, CUDA} for name in kernels}
+    assert {name: kernel.devices for name, kernel in kernels.items()} == expected
 
 
 def signatures(source, device):
@@ -98,6 +101,8 @@ def signatures(source, device):
 
 def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_arguments():
     sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
+    for name in ("packing.h", "volrend.h"):  # for CUDA alone
+        del sources[name]
     assert len(sources) >= 9
     for source in sources.values():
         assert signatures(source, CPU) == signatures(source, CUDA) and signatures(source, CUDA), source.header

@@ -52,6 +52,18 @@ def test_a_blurred_view_is_named(view, masks):
     assert finding.verdict == "fair" and f"view {view} ({view:03d}.png);" in finding.figure
 
 
+def test_a_third_that_is_blurred_together_is_named():
+    """Neighbours that are all blurred have nothing sharp beside them to be held against."""
+    third = set(np.argsort(POSES[:, 0, 3])[: len(POSES) // 3].tolist())
+    images = tuple(
+        cv2.GaussianBlur(image, (0, 0), 2.0) if view in third else image for view, image in enumerate(GOOD.images)
+    )
+    finding = found(replace(GOOD, images=images), "sharpness")
+    named = {int(word) for word in finding.figure.split("and")[0].replace("(", " ").split() if word.isdigit()}
+    assert finding.verdict == "bad" and named and named <= third, finding.figure
+    assert f"and {len(third) - len(named)} more" in finding.figure
+
+
 @pytest.mark.parametrize("factor", [0.4, 1.0])
 @pytest.mark.parametrize("gain", [0.4, 1.25 / 0.7])
 def test_a_view_of_another_exposure_is_named_and_contrast_alone_is_not_blur(gain, factor):

@@ -18,6 +18,7 @@ from data.prepare.matching import components, pairs, why_disconnected
 from data.prepare.progress import Bar
 from data.prepare.sources import MIN_PICTURES
 from data.prepare.steps import WorkError
+from data.prepare.still import MOSTLY, share_of_still_pairs
 
 DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
 LOG = "colmap.log"
@@ -78,16 +79,31 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
             on_event=lambda event: bar.update(2 if event == "pair" else 1),
         )
     if not models:
+        _require_moved(work, frames)
         raise UserError(f"no cameras were found: {why_disconnected(sources, links)}; {HINT}")
     models.sort(key=lambda model: len(model["names"]), reverse=True)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
+    if len(largest["names"]) <= LEAST_SHARE * len(frames):
+        _require_moved(work, frames)
     if len(largest["names"]) < MIN_PICTURES or len(largest["names"]) <= LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or give one group alone"
         )
     return {**largest, "notes": _notes(models, called, missing, components(sources, links))}
+
+
+def _require_moved(work: Path, frames: Sequence[Frame]) -> None:
+    """Raises UserError where the camera stood still: there is nothing that more photographs of the kind would mend."""
+    sides = {frame.name: max(frame.width, frame.height) for frame in frames}
+    share = share_of_still_pairs(work / DATABASE, sides)
+    if share >= MOSTLY:
+        raise UserError(
+            f"no cameras were found: in {share:.0%} of the pairs of photographs what is matched does not move, so that "
+            "the camera stood still and the object turned, or nothing did; walk around the object instead, or turn it "
+            "before a plain backdrop without texture, close enough to fill the picture"
+        )
 
 
 def _notes(

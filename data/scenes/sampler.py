@@ -31,15 +31,19 @@ class PixelSampler:
 
     def next(self) -> PixelBatch:
         """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the photograph."""
-        if self._position == len(self._order):
-            self._order = self._generator.permutation(self._scene.n_views)
-            self._position = 0
-        view = int(self._order[self._position])
-        self._position += 1
+        view = self._next_view()
         width, height = self._scene.size(view)
         x = self._generator.integers(width, size=self._batch_size)
         y = self._generator.integers(height, size=self._batch_size)
         return pixel_batch(self._scene, view, x, y)
+
+    def _next_view(self) -> int:
+        """The photograph whose turn it is."""
+        if self._position == len(self._order):
+            self._order = self._generator.permutation(self._scene.n_views)
+            self._position = 0
+        self._position += 1
+        return int(self._order[self._position - 1])
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come, ready for JSON (with a PCG64 generator, numpy's default)."""

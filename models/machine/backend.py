@@ -36,7 +36,7 @@ from models.machine.progress import compile_progress
 
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
-KERNEL_FLAGS = " --extended-lambda "  # of nvcc: what operations do at each place is written as lambdas
+KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene
 from models.kinds.conf import flat, parse_config
+from models.results import agreement
 from models.results.asked import Asked, References, cameras_of, radius_of
 from models.results.figure_table import lines
 from models.results.meshes import extract_mesh, write_world_mesh
@@ -97,7 +98,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
     _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
     with_figures(snapshot.experiment, snapshot.log, values, asked.language)
-    for note in references.notes:
+    for note in (*references.notes, *agreement.notes(snapshot)):
         snapshot.log.info(note)
     snapshot.log.info(*lines([("", values)]))
     folder = snapshot.experiment.folder / FOLDER

@@ -95,6 +95,8 @@ class TrainingReport(Follower):
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
             write_result(self._path, document("report", _title(self._experiment), content, self._language))
+        if state != TRAINING:
+            self._log.note(f"{self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s")
 
     def _take_mesh(self) -> None:
         """The mesh that waits, thinned out."""

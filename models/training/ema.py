@@ -52,6 +52,10 @@ class WeightAverage:
             added = np.asarray(values[name], np.float32)
             value.update(jt.array(np.concatenate([value.numpy(), added])).detach())
 
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """As `models.kinds.protocol.Parameters`: the averages start from them."""
+        named_parameters(self.networks[network])[name].update(jt.array(np.asarray(values, np.float32)).detach())
+
     def export(self) -> dict[str, dict[str, np.ndarray]]:
         """Copies of the averaged weights, network by network, under their names in checkpoints."""
         return {name: export_state(network) for name, network in self.networks.items()}

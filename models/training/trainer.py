@@ -58,6 +58,12 @@ class Resizing:
             if owner is not None:
                 owner.append(network, values)
 
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """Likewise."""
+        for owner in (self.optimizer, self.average):
+            if owner is not None:
+                owner.replace(network, name, values)
+
 
 class Trainer:
     """Takes steps; owns the optimiser, the step count and the random numbers of the jitter.
@@ -129,7 +135,7 @@ class Trainer:
         self.guard.watch(inputs, values, taken)
         self.finished_steps += 1
         if self.model.acts_after(moment.step) and self.settle():
-            named = dict(zip(self.optimizer.names, found.gradients, strict=True))
+            named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)

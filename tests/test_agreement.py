@@ -1,0 +1,37 @@
+"""Photographs that never come to agree with the model are named."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from rigs import sphere_of_cameras, textured_scene
+
+from models.results import agreement
+from models.views.render import RenderedView
+
+
+def snapshot_of(scene, wrong=()):
+    """A model that shows what the photographs show, but for some views."""
+    pictures = iter(range(scene.n_views))
+
+    def render(rays, shape):
+        view = next(pictures)
+        rgb = scene.rgb_image(view, scene.rgb_image(view).shape[0] // shape[0])
+        rgb = 1 - rgb if view in wrong else rgb + np.random.default_rng(view).normal(0, 0.03, rgb.shape)
+        return RenderedView(rgb, rgb, rgb[..., 0], rgb[..., 0])
+
+    log = SimpleNamespace(progress=lambda values, **options: values)
+    return SimpleNamespace(
+        experiment=SimpleNamespace(scene=scene), render=render, log=log, mask_first=lambda scene: True
+    )
+
+
+def test_those_that_do_not_fit_are_named_and_none_where_all_do():
+    scene = textured_scene(sphere_of_cameras(9, middle=np.zeros(3)))
+    assert agreement.notes(snapshot_of(scene)) == ()
+    (note,) = agreement.notes(snapshot_of(scene, wrong=(2, 7)))
+    assert "(002.png)" in note and "(007.png)" in note and "(003.png)" not in note and "dataset.train_views" in note
+
+
+def test_few_views_have_no_usual_error():
+    assert len(agreement.disagreeing(np.array([30.0, 5.0, 30.0]))) == 0
+    assert agreement.disagreeing(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]

@@ -161,7 +161,22 @@ SCENE_MEANINGS = {
     "file in data_dir: its scale_mat_0 bounds the region that is meshed": (
         "data_dir 里的文件：其中的 scale_mat_0 划定提取网格的区域"
     ),
-    "true or false; in some published confs, read by nothing": "true 或 false；出现在某些官方配置里，没有代码读取它",
+    "true: no camera may stand within the region of interest; false: it may, with fast_neus and fast_nerf": (
+        "true：相机不得位于感兴趣区域之内；false：可以，仅限 model.type 为 fast_neus 或 fast_nerf"
+    ),
+    "in some published confs, read by nothing": "出现在某些官方配置里，没有代码读取它",
+    "weight of the distance between the surface and the scene's points of structure from motion": (
+        "曲面与场景中运动恢复结构点之间距离的权重"
+    ),
+    "how long they take part, as a share of end_iter": "这些点参与训练的时长，占 end_iter 的比例",
+    "that a step takes beside those of packed": "每一步在 packed 的样本之外另取的样本数",
+    "distance of samples along a ray, as a share of the distance from the middle": (
+        "光线上样本的间距，占到中心距离的比例"
+    ),
+    "along the side of the grid of cells over contracted space": "压缩空间中单元网格的边长（单元数）",
+    "a cell that absorbs less of the light is empty": "吸收的光少于此值的单元视为空",
+    "in place of packed.prune_from, which masks can do with": "代替 packed.prune_from（后者适用于有掩码的情形）",
+    "likewise of packed.shell": "同理，代替 packed.shell",
     "likewise": "同上",
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'

@@ -51,6 +51,10 @@ class ModelConfig(Protocol):
         """What `--mode plan` adds: how much of the model fits `free` bytes at pictures of (width, height); or ""."""
 
     @property
+    def sees_from_within(self) -> bool:
+        """Whether cameras may stand within the region of interest."""
+
+    @property
     def trains_on_points(self) -> bool:
         """Whether `data.capture.training_points` of the scene take part in training: then they bear no witness."""
 
@@ -100,6 +104,11 @@ class PlainBlock:
         """Nothing."""
         del free, size
         return ""
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Rays are sampled about the middle of the region, wherever the camera is."""
+        return False
 
     @property
     def trains_on_points(self) -> bool:

@@ -230,10 +230,10 @@ def restore_model(model: Model, checkpoint: Checkpoint) -> None:
 
 def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
     """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming what does not fit."""
+    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
     for name in model.networks:
         if name not in tensors:
             raise ValueError(f"{name}: the network is missing")
-    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
     for name, module in model.networks.items():
         try:
             import_state(module, tensors[name])

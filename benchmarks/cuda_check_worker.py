@@ -63,6 +63,8 @@ def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
     early, launched = jt.liveness_info(), runtime.pretend_launches()
     times = _steps(trainer, steps)
     late = jt.liveness_info()
+    if trainer.guard.bad_steps:
+        raise RuntimeError("steps were refused: their host time is not that of steps")
     with jt.profile_scope(0, 0) as report:
         _steps(trainer, 1)
     return found | {

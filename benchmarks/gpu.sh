@@ -10,9 +10,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
 PACK=$PWD/.gpu SCENES=$SITE/scenes RUNS=$OUT/runs
 # What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
-WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3
-fast-simplification==0.2.0 embreex==4.4.0.post1 xatlas==0.0.11"
+WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
+# Of SciPy what neither the program nor scikit-image's metrics import.
+UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
 MOST_MIB=50
 
 pack() { # SCENES
@@ -32,12 +33,15 @@ pack() { # SCENES
         for part in purelib platlib; do [ -d "$data/$part" ] && cp -r "$data/$part/." "$scratch/site/"; done
         rm -rf "$data"
     done
+    for part in $UNUSED; do rm -rf "$scratch/site/scipy/$part"; done
+    rm -rf "$scratch"/site/{include,lib64,share,bin} "$scratch"/site/numpy/f2py
     find "$scratch/site" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
     local include; include=$("python$VERSION" -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)
     [ -f "$include/Python.h" ] && cp -rL "$include" "$scratch/site/python-include"
     cp -rL "$scenes/bunny" "$scenes/lego" "$scratch/site/scenes/"
     mkdir -p "$PACK"
-    tar c -C "$scratch" site | xz -6 -T0 > "$PACK/site.tar.xz"
+    rm -f "$scratch/site/scenes/bunny/source.obj"
+    tar c -C "$scratch" --sort=name site | xz --x86 --lzma2=preset=9e,dict=128MiB > "$PACK/site.tar.xz"
     rm -rf "$scratch"
     local size; size=$(du -sm "$PACK" | cut -f1)
     echo "$PACK: $size MiB"

@@ -53,7 +53,7 @@ def opened(address: str, size: tuple[int, int] = DESKTOP, locale: str = "en-US")
         page.on("console", lambda message: _note(errors, message))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: _require_local(errors, request.url))
-        page.goto(address)
+        page.goto(address, timeout=2 * PATIENCE)  # Jittor may be compiling, and hears nothing meanwhile
         try:
             yield page, errors
         finally:

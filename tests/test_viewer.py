@@ -185,7 +185,7 @@ def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
             with opened(address, DESKTOP) as (page, errors):
                 page.wait_for_function(CANVAS)
                 page.get_by_text("step 4", exact=False).first.wait_for(timeout=60_000)
-                page.get_by_role("textbox").first.click()
+                page.locator("input[aria-haspopup='listbox']").first.click()
                 page.get_by_role("option", name="normals").click()
                 page.wait_for_timeout(3000)
                 assert [text for text in errors if "font" not in text.lower()] == []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from models.results.snapshot import Snapshot
     from models.runner import Runner
     from models.surface.described import Surface
-    from models.viewer.looking import Place
+    from models.viewer.scenery import Place
 
 NAME = "view"
 VIEW = flag(
@@ -58,7 +58,7 @@ def check(values: argparse.Namespace) -> None:
 
 def place_of(arguments: Arguments) -> Place:
     """Where the viewer listens."""
-    from models.viewer.looking import Place
+    from models.viewer.scenery import Place
 
     values = arguments.values
     return Place(values.host, values.port, values.language)

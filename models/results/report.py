@@ -133,7 +133,10 @@ def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
         content = {**fixed_parts(experiment), "status": status, **History().parts()}
     content["figures"] = figure_rows([("", figures)])
     chosen = language or content.pop("language", None)
-    write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
+    try:
+        write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
+    except UserError as error:
+        log.warn(f"the figures do not reach the page: {error}")
 
 
 def fixed_parts(experiment: Experiment) -> dict[str, Any]:

@@ -72,18 +72,22 @@ class Live:
             mesh.visual.vertex_colors = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])
         self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
 
-    def draw(self, snapshot: Snapshot, seconds: float) -> float:
-        """Render what is wanted most, in about so many seconds; returns the seconds it took, 0 where nothing is."""
-        waiting = [(rays, client) for client, rays in self._rays.items() if rays < MOST_RAYS]
+    def draw(self, snapshot: Snapshot, at_once: float, longest: float) -> float:
+        """Render what is wanted most; returns the seconds it took, 0 where nothing is wanted or there is no time.
+
+        `at_once`: seconds for the first picture from a new place; finer ones follow, up to the `longest`.
+        """
+        waiting = [(rays, client) for client, rays in list(self._rays.items()) if rays < MOST_RAYS]
         if self.mode == MESH or not waiting:
             return 0.0
         before, number = min(waiting)
         client = self._stage.server.get_clients().get(number)
-        affordable = int(self._rate * seconds)
-        if client is None or affordable < FEWEST_RAYS:
+        if client is None:  # its tab was closed
+            self._rays.pop(number, None)
             return 0.0
-        rays = min(affordable, MOST_RAYS) if before == 0 else min(FINER * before, MOST_RAYS)
-        if rays > affordable:
+        wanted = FINER * before if before else max(FEWEST_RAYS, int(self._rate * at_once))
+        rays = min(wanted, MOST_RAYS)
+        if rays > self._rate * longest:
             return 0.0
         self._rays[number] = rays
         begun = time.perf_counter()

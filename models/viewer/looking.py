@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.errors import UserError
+from data.errors import UserError, reason
 from data.scenes.scene import Scene
 from models.results.follower import TRAINING, Follower
 from models.viewer.boxes import Boxes
+from models.viewer.scenery import A_MOMENT, Place
 from models.viewer.server import start, stop
 from models.viewer.stage import Stage
 from models.viewer.words import words
@@ -19,35 +20,14 @@ from models.viewer.words import words
 if TYPE_CHECKING:
     from models.results.snapshot import Snapshot
     from models.surface.described import Surface
+    from models.viewer.live import Live
 
-A_MOMENT = 0.5  # seconds between two looks at whether something is to be done
-PATIENCE = 30.0  # seconds that the finest picture may take
+AT_ONCE = 0.3  # seconds that the first picture from a new place takes
+PATIENCE = 6.0  # seconds that the finest one may take
 SHARE = 0.03  # of a training's time that pictures for the viewer take
 LONGEST = 0.4  # seconds of a training that one of them takes
 FRESH = 5.0  # seconds after which a picture of a training is old
 MOST_CHECKPOINTS = 500
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the viewer listens, and in which language it speaks."""
-
-    host: str
-    port: int
-    language: str | None
-
-
-def look_at_scene(scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
-    """Show a scene until Ctrl-C; raises UserError where the viewer cannot listen."""
-    server = start(place.host, place.port, scene.name, say)
-    Boxes(Stage(server, scene, words(place.language), say), folder, downscale, say)
-    try:
-        while True:
-            time.sleep(A_MOMENT)
-    except KeyboardInterrupt:
-        say("the viewer is closed")
-    finally:
-        stop(server)
 
 
 def look_at_model(
@@ -76,18 +56,19 @@ def look_at_model(
     slider = None
     if len(steps) > 1:
         at = steps.index(now.step) if now.step in steps else len(steps) - 1
-        slider = server.gui.add_slider(stage.words("checkpoint"), 0, len(steps) - 1, 1, at)
+        marks = ((0, str(steps[0])), (len(steps) - 1, str(steps[-1])))
+        slider = server.gui.add_slider(stage.words("checkpoint"), 0, len(steps) - 1, 1, at, marks=marks)
         slider.on_update(lambda _event: live.refresh())
     shown = None
     try:
         while True:
             wanted = now.step if slider is None else steps[int(slider.value)]
             if wanted != shown:
-                if wanted != now.step:
-                    go_to(checkpoints[wanted])
-                now, shown = snapshot(), wanted
-                _show(live, stage, now, mesh(now))
-            if live.draw(now, PATIENCE if slider is None else PATIENCE / 2) == 0.0:
+                shown = wanted
+                if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
+                    now = snapshot()
+                    _show(live, stage, now, mesh(now))
+            if live.draw(now, AT_ONCE, PATIENCE) == 0.0:
                 live.wait(A_MOMENT)
     except KeyboardInterrupt:
         say("the viewer is closed")
@@ -95,7 +76,17 @@ def look_at_model(
         stop(server)
 
 
-def _show(live: object, stage: Stage, now: Snapshot, surface: Surface | None) -> None:
+def _loaded(live: Live, go_to: Callable[[Path], None], path: Path) -> bool:
+    """Load a checkpoint; one that cannot be read is told, and the model stays as it is."""
+    try:
+        go_to(path)
+    except UserError as error:
+        live.tell(str(error))
+        return False
+    return True
+
+
+def _show(live: Live, stage: Stage, now: Snapshot, surface: Surface | None) -> None:
     """The mesh of a step, and what is said of it."""
     told = f"{stage.words('step')} {now.step}"
     if surface is None:
@@ -118,6 +109,7 @@ class ViewFollower(Follower):
         self._server = start(place.host, place.port, scene.name, say)
         self._begun = self._fresh = time.perf_counter()
         self._spent = 0.0
+        self._is_closed = False
 
     def _ready(self) -> None:
         """Set the stage, once Jittor is there."""
@@ -130,36 +122,51 @@ class ViewFollower(Follower):
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """The numbers of a report."""
-        self._ready()
-        told = (
-            f"{self._stage.words('training')}, {self._stage.words('step')} {step}, PSNR {values['Statistics/psnr']:.2f}"
-        )
-        self._live.tell(told)
+        del seconds
+        psnr, say = values["Statistics/psnr"], words(self._place.language)
+        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, PSNR {psnr:.2f}"))
 
     def mesh(self, step: int, surface: Surface) -> None:
         """The newest mesh."""
         del step
-        self._ready()
-        self._live.show_mesh(surface)
+        self._alone(lambda: self._live.show_mesh(surface))
 
     def after_step(self, snapshot: Callable[[], Snapshot]) -> None:
         """A picture, where a browser looks and there is time for it."""
+        left = SHARE * (time.perf_counter() - self._begun) - self._spent
+        if left > 0.0:
+            self._alone(lambda: self._draw(snapshot, min(left, LONGEST)))
+
+    def _draw(self, snapshot: Callable[[], Snapshot], longest: float) -> None:
+        """A picture of the model as it is now, where one is wanted or the last one is old."""
         now = time.perf_counter()
-        left = SHARE * (now - self._begun) - self._spent
-        if left <= 0.0:
-            return
-        self._ready()
         if now - self._fresh > FRESH:
             self._fresh = now
             self._live.refresh()
-        self._spent += self._live.draw(snapshot(), min(left, LONGEST))
+        self._spent += self._live.draw(snapshot(), longest, longest)
 
     def write(self, step: int, seconds: float, state: str) -> None:
         """The end of a training is the viewer's."""
-        if state == TRAINING:
+        del seconds
+        if state == TRAINING or self._is_closed:
             return
+        self._is_closed = True
         self._say(f"the viewer closes with the training at step {step}; --mode view opens the model again")
-        stop(self._server)
+        with contextlib.suppress(Exception):
+            stop(self._server)
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Whatever goes wrong in the viewer ends the viewer, and not the training."""
+        if self._is_closed:
+            return
+        try:
+            self._ready()
+            work()
+        except Exception as error:  # noqa: BLE001 (of a library with threads of its own)
+            self._is_closed = True
+            self._say(f"the viewer is closed, the training goes on: {reason(error)}")
+            with contextlib.suppress(Exception):
+                stop(self._server)
 
 
 def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None], empty: type[Exception]) -> Surface | None:

@@ -38,7 +38,7 @@ SIZE, SPREAD = 0.02, 0.4  # of the Gaussians, as logarithm's mean and deviation
 DESCRIPTION = """
 raster: one picture of 256x256 of 16,384 Gaussians, forward and backward, by the clock and in processor seconds, with
 the memory it takes. --peer "COMMAND" starts another rasteriser, such as the public torch-splatting with its device set
-to the CPU: the command gets the path of an .npz with means, quats, sizes (logarithms), opacities (logits), sh [N, 16, 3],
+to the CPU: the command gets the path of an .npz with means, quats, sizes (logarithms), opacities (logits), sh,
 viewmat, K, width and height behind it and has to print one line of JSON, {"seconds": ..., "bytes": ...}, of forward and
 backward of the sum of the picture. quality: a conf on a scene, its held-out views and memory at every --every steps.
 Prints JSON, a line each.

@@ -369,7 +369,6 @@ SPLAT_MEANINGS = {
     "bound on their number": "高斯数的上限",
     "share of the first ones that starts beyond the region, without masks": "没有掩膜时，开始就放在区域之外的比例",
     "their standard deviation, in mean distances of three neighbours": "开始时的标准差，以最近三点的平均距离为单位",
-    "their opacity; > 0": "开始时的不透明度",
     "how their number changes: adaptive (3DGS: clone, split, prune, reset) or mcmc (relocation)": (
         "数目如何变化：adaptive（3DGS：克隆、分裂、剪除、重置）或 mcmc（搬移）"
     ),

@@ -11,10 +11,13 @@ from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 
 import exp_runner
+from data.errors import UserError
 from data.io.images import read_image
+from data.rays import PictureCamera
 from models.kinds.conf import ConfigError, load_config
 from models.kinds.gaussians import densify
 from models.kinds.gaussians.conf import SplatsConfig
+from models.kinds.gaussians.splats import Points, require_seen
 
 FORMS = ("ellipsoids", "surfels")
 SMALL = (
@@ -100,6 +103,14 @@ def test_opacities_that_vanish_leave_one_splat():
     change = densify.adaptive(values, np.zeros(5), 1.0, conf, False, False, np.random.default_rng(0))
     assert len(change.kept) == 1 and len(change.added["means"]) == 0
     assert densify.relocated(values, conf, True, np.random.default_rng(0)) is None
+
+
+def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
+    camera = PictureCamera(np.array([[50, 0, 10], [0, 50, 10], [0, 0, 1.0]]), np.eye(4), 20, 20)
+    behind, ahead = (Points(np.array([[0.0, 0.0, z]]), np.zeros((1, 3))) for z in (-3.0, 3.0))
+    require_seen(ahead, [camera], "scene")
+    with pytest.raises(UserError, match="scene: no photograph sees"):
+        require_seen(behind, [camera], "scene")
 
 
 def splats(count, opacity=0.0, size=-3.0):

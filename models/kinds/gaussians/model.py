@@ -16,7 +16,7 @@ from models.kinds.gaussians.batch import Picture, PictureBatch, PictureSampler, 
 from models.kinds.gaussians.conf import MCMC, SURFELS, SplatsConfig
 from models.kinds.gaussians.fusion import Fusion
 from models.kinds.gaussians.picture import Sight, depth_of, paint, ray_view
-from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat
+from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.kinds.gaussians.terms import distortion_term, normal_term
 from models.kinds.protocol import LevelSet, Moment, Objective, Parameters, PlainModel, Term
 from models.kinds.terms import MASK_THRESHOLD, mask_term
@@ -80,6 +80,7 @@ class GaussiansModel(PlainModel):
             PictureCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
         ]
         points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
+        require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
         self._forget()
         return PictureSampler(scene, batch_size, generator)

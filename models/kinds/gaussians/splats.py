@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from data.errors import UserError
+from data.rays import PictureCamera
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
@@ -103,6 +106,20 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
             return Points(np.concatenate([xyz[kept], more]), np.concatenate([rgb[kept], np.full_like(more, 0.5)]))
     xyz = _random(scene, conf.first, conf.beyond, uses_masks, generator)
     return Points(xyz, np.full_like(xyz, 0.5))
+
+
+def require_seen(points: Points, cameras: Sequence[PictureCamera], name: str) -> None:
+    """Raises UserError where no photograph shows a single splat to begin with: none would ever be pulled anywhere."""
+    for camera in cameras:
+        placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
+        pixels = placed[placed[:, 2] > 0] @ camera.intrinsics.T
+        x, y = pixels[:, 0] / pixels[:, 2], pixels[:, 1] / pixels[:, 2]
+        if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
+            return
+    raise UserError(
+        f"{name}: no photograph sees where the Gaussians start, in the region of interest and the points of structure "
+        "from motion; check the cameras with --mode inspect, or choose a region with --roi"
+    )
 
 
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:

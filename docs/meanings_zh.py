@@ -332,4 +332,19 @@ GRID_MEANINGS = {
     ),
 }
 
-MEANINGS_ZH = FLAG_MEANINGS | SCENE_MEANINGS | TRAIN_MEANINGS | NETWORK_MEANINGS | RENDERER_MEANINGS | GRID_MEANINGS
+PHOTOGRAPH_MEANINGS = {
+    "true: an affine change of colours for each photograph, the identity on average; views that are held out get "
+    "none": ("true：每张照片各有一个颜色的仿射变换，平均起来是恒等变换；留出的视角没有"),
+    "factor on train.learning_rate for these": "它们的学习率是 train.learning_rate 的几倍",
+    "weight of their mean square, which keeps them near the identity": "它们均方值的权重，使其接近恒等变换",
+}
+
+MEANINGS_ZH = (
+    FLAG_MEANINGS
+    | SCENE_MEANINGS
+    | TRAIN_MEANINGS
+    | NETWORK_MEANINGS
+    | RENDERER_MEANINGS
+    | GRID_MEANINGS
+    | PHOTOGRAPH_MEANINGS
+)

@@ -30,8 +30,11 @@ class WeightAverage:
         self.model = model
         self.decay = decay
         self.networks = model.networks
+        weights = {name: export_state(network) for name, network in live.items()}
+        # A sampler may have given the live ones other sizes.
+        model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in weights.items()})
         for name, network in self.networks.items():
-            import_state(network, export_state(live[name]))
+            import_state(network, weights[name])
 
     def update(self, parameters: Sequence[Var], step: int) -> None:
         """Take in the weights after a step, in the order of the networks."""

@@ -12,6 +12,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.kinds.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.kinds.fast.model import FastNeuSModel, Fields
 from models.kinds.fast.nerf import FastNeRFModel, RadianceFields
+from models.kinds.fast.photographed import PhotographedNeRF, PhotographedNeuS
 
 
 def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeuSModel:
@@ -21,7 +22,8 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
         RenderingNetwork(conf.rendering_network, generator),
         SingleVarianceNetwork(conf.variance_network),
     )
-    return FastNeuSModel(fields, conf, train)
+    kind = PhotographedNeuS if conf.photographs.exposure else FastNeuSModel
+    return kind(fields, conf, train)
 
 
 def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeRFModel:
@@ -29,4 +31,5 @@ def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Ge
     fields = RadianceFields(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.rendering_network, generator)
     )
-    return FastNeRFModel(fields, conf, train)
+    kind = PhotographedNeRF if conf.photographs.exposure else FastNeRFModel
+    return kind(fields, conf, train)

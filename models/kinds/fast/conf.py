@@ -9,6 +9,7 @@ from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
+from models.kinds.fast.photographs_conf import PhotographsConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
@@ -65,6 +66,7 @@ class FastNeuSConfig(PlainBlock):
     variance_network: VarianceConfig
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
     type: str = FAST_NEUS
 
     def check(self) -> None:
@@ -119,6 +121,7 @@ class FastNeRFConfig(PlainBlock):
     rendering_network: ColorConfig
     density_grid: DensityGridConfig = DensityGridConfig()
     radiance: RadianceConfig = RadianceConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
     type: str = FAST_NERF
 
     def check(self) -> None:

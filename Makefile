@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint cuda-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +16,7 @@ SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12))
 DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 demo: $(STAMP) ## train on the bundled scene (a second call goes on), then mesh, picture and figures in exp/demo
 	$(DEMO) --mode train --is_continue
@@ -31,6 +31,9 @@ test: $(STAMP) ## lint and every test
 lint: $(STAMP) ## style and formatting only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+cuda-check: $(STAMP) ## compile for CUDA and take steps beside a pretended card; half an hour the first time, needs an nvcc
+	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches; results in exp/ stay
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

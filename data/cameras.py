@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import rq
 from scipy.spatial.transform import Rotation, Slerp
 
-from data.rays import Rays
+from data.rays import PictureCamera, PictureRays, Rays
 
 # Volume spanned by the three rows of a projection's left 3x3, each of unit length: 1 for a camera with centred axes,
 # about (focal / width)^2 for an extremely wide one, and the rounding of float32 (1e-7) for a matrix of rank two.
@@ -120,9 +120,21 @@ def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.n
 def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> Rays:
     """The `Rays` through `pixels` [..., 2], flattened to R = the number of pixels, row-major.
 
-    Computed in float64 and rounded once to float32.
+    Computed in float64 and rounded once to float32. Those of a grid [h, w, 2] (see `image_pixels`) know their camera.
     """
-    return _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
+    rays = _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
+    if np.ndim(pixels) != 3:
+        return rays
+    return PictureRays(**vars(rays), camera=_picture_camera(np.asarray(pixels, np.float64), intrinsics, c2w))
+
+
+def _picture_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> PictureCamera:
+    """The camera whose picture is seen at the pixels of an evenly spaced grid [h, w, 2]."""
+    height, width = grid.shape[:2]
+    first, steps = grid[0, 0], (grid[-1, -1] - grid[0, 0]) / np.maximum([width - 1, height - 1], 1)
+    steps = np.where(steps > 0, steps, 1.0)
+    to_grid = np.array([[1 / steps[0], 0, -first[0] / steps[0]], [0, 1 / steps[1], -first[1] / steps[1]], [0, 0, 1]])
+    return PictureCamera(to_grid @ intrinsics, np.asarray(c2w, np.float64), width, height)
 
 
 def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:

@@ -19,8 +19,8 @@ class DatasetConfig:
     data_dir: str  # scene folder: image/, optional mask/, the camera files
     render_cameras_name: str  # npz with world_mat_i and scale_mat_i: the cameras and the working frame
     object_cameras_name: str  # npz whose scale_mat_0 bounds the region the mesh is extracted from
-    camera_outside_sphere: bool = True  # accepted for the published confs, which never read it
-    scale_mat_scale: float = 1.1  # likewise
+    camera_outside_sphere: bool = True  # no camera may stand within the region; False where rays start at the camera
+    scale_mat_scale: float = 1.1  # accepted for the published confs, which never read it
     test_dir: str = ""  # a scene folder of held-out views in the same world frame; "" for none
     reference_mesh: str = ""  # ground-truth mesh in the working frame for the report; "" for none
     # one of FORMATS, or recognised by the files in data_dir

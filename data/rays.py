@@ -38,6 +38,28 @@ class Rays:
 
 
 @dataclass(frozen=True)
+class PictureCamera:
+    """A pinhole and its picture."""
+
+    intrinsics: np.ndarray  # [3, 3] float64; pixel (0, 0) is the centre of the first pixel
+    c2w: np.ndarray  # [4, 4] float64, camera to working frame
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
+class PictureRays(Rays):
+    """The rays of a whole picture, row-major, and the camera that they come from."""
+
+    camera: PictureCamera
+
+    def at(self, rows: np.ndarray | slice) -> Rays:
+        """All of them are the picture; some are rays like others."""
+        is_all = isinstance(rows, slice) and rows.indices(len(self)) == (0, len(self), 1)
+        return self if is_all else super().at(rows)
+
+
+@dataclass(frozen=True)
 class PixelBatch:
     """Rays and what the photographs show there."""
 

@@ -29,8 +29,18 @@ FLAG_MEANINGS = {
     "prepare: replace the scene": (
         "train：在已有检查点的文件夹里从头开始；原有检查点在第一个新检查点写完整之后才会被删除。prepare：替换已有的场景"
     ),
-    "use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest": (
-        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）或官方代码的（.pth）"
+    "use this checkpoint, ours (.safetensors), one of the published code (.pth) or Gaussians (.ply; for pictures and "
+    "meshes), instead of the newest": (
+        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）、官方代码的（.pth），或高斯（.ply，用于图像和网格）"
+    ),
+    "train, inspect: open the viewer in the browser as well (needs viser)": (
+        "train、inspect：同时在浏览器里打开查看器（需要 viser）"
+    ),
+    "view, --view: who may look: 127.0.0.1 for this machine alone (default), 0.0.0.0 for all that reach it": (
+        "view、--view：谁可以看：127.0.0.1 只限本机（默认），0.0.0.0 为所有能连上的机器"
+    ),
+    "view, --view: the viewer's port, or the next one that is free (default: 8080)": (
+        "view、--view：查看器的端口，被占用时取下一个空闲的（默认：8080）"
     ),
     "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
         "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
@@ -151,7 +161,22 @@ SCENE_MEANINGS = {
     "file in data_dir: its scale_mat_0 bounds the region that is meshed": (
         "data_dir 里的文件：其中的 scale_mat_0 划定提取网格的区域"
     ),
-    "true or false; in some published confs, read by nothing": "true 或 false；出现在某些官方配置里，没有代码读取它",
+    "true: no camera may stand within the region of interest; false: it may, with fast_neus and fast_nerf": (
+        "true：相机不得位于感兴趣区域之内；false：可以，仅限 model.type 为 fast_neus 或 fast_nerf"
+    ),
+    "in some published confs, read by nothing": "出现在某些官方配置里，没有代码读取它",
+    "weight of the distance between the surface and the scene's points of structure from motion": (
+        "曲面与场景中运动恢复结构点之间距离的权重"
+    ),
+    "how long they take part, as a share of end_iter": "这些点参与训练的时长，占 end_iter 的比例",
+    "that a step takes beside those of packed": "每一步在 packed 的样本之外另取的样本数",
+    "distance of samples along a ray, as a share of the distance from the middle": (
+        "光线上样本的间距，占到中心距离的比例"
+    ),
+    "along the side of the grid of cells over contracted space": "压缩空间中单元网格的边长（单元数）",
+    "a cell that absorbs less of the light is empty": "吸收的光少于此值的单元视为空",
+    "in place of packed.prune_from, which masks can do with": "代替 packed.prune_from（后者适用于有掩码的情形）",
+    "likewise of packed.shell": "同理，代替 packed.shell",
     "likewise": "同上",
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'
@@ -339,6 +364,58 @@ PHOTOGRAPH_MEANINGS = {
     "weight of their mean square, which keeps them near the identity": "它们均方值的权重，使其接近恒等变换",
 }
 
+SPLAT_MEANINGS = {
+    "ellipsoids (3DGS) or surfels (2DGS), which meshes are made with": (
+        "ellipsoids：椭球（3DGS）；surfels：面元（2DGS），提取网格用它"
+    ),
+    "of the spherical harmonics of the colours": "颜色的球谐函数的次数",
+    "when all degrees are read, as a share of end_iter": "何时用上全部次数，占 end_iter 的比例",
+    "Gaussians to begin with, beside the points of structure from motion; 1..most": (
+        "开始时的高斯数，不足的部分补在运动恢复结构的点之外；1..most"
+    ),
+    "bound on their number": "高斯数的上限",
+    "share of the first ones that starts beyond the region, without masks": "没有掩膜时，开始就放在区域之外的比例",
+    "their standard deviation, in mean distances of three neighbours": "开始时的标准差，以最近三点的平均距离为单位",
+    "how their number changes: adaptive (3DGS: clone, split, prune, reset) or mcmc (relocation)": (
+        "数目如何变化：adaptive（3DGS：克隆、分裂、剪除、重置）或 mcmc（搬移）"
+    ),
+    "when it begins to change, as a share of end_iter": "数目何时开始变化，占 end_iter 的比例",
+    "and when it stops; densify_from..1": "何时停止变化；densify_from..1",
+    "steps between changes": "两次变化之间的步数",
+    "fainter ones are pruned or relocated": "更淡的会被剪除或搬移",
+    "adaptive: gradients of the centres by the sizes of their parts (AbsGS)": (
+        "adaptive：中心的梯度按各部分的绝对值相加（AbsGS）"
+    ),
+    "adaptive: gradient of a projected centre, in half pictures, above which it grows": (
+        "adaptive：投影中心的梯度（以半幅图像为单位）超过它就增生"
+    ),
+    "adaptive: larger ones are split, smaller ones cloned, in spreads of the cameras": (
+        "adaptive：比它大的分裂，小的克隆，以相机散布为单位"
+    ),
+    "adaptive: how often opacities are reset, as a share of end_iter": (
+        "adaptive：每隔多久重置不透明度，占 end_iter 的比例"
+    ),
+    "mcmc: factor on their number at a change": "mcmc：每次变化时数目的倍数",
+    "mcmc: of faint ones, over the rate of the centres": "mcmc：淡的高斯的噪声，与中心学习率之比",
+    "mcmc: weight of the mean opacity": "mcmc：平均不透明度的权重",
+    "mcmc: weight of the mean standard deviation": "mcmc：平均标准差的权重",
+    "of the structural dissimilarity in the colour loss, beside absolute differences": (
+        "颜色损失中结构不相似度所占的比例，其余为绝对差"
+    ),
+    "surfels: weight of the distortion of depths along a ray": "surfels：光线上深度畸变损失的权重",
+    "surfels: weight of the disagreement of normals with those of the depths": (
+        "surfels：法线与深度所示法线不一致的权重"
+    ),
+    "rate of the centres to begin with, in spreads of the cameras": "中心的初始学习率，以相机散布为单位",
+    "of the harmonics of degree 0": "0 次球谐系数的学习率",
+    "of the others": "其余球谐系数的学习率",
+    "of the opacities, as logits": "不透明度（logit）的学习率",
+    "of the standard deviations, as logarithms": "标准差（对数）的学习率",
+    "of the rotations, as quaternions": "旋转（四元数）的学习率",
+    "and in the end": "结束时的学习率",
+    "their opacity": "开始时的不透明度",
+}
+
 MEANINGS_ZH = (
     FLAG_MEANINGS
     | SCENE_MEANINGS
@@ -347,4 +424,5 @@ MEANINGS_ZH = (
     | RENDERER_MEANINGS
     | GRID_MEANINGS
     | PHOTOGRAPH_MEANINGS
+    | SPLAT_MEANINGS
 )

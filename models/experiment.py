@@ -18,11 +18,13 @@ from data.io.files import LINK_WORDS, make_folder, write_atomically, write_resul
 from data.io.lock import TakenError
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.scene import Scene
+from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.kinds.gaussians.conf import GAUSSIANS
 from models.watch.lock import FolderLock
 from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
@@ -30,7 +32,7 @@ from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 CHECKPOINTS = "checkpoints"
 # What a run writes to below its folder, as far as that is known before; other links are met as they are written to.
 WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
-WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "validations_fine")
+WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius: a difference too small to be seen
@@ -130,6 +132,8 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
     folder = results_folder(conf)
     checkpoints = folder / CHECKPOINTS
+    if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
+        return Experiment(conf, folder, *_imported(conf, checkpoint), Traces(folder, OF_A_RESULT))
     found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
@@ -139,6 +143,16 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     scene = load_scene(conf.dataset, background(conf))
     _require_same_frame(found, scene)
     return Experiment(conf, folder, scene, found, Traces(folder, OF_A_RESULT))
+
+
+def _imported(conf: ExperimentConfig, path: Path) -> tuple[Scene, Checkpoint]:
+    """The scene, and the Gaussians of a .ply in its frame; raises UserError where the conf is of no such kind."""
+    if conf.model.type != GAUSSIANS:
+        raise UserError(
+            f"--checkpoint {path}: holds Gaussians, and model.type is {conf.model.type}; use a conf of some"
+        )
+    scene = load_scene(conf.dataset, background(conf))
+    return scene, splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
@@ -200,6 +214,11 @@ def _read(path: Path) -> Checkpoint:
     """A checkpoint file of ours or of the published code, by its suffix."""
     if path.suffix == PUBLISHED_SUFFIX:
         return to_checkpoint(read_torch_checkpoint(path), str(path))
+    if path.suffix == splat_ply.SUFFIX:
+        raise UserError(
+            f"--checkpoint {path}: Gaussians of a .ply are for pictures and meshes, they bring nothing that a training "
+            "goes on from; pass a ckpt_*.safetensors"
+        )
     return load_checkpoint(path)
 
 

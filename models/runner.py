@@ -67,8 +67,8 @@ class Runner:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
         model = build_model(experiment.conf.model, self.conf, initial)
-        averaged = copy.deepcopy(model) if self.conf.ema_decay > 0 else None
-        sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
+        sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)  # the scene says what there is to train
+        averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)
         self._chunks = ResultChunks(self.conf)

@@ -32,6 +32,7 @@ FLOORS = {
     "models.kinds": 7,
     "models.checkpoints": 8,
     "models.surface": 8,
+    "models.doctor": 9,
     "models.pages": 9,
     "models.scores": 9,
     "models.views": 8,
@@ -40,6 +41,7 @@ FLOORS = {
     "models.experiment": 11,
     "models.results": 12,
     "models.runner": 13,
+    "models.viewer": 13,
     "models.commands": 14,
     "exp_runner": 15,
 }

@@ -14,9 +14,10 @@ from data.io.images import read_image
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = (1280, 900), (390, 844)
+PATIENCE = 120_000  # milliseconds: without a graphics card, beside other work, a frame may take seconds
 FLAGS = ("--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--no-sandbox")
-# What a browser without a graphics card says of itself, and no fault of a page.
-HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message")
+# What a browser without a graphics card, or viser's own program, says of itself, and no fault of a page.
+HARMLESS = ("GPU stall due to ReadPixels", "Automatic fallback to software WebGL", "GL Driver Message", "THREE.Clock")
 
 
 def browser_path() -> str | None:
@@ -48,10 +49,11 @@ def opened(address: str, size: tuple[int, int] = DESKTOP, locale: str = "en-US")
             viewport={"width": width, "height": height}, locale=locale, has_touch=size == PHONE
         )
         page = context.new_page()
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: _note(errors, message))
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: _require_local(errors, request.url))
-        page.goto(address)
+        page.goto(address, timeout=2 * PATIENCE)  # Jittor may be compiling, and hears nothing meanwhile
         try:
             yield page, errors
         finally:

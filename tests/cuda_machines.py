@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from models.doctor.line import Line
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Card, Driver, Facts, Toolkit
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
@@ -99,3 +103,16 @@ def write_wheels_12(site: Path) -> Path:
     write_headers(folder / "curand" / "include", "curand.h")
     write_libraries(folder / "curand" / "lib", "libcurand.so.10")
     return folder
+
+
+def computes(report: Callable[[Line], None], device: str, gpu: int) -> None:
+    """Stands in for what is computed."""
+    report(Line("computed", f"{device} {gpu}"))
+
+
+def takes_its_process_along(report: Callable[[Line], None], device: str, gpu: int) -> None:
+    """Stands in for a library that aborts."""
+    report(Line("computed", "the first half"))
+    sys.stderr.write("first words\nlast words\n")
+    sys.stderr.flush()
+    os.abort()

@@ -19,7 +19,7 @@ from models.config.strict import ConfigError
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.kinds.conf import load_config
-from models.kinds.fast.nerf import PATIENCE
+from models.kinds.fast.looks import PATIENCE
 from models.kinds.protocol import Moment
 from models.kinds.registry import build_model
 from models.machine.backend import jt

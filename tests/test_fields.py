@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
+from forms import CUDA_FORMS, FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import COLOR, SDF, params64, roughen
 
@@ -15,7 +16,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.ops.color_mlp import FLOAT_BYTES, KEPT_BYTES
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.sizes import BLOCK, row_stride
 
 COUNT = 70  # more than one block of the native operations, the last one not full
@@ -44,14 +45,14 @@ SECOND_ORDER_CONFS += ("no weight norm",)
 FIELD_ATOL = 1e-5  # measured: at most 3e-6, for the released encoding
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def path(request):
-    """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
-    with use(request.param):
+    """All ways through a network."""
+    with in_form(request.param):
         yield
 
 
-both_paths = pytest.mark.usefixtures("path")
+all_paths = pytest.mark.usefixtures("path")
 
 
 def sdf_conf(name):
@@ -65,7 +66,7 @@ def sdf_network(name):
 # the signed distance
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("name", SDF_CONFS)
 def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     network, points = sdf_network(name), POINTS.astype(np.float64)
@@ -78,7 +79,7 @@ def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     np.testing.assert_allclose(network.sdf(jt.array(POINTS)).numpy(), sdf, atol=FIELD_ATOL)
 
 
-@both_paths
+@all_paths
 def test_the_gradient_agrees_with_central_differences_of_the_oracle():
     network, conf = sdf_network("two skips"), sdf_conf("two skips")
     params = params64(network)
@@ -123,12 +124,13 @@ def weight_gradients(network):
 
 @pytest.mark.parametrize(
     ("name", "form"),  # plain Jittor compiles dozens of kernels for each conf: two will do
-    [*((name, NATIVE) for name in SECOND_ORDER_CONFS), ("two skips", REFERENCE), ("scale 3", REFERENCE)],
+    [(name, form) for form in (NATIVE, *CUDA_FORMS) for name in SECOND_ORDER_CONFS]
+    + [("two skips", REFERENCE), ("scale 3", REFERENCE)],
 )
 def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, form):
     network, conf = sdf_network(name), sdf_conf(name)
     params = params64(network)
-    with use(form):
+    with in_form(form):
         gradients = weight_gradients(network)
     for parameter, actual in gradients.items():
         entries = some_entries(actual, 3, seed=len(parameter))
@@ -142,7 +144,7 @@ def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name,
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 128, 129, 400])
 def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
     network, points = sdf_network("two skips"), np.resize(POINTS, (400, 3))
@@ -177,7 +179,7 @@ def test_a_field_evaluated_without_gradients_gives_the_same_values():
     assert all(value.requires_grad for value in named_parameters(network).values())
 
 
-@both_paths
+@all_paths
 def test_the_field_is_finite_far_outside_and_at_the_origin():
     output = sdf_network("released encoding")(jt.array(np.float32([[0, 0, 0], [1e3, -1e3, 1e3], [1e-20, 0, 0]])))
     for value in (output.sdf, output.feature, output.gradient):
@@ -196,7 +198,7 @@ COLOR_CONFS = {
 }
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("name", COLOR_CONFS)
 def test_colour_agrees_with_the_oracle(name):
     conf = dataclasses.replace(COLOR, n_layers=2, **COLOR_CONFS[name])
@@ -216,7 +218,7 @@ def test_a_colour_mode_does_not_read_what_it_leaves_out(name, unread):
     np.testing.assert_array_equal(network(*map(jt.array, inputs)).numpy(), before)
 
 
-@both_paths
+@all_paths
 def test_colour_gradients_of_inputs_and_weights_agree_with_finite_differences():
     network = roughen(RenderingNetwork(COLOR, np.random.default_rng(1)), 2)
     params, arrays = params64(network), [x.astype(np.float64) for x in (POINTS, NORMALS, VIEWS, FEATURES)]

@@ -5,6 +5,7 @@ Magnitudes run from 1e-30 to 1e30. Expected: finite where float64 says that the 
 
 import numpy as np
 import pytest
+from forms import FORMS, in_form
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny_networks import tiny_renderer
@@ -19,7 +20,6 @@ from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.color_mlp import color
 from models.ops.elementwise import length
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
 from models.ops.upsample import invert_cdf, upsample
@@ -152,7 +152,7 @@ def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
     assert np.isfinite(depths).all() and (depths >= edges.min() - slack).all() and (depths <= edges.max() + slack).all()
 
 
-@pytest.mark.parametrize("path", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("path", FORMS[:3])
 @FEW
 @given(
     depths=ascending(MAGNITUDES),
@@ -168,7 +168,7 @@ def test_quantiles_of_any_weights_lie_within_the_edges(edges, weights, count):
     inv_s=INV_S_MAX,
 )
 def test_an_up_sampling_round(path, depths, sdf, origin, inv_s):
-    with use(path):
+    with in_form(path):
         vars_ = (jt.array(array) for array in (np.float32([origin]), np.float32([[0, 0, 1]]), depths, sdf))
         new, merged, order = (var.numpy() for var in upsample(*vars_, inv_s, 4))
     slack = 1e-5 * depths.max()
@@ -191,7 +191,7 @@ def rays_of(kind):
     return Rays(origins, directions, middle - span, middle + span)
 
 
-@pytest.mark.parametrize("path", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("path", FORMS[:3])
 @pytest.mark.parametrize("n_outside", [0, 3])
 @pytest.mark.parametrize("kind", ["through", "missing", "tangent", "no length", "far away"])
 @pytest.mark.parametrize(("variance", "bias"), [(0.3, 0.0), (-2.0, 0.0), (2.0, 0.0), (2.0, 1e3), (2.0, -1e3)])
@@ -202,7 +202,7 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
     import_state(renderer.fields.sdf, state)
     import_state(renderer.fields.sharpness, {"variance": np.float32(variance)})
     noise = {"inside": np.float32([[0.0], [0.5], [0.99]]), "outside": np.full((3, n_outside), 0.5, np.float32)}
-    with use(path):
+    with in_form(path):
         output = renderer.render(upload(rays_of(kind)), noise, 0.5)
         mask = jt.array(np.float32([[0], [1], [1]]))
         total = color_term(output.rgb, jt.zeros((3, 3)), jt.ones((3, 1))).mean()
@@ -215,13 +215,13 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
         assert np.isfinite(value.numpy()).all()
 
 
-@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("form", FORMS[:3])
 def test_colours_of_any_size_before_the_sigmoid(form):
     sizes = ColorSizes(layers=1, squeeze=1, fixed=3, normals=0, features=2, widths=(5, 3))
     fixed = jt.array(np.linspace(-1e4, 1e4, 600, dtype=np.float32).reshape(200, 3))
     features = jt.ones((200, 2))
     matrix, bias = jt.ones((3, 5)), jt.zeros((3,))
-    with use(form):
+    with in_form(form):
         rgb = color(fixed, fixed, features, Weights([(matrix, bias)]), sizes)
         slopes = jt.grad(rgb.sum(), [matrix, bias, features])
         values = [value.numpy() for value in (rgb, *slopes)]

@@ -5,13 +5,14 @@ import dataclasses
 import grid_oracle
 import numpy as np
 import pytest
+from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 
 from models.machine.backend import jt
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import active_weights, grid_sdf, grid_values, with_network
 from models.ops.grid_sizes import FEATURES, grid_sizes
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import REFERENCE, use
 
 ATOL = 2e-5
 ATOL_FINE = 1e-4  # where cells are 0.01 wide, one rounding of a point's place is 1e-5 of a cell
@@ -85,7 +86,7 @@ def assert_output_is_the_oracles(case, atol=ATOL):
     return found
 
 
-BOTH = pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+ALL = pytest.mark.parametrize("form", FORMS)
 SECOND_ORDER = {
     "one hidden layer": {},
     "two hidden layers, the first odd": {"hidden": (17, 32), "outputs": 4},
@@ -93,11 +94,11 @@ SECOND_ORDER = {
 }
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_outputs_and_gradients_agree_with_the_oracle_and_with_finite_differences_of_it(form, name):
     case = make(70, **SECOND_ORDER[name])
-    with use(form):
+    with in_form(form):
         found = assert_output_is_the_oracles(case)
     _, table, layers = in_64(case)
     values = [table, *(value for layer in layers for value in layer)]
@@ -142,19 +143,19 @@ BORDERS = np.array(
 )
 
 
-@BOTH
+@ALL
 def test_points_on_the_borders_of_cells_belong_to_the_upper_one_and_at_the_end_to_the_last(form):
     case = make(len(BORDERS), levels=2, finest=8, points=BORDERS)
     assert case.sizes.resolutions == (4, 8)
-    with use(form):
+    with in_form(form):
         assert_output_is_the_oracles(case)
 
 
-@BOTH
+@ALL
 def test_beyond_the_cube_the_features_are_the_nearest_points_and_have_no_slope_outwards(form):
     points = np.array([[1.5, 0.3, -0.2], [0.1, -7.0, 0.4], [3.0, 3.0, 3.0]], np.float32)
     case = make(3, points=points)
-    with use(form):
+    with in_form(form):
         assert_output_is_the_oracles(case)
         outside, on_it = (
             grid_encode(jt.array(x), jt.array(case.table), case.sizes).numpy() for x in (points, points.clip(-1, 1))
@@ -184,12 +185,12 @@ def test_all_gradients_are_the_same_bits_for_any_number_of_threads(openmp_thread
         assert all(np.array_equal(a, b) for a, b in zip(run(case), expected, strict=True))
 
 
-@BOTH
+@ALL
 def test_the_outputs_alone_are_the_fields_with_the_gradients_of_a_loss_of_them(form):
     case = make(70, seed=2)
     cotangent = np.random.default_rng(0).normal(size=(70, 5)).astype(np.float32)
     table, weights = jt.array(case.table), case.weights
-    with use(form):
+    with in_form(form):
         values = grid_values(jt.array(case.points), table, weights, case.sizes)
         field = grid_sdf(jt.array(case.points), table, weights, case.sizes)
         both = jt.concat([field.sdf, field.feature], dim=1)
@@ -202,13 +203,13 @@ def test_the_outputs_alone_are_the_fields_with_the_gradients_of_a_loss_of_them(f
     np.testing.assert_allclose(unrecorded.numpy(), values.numpy(), atol=1e-6)
 
 
-@BOTH
+@ALL
 def test_the_grid_alone_takes_cotangents_to_points_and_table(form):
     case = make(40, seed=3)
     points, table, _ = in_64(case)
     cotangent = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
     x, rows = jt.array(case.points), jt.array(case.table)
-    with use(form):
+    with in_form(form):
         features = grid_encode(x, rows, case.sizes)
         found = jt.grad((features * jt.array(cotangent)).sum(), [x, rows])
         expected, slopes = grid_oracle.encode(points, table, case.sizes)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from forms import FORMS, in_form
 from runs import SHORT, contents, run, saved
 from tiny_networks import random_rays, tiny_renderer
 
@@ -16,7 +17,6 @@ from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_check
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.pixels import upload
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training import trainer as trainer_module
@@ -79,17 +79,17 @@ def spoil_camera(batch):
 # the pieces
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def path(request):
-    """Both forms: one operation on the CPU, and plain Jittor, which CUDA uses."""
-    with use(request.param):
+    """All forms."""
+    with in_form(request.param):
         yield
 
 
-both_paths = pytest.mark.usefixtures("path")
+all_paths = pytest.mark.usefixtures("path")
 
 
-@both_paths
+@all_paths
 def test_readings_are_the_loss_the_squares_of_each_gradient_and_the_sum_of_the_weights():
     first, second = np.float32([[1, 2], [3, 4]]), np.float32([-5])
     values = readings(jt.array(np.float32([7])), [jt.array(first), jt.array(second)], [jt.array(first)] * 2)
@@ -97,7 +97,7 @@ def test_readings_are_the_loss_the_squares_of_each_gradient_and_the_sum_of_the_w
     assert all_finite(values).numpy()[0]
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
@@ -111,7 +111,7 @@ def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     assert guard.find_in_readings(guard.fetched(values), names) == [expected]
 
 
-@both_paths
+@all_paths
 def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_without_a_verdict():
     rng = np.random.default_rng(0)
     starts, gradients = rng.normal(size=(3, 5)).astype(np.float32), rng.normal(size=(3, 5)).astype(np.float32)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_guard import INPUTS, both_paths, path  # noqa: F401 (a fixture)
+from test_guard import INPUTS, all_paths, path  # noqa: F401 (a fixture)
 
 from models.machine.backend import jt
 from models.training import guard
@@ -18,7 +18,7 @@ BAD_MOMENTS = {
 }
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("case", BAD_MOMENTS)
 def test_an_update_that_would_not_be_finite_is_refused_whatever_the_gradients_are(case):
     first, second = BAD_MOMENTS[case]

@@ -4,9 +4,10 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
+from forms import FORMS, in_form
 
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import NATIVE
 from models.ops.march import march
 
 
@@ -39,7 +40,7 @@ GRIDS = {
 
 
 def marched(rays, occupied, step, samples, form=NATIVE):
-    with use(form):
+    with in_form(form):
         found = march(*(jt.array(value) for value in (*rays, occupied)), step, samples)
         return [value.numpy() for value in astuple(found)]
 
@@ -50,9 +51,10 @@ def test_the_walk_finds_the_same_samples_to_the_bit(name, step):
     rng = np.random.default_rng(0)
     rays, occupied = rays_at(rng, 150), GRIDS[name](rng)
     budget = 150 * (int(2 / step) + 2)
-    native, reference = (marched(rays, occupied, step, budget, form) for form in (NATIVE, REFERENCE))
-    for actual, expected in zip(native, reference, strict=True):
-        np.testing.assert_array_equal(actual, expected)
+    native, reference, *others = (marched(rays, occupied, step, budget, form) for form in FORMS)
+    for found in (native, *others):
+        for actual, expected in zip(found, reference, strict=True):
+            np.testing.assert_array_equal(actual, expected)
     assert (native[0][-1] == 0) == (name == "none")
 
 
@@ -92,15 +94,16 @@ def test_a_ray_beyond_the_budget_is_left_out_whole_and_so_are_those_after_it():
     rays, occupied = rays_at(np.random.default_rng(2), 30), np.ones((8, 8, 8), np.uint8)
     whole, *_ = marched(rays, occupied, 0.05, 5000)
     for budget in (whole[11], whole[12] - 1):
-        for form in (NATIVE, REFERENCE):
+        for form in FORMS:
             offsets, kept, ray_of, *_ = marched(rays, occupied, 0.05, int(budget), form)
             assert kept[0] == 11 and len(ray_of) == budget
             np.testing.assert_array_equal(offsets, np.minimum(whole, whole[11]))
 
 
-def test_a_ray_longer_than_the_budget_leaves_nothing():
+@pytest.mark.parametrize("form", FORMS)
+def test_a_ray_longer_than_the_budget_leaves_nothing(form):
     rays = rays_at(np.random.default_rng(2), 3)
-    offsets, kept, *_ = marched(rays, np.ones((8, 8, 8), np.uint8), 0.05, 5)
+    offsets, kept, *_ = marched(rays, np.ones((8, 8, 8), np.uint8), 0.05, 5, form)
     assert kept[0] == 0 and (offsets == 0).all()
 
 
@@ -109,8 +112,8 @@ def test_rays_along_the_faces_of_cells_and_rays_that_miss():
     directions = np.array([[1, 0, 0]] * 4 + [[-1, 0, 0]], np.float32)
     near, far, jitter = (np.full((5, 1), value, np.float32) for value in (1.0, 5.5, 0.0))
     rays, occupied = [origins, directions, near, far, jitter], ball(8, 0.9)
-    native, reference = (marched(rays, occupied, 0.0625, 500, form) for form in (NATIVE, REFERENCE))
-    assert all(np.array_equal(a, b) for a, b in zip(native, reference, strict=True))
+    native, *others = (marched(rays, occupied, 0.0625, 500, form) for form in FORMS)
+    assert all(np.array_equal(a, b) for other in others for a, b in zip(native, other, strict=True))
     assert (np.diff(native[0]) > 0).tolist() == [True, False, True, False, True]
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
+from forms import CUDA_FORMS, FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import NERF, params64, roughen
 
@@ -32,14 +33,14 @@ CONFS = {
 ATOL = dict.fromkeys(CONFS, 1e-5) | {"the released encodings": 2e-4}
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def path(request):
-    """Both ways through a network: the native operations of the CPU, and plain Jittor, which CUDA uses."""
-    with use(request.param):
+    """All ways through a network."""
+    with in_form(request.param):
         yield
 
 
-both_paths = pytest.mark.usefixtures("path")
+all_paths = pytest.mark.usefixtures("path")
 
 
 def network_of(name):
@@ -69,7 +70,7 @@ def weight_gradients(network, evaluate, points, views):
     return {name: g.numpy() for name, g in zip(parameters, jt.grad(loss, list(parameters.values())), strict=True)}
 
 
-@both_paths
+@all_paths
 @pytest.mark.parametrize("name", CONFS)
 def test_density_and_colour_agree_with_the_oracle(name):
     network, conf = network_of(name)
@@ -99,9 +100,11 @@ def finite_differences_agree(name):
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
 
 
+@pytest.mark.parametrize("form", [NATIVE, *CUDA_FORMS])
 @pytest.mark.parametrize("name", CONFS)
-def test_every_parameter_receives_the_gradient_of_finite_differences(name):
-    finite_differences_agree(name)
+def test_every_parameter_receives_the_gradient_of_finite_differences(name, form):
+    with in_form(form):
+        finite_differences_agree(name)
 
 
 def test_plain_jittor_gives_every_parameter_the_gradient_of_finite_differences():
@@ -162,7 +165,7 @@ def test_without_gradients_the_values_are_the_same_and_the_parameters_stay_train
     assert all(value.requires_grad for value in named_parameters(network).values())
 
 
-@both_paths
+@all_paths
 def test_points_at_infinity_and_at_the_sphere_are_finite():
     network, _ = network_of("the released encodings")
     points = np.float32([[0, 0, 1, 0], [1, 0, 0, 1], [1e-20, 0, 0, 1e-20]])

@@ -4,12 +4,12 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
+from forms import FORMS, in_form
 from tiny_networks import params64, random_rays, tiny_renderer, training_losses
 
 from models.fields.state import named_parameters
 from models.kinds.pixels import upload
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.update import readings
 from models.training.optimizer import Adam
 
@@ -19,14 +19,14 @@ RATES = [0.0, *(1e-2 / step for step in range(1, STEPS))]  # the first rate is 0
 WARM, LATER = 5, 50  # steps between which no memory may be gained
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def path(request):
-    """Both forms of the update: one operation on the CPU, and plain Jittor, which CUDA uses."""
-    with use(request.param):
+    """All forms of the update."""
+    with in_form(request.param):
         yield
 
 
-both_paths = pytest.mark.usefixtures("path")
+all_paths = pytest.mark.usefixtures("path")
 
 
 def adam_of(*parameters):
@@ -47,7 +47,7 @@ def optimised(gradients, optimizer, rates=RATES):
 
 # At 1e-8 the place of epsilon decides the length of the steps: added before the bias correction, as Jittor's own
 # optimiser does, it makes them about seven times shorter here.
-@both_paths
+@all_paths
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-8, 1e-12, 1e4])
 def test_ten_steps_agree_with_the_oracle_for_any_size_of_gradient(scale):
     gradients = random_gradients(scale)
@@ -84,7 +84,7 @@ def test_restored_moments_go_on_bit_for_bit():
         np.testing.assert_array_equal(actual, expected)
 
 
-@both_paths
+@all_paths
 def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
     rng = np.random.default_rng(3)
     shapes = [(1,), (7,), (5, 3), (1, 40), (300, 257)]
@@ -121,6 +121,7 @@ def test_a_step_and_its_readings_are_the_same_bits_for_any_number_of_threads(ope
             np.testing.assert_array_equal(actual, expected)
 
 
+@all_paths
 def test_one_bad_number_in_a_large_parameter_leaves_all_as_they_were():
     optimizer = adam_of(jt.array(np.ones(40_001, np.float32)), jt.array(START))
     bad = np.ones(40_001, np.float32)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.section_alpha import section_alpha
 
@@ -19,9 +19,9 @@ LENGTHS = {
 }
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def form(request):
-    with use(request.param):
+    with in_form(request.param):
         yield request.param
 
 

@@ -40,7 +40,7 @@ def read(name):
 
 
 def make_targets():
-    return set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+):", read("Makefile"), re.MULTILINE))
 
 
 def shown_confs(text):
@@ -85,6 +85,8 @@ def check(line, text):
             check_experiment(words[1:], text)
         else:
             check_program(words)
+    elif program == "bash":
+        assert (ROOT / words[0]).is_file()
     else:
         assert program in FOREIGN
 

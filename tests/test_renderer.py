@@ -6,6 +6,7 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
+from forms import CUDA_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer, training_losses
 
@@ -13,7 +14,7 @@ from data.rays import Rays
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.pixels import upload
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import NATIVE, REFERENCE
 
 COUNT = 5
 RAYS = random_rays(COUNT)
@@ -134,13 +135,20 @@ def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
 
 
 @pytest.mark.parametrize(
-    ("name", "form"), [("annealed, on white", NATIVE), ("annealed, on white", REFERENCE), ("background", NATIVE)]
+    ("name", "form"),
+    [
+        ("annealed, on white", NATIVE),
+        ("annealed, on white", REFERENCE),
+        ("annealed, on white", CUDA_FORMS[-1]),
+        ("background", NATIVE),
+        ("background", CUDA_FORMS[-1]),
+    ],
 )
 def test_weight_gradients_of_the_training_loss_agree_with_finite_differences(name, form):
     n_outside, ratio, behind = SETTINGS[name]
     renderer = renderer_with_soft_surface(n_outside)
     parameters = _all_parameters(renderer)
-    with use(form):
+    with in_form(form):
         output = renderer.render(upload(RAYS), None, ratio, behind)
         total = training_losses(output, jt.array(TARGET), jt.array(MASK), TRAIN)["total"]
         gradients = jt.grad(total, list(parameters.values()))

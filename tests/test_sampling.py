@@ -3,13 +3,13 @@
 import numpy as np
 import oracles
 import pytest
+from forms import FORMS, in_form
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.kinds.pixels import upload
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
 from models.ops.volrend import points_along
 from models.rendering import sampling
@@ -193,10 +193,10 @@ def test_points_along_rays_are_origin_plus_depth_times_direction():
 # all rounds, through a network
 
 
-@pytest.fixture(params=[NATIVE, REFERENCE])
+@pytest.fixture(params=FORMS)
 def path(request):
-    """Both ways through a round: the native operation of the CPU, and plain Jittor, which CUDA uses."""
-    with use(request.param):
+    """All ways through a round."""
+    with in_form(request.param):
         yield
 
 

@@ -84,6 +84,13 @@ def test_python_config_lies_beside_the_interpreter_or_on_the_path(monkeypatch, t
     assert toolchain.python_config() == str(beside)
 
 
+def test_a_program_that_is_named_takes_the_place_of_python_config_and_headers(monkeypatch, tmp_path):
+    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
+    monkeypatch.setenv(toolchain.CONFIG_VARIABLE, str(executable(tmp_path / "config", "true")))
+    toolchain.check()
+    assert toolchain.python_config() == str(tmp_path / "config")
+
+
 def test_the_compiler_jittor_takes_by_default_is_installed_here():
     assert Path(shutil.which(os.environ.get("cc_path", "g++")) or "/nonexistent").is_file()
 

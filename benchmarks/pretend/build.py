@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 from dataclasses import dataclass
@@ -39,6 +40,13 @@ class Pretended:
     def environment(self) -> dict[str, str]:
         """What a process has to be started with to find it."""
         return {"CUDA_HOME": str(self.toolkit), "LD_LIBRARY_PATH": str(self.driver), "nvcc_path": ""}
+
+
+def key(toolkit: Toolkit) -> str:
+    """A name for all that the contents follow from."""
+    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file()]
+    parts = (toolkit.nvcc, toolkit.release, sorted(toolkit.headers.items()), sources)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
 def build(toolkit: Toolkit, folder: Path) -> Pretended:

@@ -26,6 +26,7 @@ LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds wha
 LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
 LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the pictures
 FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where pictures show much more
+WITHIN_SHARE = 0.9  # likewise where cameras may stand within
 
 # Distances along the axes, in extents of the cameras, at which something in common is looked for.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
@@ -75,10 +76,13 @@ def find_region(
     sizes: np.ndarray,
     masks: Sequence[np.ndarray] | None,
     points: SparsePoints | None,
+    cameras_outside: bool = True,
 ) -> Region:
     """The region of interest of V views: from masks, else from points, else from where the cameras look.
 
     Args:
+        cameras_outside: the region leaves every camera outside, and is shrunk for it. Where it need not, it is
+            larger, so that it cuts off nothing that they look at.
         intrinsics: [V, 3, 3]; c2w: [V, 4, 4] OpenCV camera to world; sizes: [V, 2] (width, height).
         masks: V times uint8 [H, W], 255 on the object. points: in the world frame.
     Raises:
@@ -90,8 +94,8 @@ def find_region(
     if found is None and points is not None:
         found = _from_points(cameras, points)
     if found is None:
-        found = _from_focus(cameras)
-    return _outside_cameras(found, cameras)
+        found = _from_focus(cameras, cameras_outside)
+    return _outside_cameras(found, cameras) if cameras_outside else _region(found.centre, found.radius, found.how)
 
 
 def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
@@ -175,11 +179,12 @@ def _unless_a_point(found: Region, cameras: Cameras) -> Region | None:
     return found if found.radius > LEAST_RADIUS * distance else None
 
 
-def _from_focus(cameras: Cameras) -> Region:
+def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
     """The ball about the point that most cameras look at, as large as the median picture shows it.
 
     That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
-    hold it, because a long picture is of a long thing.
+    hold it, because a long picture is of a long thing. Where cameras may stand within, it reaches the border
+    of the median picture that is farthest from the middle: what a picture cuts off on one side is in others.
 
     Raises SceneError where they look at nothing in common, or along parallel axes.
     """
@@ -196,7 +201,11 @@ def _from_focus(cameras: Cameras) -> Region:
             f"nearest to all axes); {HINT}"
         )
     distances = np.linalg.norm(cameras.origins - centre, axis=1)
-    radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
+    if cameras_outside:
+        radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
+    else:
+        farthest = np.max(borders, axis=1)[shown > 0]
+        radius = min(MARGIN * np.median(farthest), WITHIN_SHARE * np.median(distances))
     return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 

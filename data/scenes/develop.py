@@ -55,7 +55,7 @@ def develop(
     poses = np.stack([photograph.c2w for photograph in photographs])
     notes = capture.notes
     if scale_mat is None:
-        scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks)
+        scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
     bbox_min, bbox_max = extraction_region(
         scale_mat, scale_mat if given or capture.region_mat is None else capture.region_mat
@@ -191,6 +191,7 @@ def _working_frame(
     poses: np.ndarray,
     sizes: Sequence[tuple[int, int]],
     masks: Sequence[np.ndarray] | None,
+    cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
     """The matrix [4, 4] from the unit sphere to the world, and how it was found: the region given by the user first."""
     own = None if given else capture.scale_mat  # it may turn the world, which a region does not
@@ -199,7 +200,7 @@ def _working_frame(
             radius = np.cbrt(np.linalg.det(own[:3, :3]))
             region = Region(own[:3, 3], radius, f"region of interest: that of {capture.source.name}")
         else:
-            region = given or find_region(intrinsics, poses, np.array(sizes), masks, capture.points)
+            region = given or find_region(intrinsics, poses, np.array(sizes), masks, capture.points, cameras_outside)
         require_common_view(region, intrinsics, poses, np.array(sizes))
     except SceneError as error:
         raise SceneError(f"{capture.source}: {error}") from error

@@ -30,7 +30,7 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     with _failures_named(conf):
         capture = read_capture(conf)
         photographs, _ = split(capture, conf)
-        return check_scene(develop(capture, photographs, conf, background))
+        return check_scene(develop(capture, photographs, conf, background), conf.camera_outside_sphere)
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0) -> Scene | None:
@@ -54,7 +54,8 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
             _, photographs = split(capture, conf)
         if not photographs:
             return None
-        return check_scene(develop(capture, photographs, conf, background, training.scene_to_world))
+        scene = develop(capture, photographs, conf, background, training.scene_to_world)
+        return check_scene(scene, conf.camera_outside_sphere)
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,15 +32,19 @@ class PixelSampler:
 
     def next(self) -> PixelBatch:
         """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the photograph."""
-        if self._position == len(self._order):
-            self._order = self._generator.permutation(self._scene.n_views)
-            self._position = 0
-        view = int(self._order[self._position])
-        self._position += 1
+        view = self._next_view()
         width, height = self._scene.size(view)
         x = self._generator.integers(width, size=self._batch_size)
         y = self._generator.integers(height, size=self._batch_size)
         return pixel_batch(self._scene, view, x, y)
+
+    def _next_view(self) -> int:
+        """The photograph whose turn it is."""
+        if self._position == len(self._order):
+            self._order = self._generator.permutation(self._scene.n_views)
+            self._position = 0
+        self._position += 1
+        return int(self._order[self._position - 1])
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come, ready for JSON (with a PCG64 generator, numpy's default)."""
@@ -55,24 +60,41 @@ class PixelSampler:
         Raises UserError, with nothing changed, where the state does not fit this scene or this kind of generator.
         """
         views = self._scene.n_views
-        try:
+        with damage_named():
             order, position = [int(view) for view in state["order"]], int(state["position"])
             generator = dict(state["generator"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
-        if len(order) != views:
-            raise UserError(
-                f"the checkpoint was made with {len(order)} photographs and the scene {self._scene.name} has {views}; "
-                "go on with the scene it was trained on"
-            )
+        require_views(len(order), self._scene)
         if sorted(order) != list(range(views)) or not 0 <= position <= views:
             raise UserError("the sampler's state in the checkpoint is damaged (its order is no permutation)")
-        try:
-            self._generator.bit_generator.state = generator
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
+        restore_generator(self._generator, generator)
         self._order = np.array(order)
         self._position = position
+
+
+@contextmanager
+def damage_named() -> Iterator[None]:
+    """What reading a sampler's state stumbles over becomes a UserError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
+
+
+def require_views(count: int, scene: Scene) -> None:
+    """Raises UserError where a checkpoint was made with another count of photographs."""
+    if count != scene.n_views:
+        raise UserError(
+            f"the checkpoint was made with {count} photographs and the scene {scene.name} has {scene.n_views}; "
+            "go on with the scene it was trained on"
+        )
+
+
+def restore_generator(generator: np.random.Generator, state: Mapping[str, Any]) -> None:
+    """Go on from a saved state; raises UserError, with nothing changed, for one of another kind."""
+    try:
+        generator.bit_generator.state = dict(state)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
 
 
 def pixel_batch(scene: Scene, view: int, x: np.ndarray, y: np.ndarray) -> PixelBatch:

@@ -20,6 +20,9 @@ from data.rays import Rays
 # farther off sees nothing of it, and was put there by a wrong matrix.
 FARTHEST_CAMERA = 1e5
 
+# In radii: a camera nearer to the middle of the region stands in what it photographs.
+MIDDLE = 0.3
+
 
 @dataclass(frozen=True, eq=False)
 class Scene:
@@ -94,11 +97,12 @@ class Scene:
         return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
 
 
-def check_scene(scene: Scene) -> Scene:
+def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
-    Raises SceneError for numbers that overflowed, for a camera inside the unit sphere or farther than FARTHEST_CAMERA
-    from it, and for masks that are empty in every view (one empty mask is a view that does not see the object).
+    Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (where cameras may be there: in
+    the middle of it), or farther than FARTHEST_CAMERA from it, and for masks that are empty in every view (an empty one
+    is a view that does not see the object).
     """
     for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
         if not np.isfinite(getattr(scene, name)).all():
@@ -108,11 +112,17 @@ def check_scene(scene: Scene) -> Scene:
             )
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     nearest = int(np.argmin(distances))
-    if distances[nearest] < 1:
+    camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
+    if cameras_outside and distances[nearest] < 1:
         raise SceneError(
-            f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]}) lies inside the unit sphere, "
-            f"{distances[nearest]:.3g} from its centre; choose a region with --roi that holds the object and "
-            "leaves every camera outside"
+            f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
+            "--roi that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays "
+            "start at the camera"
+        )
+    if distances[nearest] < MIDDLE:
+        raise SceneError(
+            f"{camera} lies in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its "
+            "centre, where the object is to be; correct its pose, leave that view out, or choose another --roi"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:

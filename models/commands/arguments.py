@@ -54,7 +54,8 @@ Paths in a conf are relative to the folder the program is started in. Where that
 default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
-exit status: 0 done; 1 not finite; 2 a mistake in a flag, conf, scene or checkpoint, or no surface;
+exit status: 0 done; 1 not finite, or a line of doctor's is wrong; 2 a mistake in a flag, conf, scene or checkpoint,
+or no surface;
 129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 

@@ -22,6 +22,7 @@ from models.views.chunks import ResultChunks
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
+PLANNED_DOWNSCALES = (1, 2, 4)  # of the photographs as the conf has them
 COLUMNS = ("n_importance", "ray_chunk", "step GB", "render_chunk", "image GB", "rays/s")
 WIDTH = 13  # of a column: the longest heading and a space
 
@@ -87,6 +88,11 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     yield "".join(name.rjust(WIDTH) for name in COLUMNS)
     for row in plan(conf, scene):
         yield line(row, conf.model.n_importance)
+    sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
+    for downscale in PLANNED_DOWNSCALES:
+        width, height = (max(1, side // downscale) for side in sizes[-1])
+        if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
+            yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"
     yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
 
 

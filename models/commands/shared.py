@@ -44,7 +44,8 @@ CHECKPOINT = flag(
     EXPERIMENT,
     type=Path,
     metavar="FILE",
-    help="use this checkpoint, ours (.safetensors) or one of the published code (.pth), instead of the newest",
+    help="use this checkpoint, ours (.safetensors), one of the published code (.pth) or Gaussians (.ply; for pictures "
+    "and meshes), instead of the newest",
 )
 LANGUAGE = flag(
     "--language",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from models.commands import (
     compare,
+    doctor,
     evaluate,
+    export_splats,
     inspect,
     interpolate,
     plan,
@@ -15,6 +17,7 @@ from models.commands import (
     train,
     validate_image,
     validate_mesh,
+    view,
 )
 
 COMMANDS = (
@@ -24,11 +27,14 @@ COMMANDS = (
     interpolate.COMMAND,
     render.COMMAND,
     evaluate.COMMAND,
+    export_splats.COMMAND,
     compare.COMMAND,
+    view.COMMAND,
     prepare.COMMAND,
     reconstruct.COMMAND,
     inspect.COMMAND,
     plan.COMMAND,
+    doctor.COMMAND,
     replay.COMMAND,
 )
 BY_NAME = {command.name: command for command in COMMANDS}

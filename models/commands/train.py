@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from data.io.streams import complain
+from data.io.streams import complain, say
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
-from models.commands.shared import CHECKPOINT, LANGUAGE, OVERWRITE, choose_device, work_on
+from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
+from models.commands.view import VIEWER, place_of
+
+if TYPE_CHECKING:
+    from models.experiment import Experiment
+    from models.results.follower import Follower
 
 
 def check(values: argparse.Namespace) -> None:
@@ -27,7 +34,21 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
     experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
-    return work_on(experiment, lambda runner: runner.train(values.language))
+    followers = (_viewer(arguments, experiment),) if values.view else ()
+    return work_on(experiment, lambda runner: runner.train(values.language, *followers))
+
+
+def _viewer(arguments: Arguments, experiment: Experiment) -> Follower:
+    """The viewer that follows the training; raises UserError where it cannot listen."""
+    from models.viewer.looking import ViewFollower
+
+    dataset = experiment.conf.dataset
+    try:
+        return ViewFollower(experiment.scene, Path(dataset.data_dir), dataset.downscale, place_of(arguments), say)
+    except UserError:
+        experiment.withdraw()
+        experiment.close()
+        raise
 
 
 COMMAND = Command(
@@ -43,7 +64,7 @@ COMMAND = Command(
         ),
         OVERWRITE,
         CHECKPOINT,
-        LANGUAGE,
+        *VIEWER,
     ),
     check=check,
 )

@@ -47,6 +47,13 @@ class ModelConfig(Protocol):
     def buffer_bytes(self) -> int:
         """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
 
+    def fitting(self, free: int, size: tuple[int, int]) -> str:
+        """What `--mode plan` adds: how much of the model fits `free` bytes at pictures of (width, height); or ""."""
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Whether cameras may stand within the region of interest."""
+
     @property
     def trains_on_points(self) -> bool:
         """Whether `data.capture.training_points` of the scene take part in training: then they bear no witness."""
@@ -92,6 +99,16 @@ class PlainBlock:
     def buffer_bytes(self) -> int:
         """None."""
         return 0
+
+    def fitting(self, free: int, size: tuple[int, int]) -> str:
+        """Nothing."""
+        del free, size
+        return ""
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Rays are sampled about the middle of the region, wherever the camera is."""
+        return False
 
     @property
     def trains_on_points(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,10 @@ def from_blocks(tree: object) -> ExperimentConfig:
         elif is_dataclass(known[key]):
             check_part(known[key], value, f"model.{key}")
     model = from_tree(block, own | ({MORE: more} if further else {}), MODEL)
-    return ExperimentConfig(blocks.general, blocks.dataset, blocks.train, model)
+    dataset = blocks.dataset  # in the published confs a key that nothing reads: it loosens nothing for those kinds
+    if not model.sees_from_within:
+        dataset = replace(dataset, camera_outside_sphere=True)
+    return ExperimentConfig(blocks.general, dataset, blocks.train, model)
 
 
 def validate(conf: ExperimentConfig) -> None:

@@ -7,7 +7,7 @@ Everything it draws or shows is passed in or handed out as numbers; its state is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -49,6 +49,8 @@ class Objective:
 
     terms: dict[str, Term]  # by the names they are reported under
     output: Any  # a dataclass of Vars, nested or not: what was computed, for scalars
+    # What `after_step` wants the gradient of besides the parameters, by names that no other part of the batch has.
+    watched: dict[str, Var] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,11 +108,15 @@ class Parameters(Protocol):
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
         """Add rows to every parameter of a network, by name; their moments start at zero, their averages there."""
 
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """Other values for one parameter, of its shape; its moments start at zero, its averages there."""
+
 
 class Model(Protocol):
     """A model of some kind with its networks. All randomness is passed in as numbers."""
 
     entries: str  # what a batch consists of, for messages
+    shows_pictures: bool  # whether `view` takes the rays of whole pictures (`PictureRays`) and no others
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -158,6 +164,7 @@ class PlainModel:
     """What a kind gets for nothing: one learning rate, no state but the networks, nothing to do around a step."""
 
     entries = "rays"
+    shows_pictures = False
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""
@@ -173,7 +180,10 @@ class PlainModel:
         return False
 
     def after_step(self, parameters: Parameters, moment: Moment, gradients: Mapping[str, Var]) -> None:
-        """Called where `acts_after` says so and the step was taken, with d loss / d parameter by `<network>.<name>`."""
+        """Called where `acts_after` says so and the step was taken, with d loss / d parameter by `<network>.<name>`.
+
+        So are the gradients of what the objective says is watched.
+        """
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """Take on the shapes of a checkpoint, network -> name -> shape, before its values are read.

@@ -11,6 +11,7 @@ import numpy as np
 from models.config.blocks import TrainConfig
 from models.kinds.block import ModelConfig
 from models.kinds.fast.conf import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSConfig
+from models.kinds.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.kinds.nerf.conf import NERF, NeRFConfig
 from models.kinds.neus.conf import NEUS, NeuSConfig
 
@@ -50,11 +51,18 @@ def _fast_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Ge
     return build_nerf(conf, train, generator)
 
 
+def _gaussians(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
+    from models.kinds.gaussians.build import build
+
+    return build(conf, train, generator)
+
+
 KINDS: dict[str, Kind] = {
     NEUS: Kind(NeuSConfig, _neus),
     NERF: Kind(NeRFConfig, _nerf),
     FAST_NEUS: Kind(FastNeuSConfig, _fast_neus),
     FAST_NERF: Kind(FastNeRFConfig, _fast_nerf),
+    GAUSSIANS: Kind(GaussiansConfig, _gaussians),
 }
 
 

@@ -36,6 +36,7 @@ from models.machine.progress import compile_progress
 
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
+KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,8 @@ def _load() -> Any:
         is_cpu = _choice.home is None
         warning = _attach_matmul(module) if is_cpu else ""
         module.flags.use_cuda = 0 if is_cpu else 1
+        if not is_cpu:
+            module.flags.nvcc_flags += KERNEL_FLAGS
         _choice.info = DeviceInfo(
             name="cpu" if is_cpu else "cuda",
             reason=reason if reason != ASKED_FOR else "",

@@ -37,6 +37,7 @@ LEAST_LIMITS = {
 }
 CACHE_NAME = "neus"  # else named after the git branch around site-packages
 USUAL_COMPILER = "/usr/bin/g++"
+CONFIG_VARIABLE = "NEUS_PYTHON_CONFIG"  # a program that answers as python-config does, where the headers lie elsewhere
 NO_HOME = "Jittor compiles into .cache/jittor of the home folder, and there is none that can be written to"
 HOME_HINT = "set HOME (or JITTOR_HOME) to a folder of yours"
 PYTHON_VERSIONS = ((3, 11), (3, 12))  # 3.13 breaks Jittor's loader of compiled modules
@@ -52,7 +53,7 @@ def check() -> None:
     if shutil.which(compiler()) is None:
         raise UserError(f"the C++ compiler {compiler()} is missing: install g++ (Debian, Ubuntu: apt install g++)")
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if not header.is_file() or not python_config():
+    if not os.environ.get(CONFIG_VARIABLE) and not (header.is_file() and python_config()):
         raise UserError(
             f"the headers of Python {version} are missing ({header}, python{version}-config): install the package "
             f"python{version}-dev (Debian, Ubuntu: apt install python{version}-dev)"
@@ -166,7 +167,9 @@ def cache_name() -> str:
 
 
 def python_config() -> str:
-    """Path of pythonX.Y-config, which Jittor asks for include paths; "" where there is none."""
+    """Path of pythonX.Y-config, which Jittor asks for include paths, or what the user names; "" where there is none."""
+    if named := os.environ.get(CONFIG_VARIABLE):
+        return named
     beside = _config_beside()
     if beside.is_file():
         return str(beside)

@@ -61,4 +61,4 @@ class _Color(jt.Function):
         return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, *self.found, d_rgb]))
 
 
-color = Kernel(_reference, cpu=_native)
+color = Kernel(_reference, cpu=_native, cuda=_native)

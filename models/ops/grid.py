@@ -103,4 +103,4 @@ class _Encode(jt.Function):
         return to_points, SOURCE.call("grid_encode_table", self.sizes, shapes32(self.table.shape), inputs)[0]
 
 
-grid_encode = Kernel(_reference, cpu=_native)
+grid_encode = Kernel(_reference, cpu=_native, cuda=_native)

@@ -127,5 +127,5 @@ class _Field(_Recorded):
         self.shapes = [(count, 1), (count, sizes.widths[-1] - 1), (count, 3)]
 
 
-grid_values = Kernel(_values_reference, cpu=_values_native)
-grid_sdf = Kernel(_field_reference, cpu=_field_native)
+grid_values = Kernel(_values_reference, cpu=_values_native, cuda=_values_native)
+grid_sdf = Kernel(_field_reference, cpu=_field_native, cuda=_field_native)

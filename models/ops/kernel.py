@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from models.machine.backend import device_info
+from models.ops.source import device
 
 NATIVE, REFERENCE = "native", "reference"
 _form: ContextVar[str] = ContextVar("form", default=NATIVE)
@@ -31,13 +31,26 @@ def use(form: str) -> Iterator[None]:
 class Kernel:
     """An operation in all its forms, called like a function; each takes the same arguments."""
 
-    def __init__(self, reference: Callable[..., Any], cpu: Callable[..., Any]) -> None:
-        """`reference` is the specification, and the form of every device without one of its own."""
+    def __init__(self, reference: Callable[..., Any], **native: Callable[..., Any]) -> None:
+        """`reference` is the specification, and the form of every device without one of its own in `native`.
+
+        Those are named by the device, cpu= and cuda=; a call into a source whose text has both forms is both.
+        """
         self.reference = reference
-        self._native = {"cpu": cpu}
+        self._native = native
+
+    @property
+    def devices(self) -> set[str]:
+        """Those that have a form of their own."""
+        return set(self._native)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result of the form that is chosen."""
-        native = self._native.get(device_info().name)
+        native = self._native.get(device())
         form = self.reference if native is None or _form.get() == REFERENCE else native
         return form(*arguments, **named)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the device has a form of its own."""
+        return device() in self._native

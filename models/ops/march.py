@@ -99,4 +99,4 @@ def _native(
     return PackedSamples(*(value.stop_grad() for value in found))
 
 
-march = Kernel(_reference, cpu=_native)
+march = Kernel(_reference, cpu=_native, cuda=_native)

@@ -59,4 +59,4 @@ class _Nerf(jt.Function):
         return SOURCE.call("nerf_backward", self.sizes, shapes, [*self.inputs, *cotangents])[0]
 
 
-nerf = Kernel(_reference, cpu=_native)
+nerf = Kernel(_reference, cpu=_native, cuda=_native)

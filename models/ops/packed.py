@@ -128,5 +128,5 @@ class _Sum(jt.Function):
         return tuple(SOURCE.call("packed_sum_backward", self.layout, shapes, inputs))
 
 
-packed_weights = Kernel(_weights_reference, cpu=_weights_native)
-packed_sum = Kernel(_sum_reference, cpu=_sum_native)
+packed_weights = Kernel(_weights_reference, cpu=_weights_native, cuda=_weights_native)
+packed_sum = Kernel(_sum_reference, cpu=_sum_native, cuda=_sum_native)

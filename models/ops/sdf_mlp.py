@@ -109,5 +109,5 @@ class _Field(jt.Function):
         return SOURCE.call("sdf_backward", self.sizes, shapes32(self.packed.shape), inputs)[0]
 
 
-sdf_distance = Kernel(_distance_reference, cpu=_distance_native)
-sdf_field = Kernel(_field_reference, cpu=_field_native)
+sdf_distance = Kernel(_distance_reference, cpu=_distance_native, cuda=_distance_native)
+sdf_field = Kernel(_field_reference, cpu=_field_native, cuda=_field_native)

@@ -60,4 +60,4 @@ class _Alpha(jt.Function):
         return tuple(SOURCE.call("section_alpha_backward", self.layout, shapes, [*self.inputs, d_alpha]))
 
 
-section_alpha = Kernel(_reference, cpu=_native)
+section_alpha = Kernel(_reference, cpu=_native, cuda=_native)

@@ -7,20 +7,40 @@ of the same name and fields is written from it, and its values travel by name.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from models.machine.backend import jt
+from models.machine.backend import device_info, jt
 from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"
-CPU = "cpu"
+CPU, CUDA = "cpu", "cuda"
 _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
 _TYPES = {int: "int", bool: "int", float: "float"}
 Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
+# Runs `function(layout, ...)` of a source's text for CUDA, the outputs as Jittor's, at the next synchronisation.
+Emulator = Callable[["Source", str, Any, Outputs, Sequence[Var]], list[Var]]
+_emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
+
+
+@contextmanager
+def emulated(emulator: Emulator) -> Iterator[None]:
+    """Within it the operations run in their CUDA forms, as far as they have one, whose texts the emulator runs."""
+    token = _emulator.set(emulator)
+    try:
+        yield
+    finally:
+        _emulator.reset(token)
+
+
+def device() -> str:
+    """Whose forms run now: "cpu" or "cuda"."""
+    return CUDA if _emulator.get() is not None else device_info().name
 
 
 @dataclass(frozen=True)
@@ -37,34 +57,30 @@ class Source:
     lists: bool = False
     folder: Path = CSRC  # holds a folder for each device
 
-    def text(self) -> str:
-        """All of it, as it is compiled for the CPU."""
-        return _text(self, CPU)
+    def text(self, device: str = CPU) -> str:
+        """All of it, as it is compiled for a device."""
+        return _text(self, device)
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 
         It is compiled at its first use, once for each function, whatever the numbers in `layout`.
         """
+        if (emulator := _emulator.get()) is not None:
+            return emulator(self, function, layout, outputs, inputs)
         shapes, dtypes = zip(*outputs, strict=True)
         if self.lists:
             arguments = "_inputs, _outputs"
         else:
             names = [f"in{index}_p" for index in range(len(inputs))] + [f"out{index}_p" for index in range(len(shapes))]
             arguments = ", ".join(["in0->shape[0]", *names])
-        return list(
-            jt.code(
-                list(shapes),
-                list(dtypes),
-                list(inputs),
-                cpu_header=_text(self, CPU),
-                cpu_src=f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});",
-                data=_numbers(layout),
-            )
-        )
+        name = device()
+        line = f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});"
+        native = {f"{name}_header": _text(self, name), f"{name}_src": line}
+        return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **native))
 
 
-def _numbers(layout: Any) -> dict[str, float]:
+def numbers(layout: Any) -> dict[str, float]:
     """The values of a layout by name; those of a tuple are numbered, its length comes without a number."""
     found: dict[str, float] = {}
     for field in fields(layout):
@@ -97,7 +113,7 @@ def _struct(layout: type) -> str:
 
 
 @cache
-def _text(source: Source, device: str) -> str:
+def _text(source: Source, name: str) -> str:
     """The whole text: constants, structs, then the header with the local ones it includes, each once.
 
     Jittor recompiles when this text changes, not when a file does.
@@ -106,7 +122,7 @@ def _text(source: Source, device: str) -> str:
     constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
     declared = "\n".join([*constants, *map(_struct, source.layouts)])
     start = f"#include <string>\n#include <vector>\nnamespace neus {{\n{declared}\n}}\n"
-    return start + _expanded(source.folder / device / source.header, set())
+    return start + _expanded(source.folder / name / source.header, set())
 
 
 def _expanded(path: Path, seen: set[Path]) -> str:

@@ -116,6 +116,6 @@ def _finite_native(values: Sequence[Var]) -> Var:
     return SOURCE.call("all_finite", Readings(0), [((1,), "bool")], list(values))[0].stop_grad()
 
 
-adam = Kernel(_adam_reference, cpu=_adam_native)
-readings = Kernel(_readings_reference, cpu=_readings_native)
-all_finite = Kernel(_finite_reference, cpu=_finite_native)
+adam = Kernel(_adam_reference, cpu=_adam_native, cuda=_adam_native)
+readings = Kernel(_readings_reference, cpu=_readings_native, cuda=_readings_native)
+all_finite = Kernel(_finite_reference, cpu=_finite_native, cuda=_finite_native)

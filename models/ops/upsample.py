@@ -123,4 +123,4 @@ def merge_depths(depths: Var, new_depths: Var) -> tuple[Var, Var]:
     return merged, order
 
 
-upsample = Kernel(_reference, cpu=_native)
+upsample = Kernel(_reference, cpu=_native, cuda=_native)

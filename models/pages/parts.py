@@ -7,6 +7,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import trimesh
 from scipy.spatial import cKDTree
 
 from data.errors import UserError
@@ -34,25 +35,33 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
 
 def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     """A coloured mesh, thinned out to about `faces` triangles; raises UserError for one too large for that."""
-    mesh, count = surface.mesh, len(surface.mesh.faces)
+    thin, rgb = thinned(surface, faces)
+    part = {
+        "positions": _encoded(np.asarray(thin.vertices, "<f4")),
+        "indices": _encoded(np.asarray(thin.faces, "<u4")),
+        "triangles": len(thin.faces),
+        "whole": len(surface.mesh.faces),
+    }
+    if rgb is not None:
+        part["colors"] = _encoded(rgb)
+    return part
+
+
+def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray | None]:
+    """The mesh with about `faces` triangles, and its colours uint8 [V, 3], where it has any.
+
+    Raises UserError for one too large.
+    """
+    mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
     if count > MOST_FACES:
         raise UserError(
             f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
             "train.mesh_resolution or --resolution, or open the mesh's own file"
         )
     thin = clean.decimated(mesh, faces)
-    part = {
-        "positions": _encoded(np.asarray(thin.vertices, "<f4")),
-        "indices": _encoded(np.asarray(thin.faces, "<u4")),
-        "triangles": len(thin.faces),
-        "whole": count,
-    }
-    if surface.rgb is not None:
-        rgb = surface.rgb
-        if thin is not mesh:
-            rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
-        part["colors"] = _encoded(np.asarray(rgb, np.uint8))
-    return part
+    if rgb is not None and thin is not mesh:
+        rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
+    return thin, None if rgb is None else np.asarray(rgb, np.uint8)
 
 
 def camera_lines(scene: Scene) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import distance_transform_edt, map_coordinates
+from scipy.ndimage import distance_transform_edt, label, map_coordinates
 
 from data.rays import Rays
 from models.machine.backend import jt
@@ -49,11 +49,29 @@ class Walk:
         return Walk(self.rows[:count][has_any], offsets, *samples, walked)
 
 
+def packed_walk(ray: np.ndarray, depths: np.ndarray, points: np.ndarray, rays: Rays, budget: int) -> Walk:
+    """The walk with these samples, ordered by ray [S] and depth [S], of the first rays whose samples fit a budget."""
+    ends = np.searchsorted(ray, np.arange(len(rays) + 1))  # before each ray, and after all
+    walked = int(np.searchsorted(ends, budget, side="right")) - 1
+    used = int(ends[walked])
+    rows = np.flatnonzero(np.diff(ends[: walked + 1]))
+
+    def padded(values: np.ndarray) -> np.ndarray:
+        found = np.zeros((budget, values.shape[1]), np.float32)
+        found[:used] = values[:used]
+        return found
+
+    offsets = np.concatenate([ends[rows], [used]]).astype(np.int32)
+    return Walk(rows, offsets, padded(depths[:, None]), padded(points), padded(rays.directions[ray]), walked)
+
+
 class Occupancy:
     """The cells as they are now."""
 
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
+        self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
+        self.cameras = np.zeros((0, 3))  # where they are; those beyond the cube need not be named
         self._placed: Var | None = None
         self.enclose(hull)
 
@@ -87,6 +105,15 @@ class Occupancy:
         cells = self._hull_cells[generator.integers(len(self._hull_cells), size=count)]
         return ((cells + generator.random((count, 3))) * self.side - 1).astype(np.float32)
 
+    def at(self, points: np.ndarray) -> np.ndarray:
+        """The cells that points [P, 3] lie in, uint8 [P]; the nearest ones beyond the cube."""
+        return self.cells[self.place(points)]
+
+    def place(self, points: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The numbers of these cells along x, y and z, [P] each."""
+        count = len(self.cells)
+        return tuple(np.clip(((points + 1) * (0.5 * count)).astype(np.int32), 0, count - 1).T)
+
     def to_hull(self, points: np.ndarray) -> np.ndarray:
         """How far points [P, 3] beyond the hull are from it, to an edge of a cell, and at least that: float32 [P, 1].
 
@@ -99,19 +126,27 @@ class Occupancy:
         return np.maximum(away, np.float32(self.side))[:, None]
 
     def renew(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
-        """The cells of `centres`, by what a field says of each: bool [P] twice."""
+        """The cells of `centres`, by what a field says of each: bool [P] twice.
+
+        What solid cells part from all that is outside and from the cameras is solid: no ray comes there to say so.
+        """
         kinds = np.full(len(is_empty), OCCUPIED, np.uint8)
         kinds[is_empty] = EMPTY
         kinds[is_solid] = SOLID
         cells = np.zeros_like(self.cells)
         cells[self.hull] = kinds
+        parts, _ = label(cells != SOLID)
+        within = self.cameras[np.abs(self.cameras).max(axis=1, initial=0.0) < 1]
+        open_parts = [parts[0, 0, 0], *parts[self.place(within)]]  # a corner of the cube is beyond the sphere
+        cells[~np.isin(parts, open_parts)] = SOLID
         self.set(cells)
 
     def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:
         """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""
         if self._placed is None:
             self._placed = jt.array(self.cells).stop_grad()
-        given = (jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far, jitter))
+        near = np.maximum(rays.near, np.float32(self.near_plane))
+        given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
         found = march(*given, self._placed, step, budget)
         offsets, walked = found.offsets.numpy(), int(found.kept.item())
         rows = np.flatnonzero(np.diff(offsets[: walked + 1]))

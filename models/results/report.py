@@ -95,6 +95,8 @@ class TrainingReport(Follower):
             status["mesh"] = self._mesh_words
             content = {**self._fixed, "status": status, **history.parts()}
             write_result(self._path, document("report", _title(self._experiment), content, self._language))
+        if state != TRAINING:
+            self._log.note(f"{self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s")
 
     def _take_mesh(self) -> None:
         """The mesh that waits, thinned out."""
@@ -131,7 +133,10 @@ def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
         content = {**fixed_parts(experiment), "status": status, **History().parts()}
     content["figures"] = figure_rows([("", figures)])
     chosen = language or content.pop("language", None)
-    write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
+    try:
+        write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
+    except UserError as error:
+        log.warn(f"the figures do not reach the page: {error}")
 
 
 def fixed_parts(experiment: Experiment) -> dict[str, Any]:

@@ -29,10 +29,10 @@ class WeightAverage:
         """`model` has networks of the same shapes as `live`, from whose weights the average starts."""
         self.model = model
         self.decay = decay
-        self.networks = model.networks
         weights = {name: export_state(network) for name, network in live.items()}
-        # A sampler may have given the live ones other sizes.
+        # A sampler may have given the live ones other sizes, or taken some away.
         model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in weights.items()})
+        self.networks = model.networks
         for name, network in self.networks.items():
             import_state(network, weights[name])
 
@@ -54,6 +54,10 @@ class WeightAverage:
         for name, value in named_parameters(self.networks[network]).items():
             added = np.asarray(values[name], np.float32)
             value.update(jt.array(np.concatenate([value.numpy(), added])).detach())
+
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """As `models.kinds.protocol.Parameters`: the averages start from them."""
+        named_parameters(self.networks[network])[name].update(jt.array(np.asarray(values, np.float32)).detach())
 
     def export(self) -> dict[str, dict[str, np.ndarray]]:
         """Copies of the averaged weights, network by network, under their names in checkpoints."""

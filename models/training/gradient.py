@@ -8,7 +8,7 @@ do the gradients.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field, dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled
@@ -26,6 +26,7 @@ class BatchGradient:
     losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
     output: Any  # of the objective
     gradients: list[Var]  # in the order of the parameters
+    watched: dict[str, Var] = field(default_factory=dict)  # d total / d what the objective says is watched
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,13 @@ def differentiate(
         del objective
         # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
         # A failed allocation is met here, before any weight has changed.
-        jt.sync([*found[-1].gradients, *found[-1].losses.values(), *_leaves(found[-1].output)])
+        one = found[-1]
+        jt.sync([*one.gradients, *one.losses.values(), *one.watched.values(), *_leaves(one.output)])
     if len(found) == 1:
         return found[0]
     losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
-    return BatchGradient(losses, _mapped(_joined, [one.output for one in found]), found[-1].gradients)
+    watched = {name: value for one in found for name, value in one.watched.items()}
+    return BatchGradient(losses, _mapped(_joined, [one.output for one in found]), found[-1].gradients, watched)
 
 
 def settle_batch(
@@ -92,12 +95,14 @@ def _gradient(
 ) -> BatchGradient:
     """Losses of some entries and their gradients, added to those of the chunks `before`; off the graph."""
     losses = losses_of(objective, counts)
-    gradients = jt.grad(losses[TOTAL], list(parameters))
+    found = jt.grad(losses[TOTAL], [*parameters, *objective.watched.values()])
+    gradients, others = found[: len(parameters)], found[len(parameters) :]
+    watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
     if before is not None:
         gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
     gradients = [_cut(value) for value in gradients]
     output = _mapped(lambda _, values: _cut(values[0]), [objective.output])
-    return BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients)
+    return BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
@@ -127,9 +132,9 @@ def _leaves(output: Any) -> list[Var]:
 def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any]) -> Any:
     """An output each of whose Vars is made of those of `outputs` in its place."""
     changed = {}
-    for field in fields(outputs[0]):
-        values = [getattr(output, field.name) for output in outputs]
-        changed[field.name] = _mapped(function, values) if is_dataclass(values[0]) else function(field, values)
+    for entry in fields(outputs[0]):
+        values = [getattr(output, entry.name) for output in outputs]
+        changed[entry.name] = _mapped(function, values) if is_dataclass(values[0]) else function(entry, values)
     return replace(outputs[0], **changed)
 
 

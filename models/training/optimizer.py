@@ -103,6 +103,11 @@ class Adam:
                 kept = (entries[index].numpy() for entries in self._values())
                 self._replace(index, *(np.concatenate(pair) for pair in zip(kept, rows, strict=True)))
 
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """Other values for one parameter; its moments start at zero."""
+        added = np.asarray(values, np.float32)
+        self._replace(self._places[network, name], added, np.zeros_like(added), np.zeros_like(added))
+
     def _values(self) -> tuple[list[Var], list[Var], list[Var]]:
         """Parameters and moments."""
         return self.parameters, self.exp_avg, self.exp_avg_sq

@@ -58,6 +58,12 @@ class Resizing:
             if owner is not None:
                 owner.append(network, values)
 
+    def replace(self, network: str, name: str, values: np.ndarray) -> None:
+        """Likewise."""
+        for owner in (self.optimizer, self.average):
+            if owner is not None:
+                owner.replace(network, name, values)
+
 
 class Trainer:
     """Takes steps; owns the optimiser, the step count and the random numbers of the jitter.
@@ -128,7 +134,7 @@ class Trainer:
         self.guard.watch(inputs, values, taken)
         self.finished_steps += 1
         if self.model.acts_after(moment.step) and self.settle():
-            named = dict(zip(self.optimizer.names, found.gradients, strict=True))
+            named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
@@ -223,10 +229,10 @@ def restore_model(model: Model, checkpoint: Checkpoint) -> None:
 
 def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
     """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming what does not fit."""
+    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
     for name in model.networks:
         if name not in tensors:
             raise ValueError(f"{name}: the network is missing")
-    model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
     for name, module in model.networks.items():
         try:
             import_state(module, tensors[name])

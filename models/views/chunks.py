@@ -24,7 +24,8 @@ def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
     """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
 
     def render(count: int) -> object:
-        some = Rays(*(np.resize(values, (count, values.shape[1])) for values in vars(rays).values()))
+        columns = (rays.origins, rays.directions, rays.near, rays.far)
+        some = Rays(*(np.resize(values, (count, values.shape[1])) for values in columns))
         return model.view_fully(some, Moment(0, None))
 
     return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
@@ -46,7 +47,9 @@ class ResultChunks:
         self._points = 0
 
     def rays(self, model: Model, rays: Rays) -> int:
-        """For pictures."""
+        """For pictures; all of them where the model shows none but whole ones."""
+        if model.shows_pictures:
+            return len(rays)
         self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
         return self._rays
 

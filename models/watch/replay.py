@@ -71,7 +71,13 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     conf = parse_config(anomaly.conf, f"the conf in {path}")
     require_networks(conf.model)
     random = np.random.default_rng(0)  # every weight is replaced
-    trainer = Trainer(build_model(conf.model, conf.train, random), None, conf.train, random)
+    model = build_model(conf.model, conf.train, random)
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+    for key, values in anomaly.weights.items():
+        network, _, name = key.partition(".")
+        shapes.setdefault(network, {})[name] = values.shape
+    model.adapt(shapes)
+    trainer = Trainer(model, None, conf.train, random)
     trainer.finished_steps = anomaly.step
     return trainer
 

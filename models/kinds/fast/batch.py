@@ -1,27 +1,13 @@
-"""Batches of packed samples: rays of random pixels of all photographs, and their samples where something may be."""
+"""A batch of packed samples: rays of random pixels of all photographs, and their samples where something may be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from data.cameras import SPAN_LENGTH, rays_of
-from data.errors import UserError
-from data.io.images import to_float
-from data.rays import Rays
-from data.scenes.scene import Scene
 from models.kinds.terms import MASK_THRESHOLD
-from models.rendering.occupancy import Occupancy, Walk
-
-PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
-PROBE_STEPS = 1.0  # in edges of a cell
-MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
-MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
-WALKED_TO_KEPT = 6  # at most so many samples are walked for each that is kept
-FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
 
 
 @dataclass(frozen=True)
@@ -35,6 +21,14 @@ class PackedBatch:
     points: np.ndarray  # [S, 3]; those from offsets[R] on lie anywhere in the hull
     directions: np.ndarray  # [S, 3]
     step: np.ndarray  # [1], the length of each sample's section
+    depths: np.ndarray | None = None  # [S, 1], where there is a background
+    far_offsets: np.ndarray | None = None  # int32 [R + 1], of the samples beyond the region; None without background
+    far_points: np.ndarray | None = None  # [F, 3], in contracted places
+    far_directions: np.ndarray | None = None  # [F, 3]
+    far_depths: np.ndarray | None = None  # [F, 1]
+    # int32 [1], where there are points of structure from motion: so many of those that belong to no ray, from the
+    # first, lie on the surface.
+    anchors: np.ndarray | None = None
 
     def __len__(self) -> int:
         """R."""
@@ -52,7 +46,18 @@ class PackedBatch:
             self.points[first:last],
             self.directions[first:last],
             self.step,
+            None if self.depths is None else self.depths[first:last],
+            *self._far_part(start, stop),
+            self.anchors if self.anchors is None or stop == len(self) else np.zeros_like(self.anchors),
         )
+
+    def _far_part(self, start: int, stop: int) -> tuple[np.ndarray | None, ...]:
+        """What lies beyond the region of the rays start..stop-1."""
+        if self.far_offsets is None:
+            return (None,) * 4
+        first, last = self.far_offsets[start], self.far_offsets[stop]
+        samples = (values[first:last] for values in (self.far_points, self.far_directions, self.far_depths))
+        return self.far_offsets[start : stop + 1] - first, *samples
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
@@ -66,11 +71,19 @@ class PackedBatch:
             flags[: self.offsets[-1], 0] = np.repeat(is_beside, np.diff(self.offsets))
         return flags
 
+    def is_anchor(self) -> np.ndarray:
+        """Whether each sample is a point of structure from motion, float32 [S, 1]."""
+        flags = np.zeros((len(self.points), 1), np.float32)
+        flags[self.offsets[-1] : self.offsets[-1] + int(self.anchors[0])] = 1.0
+        return flags
+
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
         """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
         batch = cls(**{"mask": None} | dict(arrays))
         rays, samples = len(batch.rgb), len(batch.points)
+        far = 0 if batch.far_points is None else len(batch.far_points)
+        beyond = {"far_points": (far, 3), "far_directions": (far, 3), "far_depths": (far, 1), "depths": (samples, 1)}
         expected = {
             "rgb": (rays, 3),
             "view": (rays,),
@@ -79,11 +92,15 @@ class PackedBatch:
             "directions": (samples, 3),
             "step": (1,),
         } | ({} if batch.mask is None else {"mask": (rays, 1)})
+        expected |= {} if batch.far_offsets is None else beyond | {"far_offsets": (rays + 1,)}
+        expected |= {} if batch.anchors is None else {"anchors": (1,)}
         for name, shape in expected.items():
             array = getattr(batch, name)
-            is_whole = name in ("view", "offsets")
+            is_whole = name in ("view", "offsets", "far_offsets", "anchors")
             if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
+        if batch.anchors is not None and not 0 <= batch.anchors[0] <= samples - batch.offsets[-1]:
+            raise ValueError("its points of structure from motion are not among its samples")
         if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:
             raise ValueError("its samples do not belong to its rays")
         return batch
@@ -95,158 +112,3 @@ class PackedBatch:
             "the colours of the photographs": self.rgb,
         }
         return named if self.mask is None else named | {"the masks": self.mask}
-
-
-class PackedSampler:
-    """Batches without end, each of as many rays as fill a budget of samples."""
-
-    def __init__(
-        self,
-        scene: Scene,
-        occupancy: Occupancy,
-        most_rays: int,
-        samples: int,
-        generator: np.random.Generator,
-    ) -> None:
-        """A batch has `samples`, those of its rays and such as lie anywhere."""
-        self.step = 0.0  # distance of samples in the next batches, working-frame units
-        self.anywhere = 0.0  # share of the samples in them, at the least, that belongs to no ray
-        # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
-        self.sift: Callable[[Walk, float], np.ndarray] | None = None
-        self._scene, self._occupancy = scene, occupancy
-        self._most_rays, self._samples = most_rays, samples
-        self._generator = generator
-        self._per_ray = FIRST_PER_RAY
-        self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
-        centres = occupancy.centres()
-        self._windows = np.stack([_window(scene, centres, occupancy.side, view) for view in range(scene.n_views)])
-        self._probes = self._probe_rays()
-
-    def next(self) -> PackedBatch:
-        """The next batch."""
-        budget = self._samples - int(self.anywhere * self._samples)
-        for _ in range(MOST_DRAWS):
-            drawn = int(np.clip(budget / self._per_ray, 1, self._most_rays))
-            view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
-            rays = self._rays(view, x, y)
-            rgb, mask = _seen(self._scene, view, x, y)
-            jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            walk = self._walk(rays, jitter, budget)
-            used = int(walk.offsets[-1])
-            self._per_ray = max(used, 1) / max(walk.walked, 1)
-            if used:
-                break
-            self._occupancy.open()
-        else:
-            raise UserError(
-                f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
-                "region of interest"
-            )
-        rows, used = walk.rows, walk.offsets[-1]
-        points = np.concatenate([walk.points[:used], self._occupancy.anywhere(self._samples - used, self._generator)])
-        return PackedBatch(
-            rgb[rows],
-            None if mask is None else mask[rows],
-            view[rows],
-            walk.offsets,
-            points,
-            np.concatenate([walk.directions[:used], np.zeros((self._samples - used, 3), np.float32)]),
-            np.array([self.step], np.float32),
-        )
-
-    def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
-        """The samples of rays, as many as fit the budget."""
-        if self.sift is None:
-            return self._occupancy.walk(rays, jitter, self.step, budget)
-        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * budget)
-        return walk.sifted(self.sift(walk, self.step), budget)
-
-    def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
-        """The rays of pixels of views."""
-        return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
-
-    def _probe_rays(self) -> Rays | None:
-        """Rays of the masks that meet the hull, the same in every run; None for a scene without masks."""
-        if self._scene.masks is None:
-            return None
-        view, x, y = _draw(np.random.default_rng(0), self._windows, PROBES, len(self._windows))
-        rays, mask = self._rays(view, x, y), _seen(self._scene, view, x, y)[1]
-        rays = rays.at(mask[:, 0] > MASK_THRESHOLD)
-        return rays.at(self._meets(rays))
-
-    def _meets(self, rays: Rays) -> np.ndarray:
-        """Whether rays have samples in the cells as they are now: bool [R]."""
-        found = np.zeros(len(rays), bool)
-        if len(rays):
-            step = self._occupancy.side * PROBE_STEPS
-            budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
-            found[walk.rows] = True
-        return found
-
-    def lost_share(self) -> float:
-        """Of the rays of the masks that meet the hull, those that meet no cell any more."""
-        if self._probes is None or not len(self._probes):
-            return 0.0
-        return 1.0 - float(self._meets(self._probes).mean())
-
-    def state(self) -> dict[str, Any]:
-        """All that decides the batches to come but the occupancy and the step, ready for JSON."""
-        return {"per_ray": self._per_ray, "views": len(self._windows), "generator": self._generator.bit_generator.state}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
-        try:
-            per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"the sampler's state in the checkpoint is damaged ({error!r})") from error
-        if views != len(self._windows):
-            raise UserError(
-                f"the checkpoint was made with {views} photographs and the scene {self._scene.name} has "
-                f"{len(self._windows)}; go on with the scene it was trained on"
-            )
-        try:
-            self._generator.bit_generator.state = generator
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
-        self._per_ray = per_ray
-
-
-def _draw(
-    generator: np.random.Generator, windows: np.ndarray, count: int, most_views: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, x and y [count] of pixels of some views, uniform over their windows [V, 4] and sorted by view."""
-    chosen = np.sort(generator.permutation(len(windows))[:most_views])
-    sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
-    area = sizes.prod(axis=1)
-    view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
-    places = windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
-    return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
-
-
-def _window(scene: Scene, centres: np.ndarray, side: float, view: int) -> np.ndarray:
-    """The pixels of a view that may see the hull: left, top, right, bottom, the last two exclusive; int64 [4].
-
-    The hull is given by the centres [P, 3] of its cells and their side.
-    """
-    width, height = scene.size(view)
-    whole = np.array([0, 0, width, height])
-    to_camera = scene.intrinsics[view] @ scene.c2w[view, :3, :3].T
-    x, y, depth = to_camera @ (centres - scene.c2w[view, :3, 3]).T
-    if (depth <= side).any():
-        return whole
-    reach = side * scene.intrinsics[view, 0, 0] / depth.min() + 1
-    low = np.floor([(x / depth).min() - reach, (y / depth).min() - reach])
-    high = np.ceil([(x / depth).max() + reach, (y / depth).max() + reach]) + 1
-    window = np.concatenate([np.clip(low, 0, whole[2:] - 1), np.clip(high, 1, whole[2:])]).astype(np.int64)
-    return window if (window[2:] > window[:2]).all() else whole
-
-
-def _seen(scene: Scene, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Colours [R, 3] and masks [R, 1] of pixels, sorted by view."""
-    views, starts = np.unique(view, return_index=True)
-    parts = [(one, slice(start, end)) for one, start, end in zip(views, starts, [*starts[1:], len(view)], strict=True)]
-    rgb = np.concatenate([to_float(scene.images[one][y[part], x[part]]) for one, part in parts])
-    if scene.masks is None:
-        return rgb, None
-    return rgb, np.concatenate([to_float(scene.masks[one][y[part], x[part]]) for one, part in parts])[:, None]

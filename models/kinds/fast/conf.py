@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
-from models.fields.conf import ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
+from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
 from models.kinds.fast.photographs_conf import PhotographsConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
+ANCHOR_SHARE = 1 / 16  # of the samples that are points of structure from motion: as many as a batch has rays, or more
 NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
@@ -40,7 +41,7 @@ class SamplesConfig:
                 f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
             )
         most = math.ceil(SPAN_LENGTH / self.last_step) + 1
-        if self.samples - int(self.anywhere * self.samples) < most:
+        if self.samples - int(max(self.anywhere, ANCHOR_SHARE) * self.samples) < most:
             raise ConfigError(
                 f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "
                 f"{self.last_step:g} apart, beside the share {self.anywhere:g} that lies anywhere; raise samples or "
@@ -54,8 +55,22 @@ class PackedConfig(SamplesConfig):
 
     shell: float = limits(5.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
+    points_weight: float = limits(0.0, at_least=0)
+    points_until: float = limits(1.0, at_least=0, at_most=1)
     curvature_weight: float = limits(0.0, at_least=0)
     sharpness_rate: float = limits(0.4, above=0)
+
+
+@dataclass(frozen=True)
+class BackgroundConfig:
+    """The samples beyond the unit sphere."""
+
+    samples: int = limits(8192, at_least=64)
+    section: float = limits(0.12, above=0, at_most=1)
+    cells: int = limits(64, at_least=8, at_most=512)
+    threshold: float = limits(0.01, above=0, at_most=0.5)
+    prune_from: float = limits(0.4, at_least=0, at_most=1)
+    shell: float = limits(10.0, above=0)
 
 
 @dataclass(frozen=True)
@@ -67,23 +82,37 @@ class FastNeuSConfig(PlainBlock):
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
     photographs: PhotographsConfig = PhotographsConfig()
+    density_grid: DensityGridConfig = DensityGridConfig()
+    background: BackgroundConfig = BackgroundConfig()
     type: str = FAST_NEUS
 
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
         self.sdf_grid.check()
+        self.density_grid.check()
         self.packed.check("packed")
         self.rendering_network.check(self.sdf_grid.features, "model.sdf_grid.d_feature")
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that weights depend on."""
-        return ("sdf_grid", "rendering_network")
+        return ("sdf_grid", "rendering_network", "density_grid")
 
     @property
     def parameters(self) -> int:
-        """Trained numbers; the sharpness is one."""
-        return 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+        """Trained numbers, with a background; the sharpness is one."""
+        surface = 1 + self.sdf_grid.parameters + self.rendering_network.parameters
+        return surface + self.density_grid.parameters + self.background_color.parameters
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Where they have a weight."""
+        return self.packed.points_weight > 0
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
 
     @property
     def needs_masks(self) -> bool:
@@ -91,9 +120,15 @@ class FastNeuSConfig(PlainBlock):
         return False
 
     @property
+    def background_color(self) -> ColorConfig:
+        """The colour network of what lies beyond the region: as that of the surface, without normals."""
+        color, features = self.rendering_network, self.density_grid.features
+        return replace(color, mode=NO_NORMAL, d_in=INPUT_WIDTHS[NO_NORMAL], d_feature=features)
+
+    @property
     def buffer_bytes(self) -> int:
-        """The cells and the hull, a byte each."""
-        return 2 * self.packed.cells**3
+        """The cells and the hull, a byte each, and in the background cells and looks."""
+        return 2 * self.packed.cells**3 + 2 * self.background.cells**3
 
 
 @dataclass(frozen=True)
@@ -144,6 +179,11 @@ class FastNeRFConfig(PlainBlock):
     def parameters(self) -> int:
         """Trained numbers."""
         return self.density_grid.parameters + self.rendering_network.parameters
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
 
     @property
     def needs_masks(self) -> bool:

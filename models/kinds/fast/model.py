@@ -7,25 +7,34 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from data.capture import training_points
+from data.roi.sparse import LEAST_POINTS, well_supported
+from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.color import RenderingNetwork
 from models.fields.sdf_grid import SDFGrid
 from models.fields.sharpness import SingleVarianceNetwork
+from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
+from models.kinds.fast.joined import order
 from models.kinds.fast.outputs import PackedOutput
-from models.kinds.fast.packed import PackedModel, PackedView
-from models.kinds.fast.terms import curvature_term, free_term
+from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
+from models.kinds.fast.sampler import PackedSampler
+from models.kinds.fast.terms import anchor_term, curvature_term, free_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
+from models.ops.march import SOLID
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.section_alpha import section_alpha
+from models.rendering.occupancy import Walk
 from models.rendering.sections import over_background
 from models.structs import FieldOutput, Var
 
-TERMS = ("color", "eikonal", "mask", "free", "curvature")  # each where there is one
+TERMS = ("color", "eikonal", "mask", "free", "points", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
+PASSES = 1e-3  # of the light, below which nothing is seen through the region
 FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
 
@@ -45,6 +54,7 @@ class _Rendered:
     field: FieldOutput  # [S, ...]
     weights: Var  # [S, 1]
     left: Var  # [R, 1], the light that passes
+    opacity: Var  # [R, 1], of what is in the region
     rgb: Var  # [R, 3], before black
     inv_s: Var  # [1]
 
@@ -52,9 +62,12 @@ class _Rendered:
 class FastNeuSModel(PackedModel):
     """A `models.kinds.protocol.Model`."""
 
-    def __init__(self, fields: Fields, conf: FastNeuSConfig, train: TrainConfig) -> None:
-        super().__init__(fields.sdf, conf.packed, train)
+    def __init__(
+        self, fields: Fields, conf: FastNeuSConfig, train: TrainConfig, background: Background | None = None
+    ) -> None:
+        super().__init__(fields.sdf, conf.packed, train, background)
         self.fields, self.conf = fields, conf
+        self._anchors: np.ndarray | None = None
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -63,7 +76,7 @@ class FastNeuSModel(PackedModel):
             "sdf_network_fine": self.fields.sdf,
             "variance_network_fine": self.fields.sharpness,
             "color_network_fine": self.fields.color,
-        }
+        } | ({} if self.background is None else self.background.networks)
 
     @property
     def level_set(self) -> LevelSet:
@@ -86,49 +99,99 @@ class FastNeuSModel(PackedModel):
             "sdf_network_fine.table": warm,
             "color_network_fine": packed.network_rate * warm,
             "variance_network_fine": packed.sharpness_rate * warm,
+            "background_density": packed.network_rate * warm,
+            "background_density.table": warm,
+            "background_color": packed.network_rate * warm,
         }
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
+        """With the points of structure from motion in the region, where they have a weight."""
+        sampler = super().sampler(scene, batch_size, generator)
+        self._anchors = None
+        if scene.points is not None and self.conf.packed.points_weight > 0:
+            xyz = well_supported(training_points(scene.points)).astype(np.float32)
+            is_within = self.occupancy.hull[self.occupancy.place(xyz)] & (np.abs(xyz).max(axis=1) < 1)
+            self._anchors = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
+        sampler.anchors = self._anchors
+        return sampler
+
+    def before_step(self, moment: Moment) -> None:
+        """The points of structure from motion take part at first, or always."""
+        super().before_step(moment)
+        if self.packed_sampler is not None:
+            is_early = moment.step < self.conf.packed.points_until * self.train.end_iter
+            self.packed_sampler.anchors = self._anchors if is_early else None
 
     def _renew(self) -> None:
         """Cells no part of which is near enough to the surface to be seen are empty, or solid."""
-        reach = self.occupancy.side * CELL_HALF_DIAGONAL + self.conf.packed.shell / self.sharpness()
-        sdf = self._distances(self.occupancy.centres())[:, 0]
+        shell = self.conf.packed.shell if self.background is None else self.conf.background.shell
+        reach = self.occupancy.side * CELL_HALF_DIAGONAL + shell / self.sharpness()
+        sdf = self._trained(self.occupancy.centres())[:, 0]
         self.occupancy.renew(sdf > reach, sdf < -reach)
 
     def objective(self, batch: PackedBatch, noise: Noise | None, moment: Moment, settled: None = None) -> Objective:
         """The terms of NeuS (arXiv 2106.10689, section 3.4) over packed samples, and that of free space."""
-        points, directions, offsets = (jt.array(value) for value in (batch.points, batch.directions, batch.offsets))
-        seen = self._render(points, directions, offsets, float(batch.step[0]))
-        opacity = 1.0 - seen.left
+        samples = _samples(batch)
+        seen = self._render(samples)
         mask = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
-        rgb = over_background(seen.rgb, opacity, moment.background_rgb)
-        output = PackedOutput(rgb, opacity, jt.array(batch.rgb), mask, seen.inv_s)
+        rgb = over_background(seen.rgb, 1.0 - seen.left, self._behind(moment))
+        output = PackedOutput(rgb, seen.opacity, jt.array(batch.rgb), mask, seen.inv_s)
         everywhere = jt.ones((len(batch.points),))
         terms = {
             "color": color_term(rgb, output.target, mask),
             "eikonal": eikonal_term(seen.field.gradient, everywhere, self.train.igr_weight),
         }
         if batch.mask is not None and self.train.mask_weight > 0:
-            terms["mask"] = mask_term(opacity, mask, self.train.mask_weight)
+            terms["mask"] = mask_term(seen.opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
+        if batch.anchors is not None:
+            terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
         if self.conf.packed.curvature_weight > 0:
-            curvature = self.fields.sdf.at_weights().curvature(points)
+            curvature = self.fields.sdf.at_weights().curvature(samples.points)
             terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)
         return Objective(terms, output)
 
-    def _render(self, points: Var, directions: Var, offsets: Var, step: float) -> _Rendered:
-        """Samples [S, 3], each the middle of a section `step` long; offsets as in `ops.packed`."""
+    def _render(self, samples: Samples) -> _Rendered:
+        """Region and background along each ray."""
+        points, directions, beyond = samples.points, samples.directions, samples.beyond
         field = self.fields.sdf.at_weights().evaluate(points)
         rgb = self.fields.color(points, field.gradient, directions, field.feature)
         inv_s = self.fields.sharpness()
         cos = (directions * field.gradient).sum(dim=1, keepdims=True)
-        alpha = section_alpha(field.sdf, cos, jt.full((points.shape[0], 1), step), inv_s, FULL_COS)
-        weights, left = packed_weights(alpha, offsets)
-        return _Rendered(field, weights, left, packed_sum(weights, rgb, offsets), inv_s)
+        alpha = section_alpha(field.sdf, cos, jt.full((points.shape[0], 1), samples.step), inv_s, FULL_COS)
+        if beyond is None:
+            weights, left = packed_weights(alpha, samples.offsets)
+            return _Rendered(field, weights, left, 1.0 - left, packed_sum(weights, rgb, samples.offsets), inv_s)
+        far_alpha, far_rgb = self.background.look(beyond.points, beyond.directions)
+        weights, left = packed_weights(beyond.order.along_rays(alpha, far_alpha), beyond.offsets)
+        rgb = packed_sum(weights, beyond.order.along_rays(rgb, far_rgb), beyond.offsets)
+        own = beyond.order.of_near(weights, len(points))
+        return _Rendered(field, own, left, packed_sum(own, jt.ones_like(own), samples.offsets), rgb, inv_s)
 
-    def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
+    def _passes(self, walk: Walk, step: float) -> np.ndarray:
+        """Whether light comes through the region along the rays of a walk: bool [walked]."""
+        passes = np.ones(walk.walked, bool)
+        used = int(walk.offsets[-1])
+        if not used:
+            return passes
+        with jt.no_grad():
+            sdf = self.fields.sdf.at_weights().distance(jt.array(walk.points[:used]))
+            values = sdf.numpy()[:, 0]
+            rises = np.diff(values) / np.maximum(np.diff(walk.depths[:used, 0]), step)
+            rises = np.append(rises, 0.0)
+            last = walk.offsets[1:] - 1
+            rises[last] = np.where(np.diff(walk.offsets) > 1, rises[np.maximum(last - 1, 0)], -1.0)
+            cos = jt.array(np.clip(rises, -1, 1).astype(np.float32)[:, None])
+            length = jt.full((used, 1), step)
+            alpha = section_alpha(sdf, cos, length, self.fields.sharpness(), FULL_COS)
+            left = packed_weights(alpha, jt.array(walk.offsets))[1].numpy()[:, 0]
+        passes[walk.rows] = left > PASSES
+        return passes
+
+    def _look(self, samples: Samples) -> PackedView:
         """What samples show, without gradients."""
-        seen = self._render(points, directions, offsets, step)
-        return PackedView(seen.rgb, seen.left, seen.weights, seen.field.gradient)
+        seen = self._render(samples)
+        return PackedView(seen.rgb, seen.left, seen.opacity, seen.weights, seen.field.gradient)
 
     def scalars(self, output: PackedOutput, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the term of free space."""
@@ -144,12 +207,21 @@ class FastNeuSModel(PackedModel):
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
-        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it."""
-        with jt.no_grad():
-            sdf = self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
+        """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it.
+
+        In solid cells it is negative: what of the field no ray comes to may hold pockets.
+        """
+        sdf = self._trained(points)
         outside = self._is_outside(points)
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
+        is_solid = self.occupancy.at(points) == SOLID
+        sdf[is_solid] = np.minimum(sdf[is_solid], -self.occupancy.side)
         return sdf
+
+    def _trained(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1] as the field has them."""
+        with jt.no_grad():
+            return self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
 
     def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Signed distances [P, 1] and their gradients [P, 3]."""
@@ -163,3 +235,17 @@ class FastNeuSModel(PackedModel):
             place = jt.array(points)
             field = self.fields.sdf.at_weights().evaluate(place)
             return self.fields.color(place, field.gradient, -jt.array(normals), field.feature).numpy()
+
+
+def _samples(batch: PackedBatch) -> Samples:
+    """Those of a batch, on the device."""
+    points, directions, offsets = (jt.array(value) for value in (batch.points, batch.directions, batch.offsets))
+    beyond = None
+    if batch.far_offsets is not None:
+        beyond = Beyond(
+            jt.array(batch.far_points),
+            jt.array(batch.far_directions),
+            order(batch.offsets, batch.depths, batch.far_offsets, batch.far_depths),
+            jt.array(batch.offsets + batch.far_offsets),
+        )
+    return Samples(points, directions, offsets, batch.depths, float(batch.step[0]), beyond)

@@ -11,10 +11,12 @@ from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import LARGEST_LOG, DensityGrid
-from models.kinds.fast.batch import PackedBatch, PackedSampler
+from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeRFConfig
+from models.kinds.fast.looks import Looks
 from models.kinds.fast.outputs import RadianceOutput
-from models.kinds.fast.packed import PackedModel, PackedView
+from models.kinds.fast.packed import PackedModel, PackedView, Samples
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
@@ -23,12 +25,7 @@ from models.rendering.occupancy import Walk
 from models.rendering.sections import SMALLEST_SLOPE, SURFACE_DENSITY, over_background
 from models.structs import Var
 
-LOOKS = 1 << 16  # cells that are asked at a time: what a few steps cost
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
-PATIENCE = 4  # looks in a row that find a cell empty before it counts as empty
-# Where the golden ratio's sister in three dimensions leads to: places in a cell that fill it evenly, look by look
-# (Roberts 2018, "The unreasonable effectiveness of quasirandom sequences").
-LOOK_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,7 @@ class FastNeRFModel(PackedModel):
     def __init__(self, fields: RadianceFields, conf: FastNeRFConfig, train: TrainConfig) -> None:
         super().__init__(fields.density, conf.radiance, train)
         self.fields, self.conf = fields, conf
-        self.empty_looks = np.zeros((conf.radiance.cells,) * 3, np.uint8)  # in a row, of each cell
-        self.looks = 0
+        self.looks = Looks(self.occupancy, conf.radiance.threshold)
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -73,18 +69,8 @@ class FastNeRFModel(PackedModel):
         }
 
     def _renew(self) -> None:
-        """Look at some of the cells, each at another place than the last time."""
-        hull = np.argwhere(self.occupancy.hull)
-        turns = max(1, -(-len(hull) // LOOKS))
-        some = hull[self.looks % turns :: turns]
-        place = (0.5 + (self.looks // turns) * LOOK_STRIDE) % 1.0
-        points = ((some + place) * self.occupancy.side - 1).astype(np.float32)
-        opacity = 1.0 - np.exp(self._emptiness(points)[:, 0] * self.occupancy.side)
-        at = tuple(some.T)
-        seen = opacity > self.conf.radiance.threshold
-        self.empty_looks[at] = np.where(seen, 0, np.minimum(self.empty_looks[at] + 1, PATIENCE))
-        self.looks += 1
-        self.occupancy.renew((self.empty_looks >= PATIENCE)[self.occupancy.hull], np.zeros(len(hull), bool))
+        """Look at some of the cells."""
+        self.looks.renew(lambda points, side: 1.0 - np.exp(self._emptiness(points)[:, 0] * side))
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """Batches without the samples that no light reaches."""
@@ -100,13 +86,14 @@ class FastNeRFModel(PackedModel):
             alpha = jt.maximum(found.alpha(step), LEAST_ALPHA)
             return packed_weights(alpha, jt.array(walk.offsets))[0].numpy()[:, 0] > 0
 
-    def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
-        """What S samples of R rays show; their normals are those of the density."""
+    def _look(self, samples: Samples) -> PackedView:
+        """What samples show; their normals are those of the density."""
+        points, offsets = samples.points, samples.offsets
         found, slope = self.fields.density.at_weights().with_slope(points)
-        weights, left = packed_weights(found.alpha(step), offsets)
-        rgb = packed_sum(weights, self.fields.color(points, slope, directions, found.feature), offsets)
+        weights, left = packed_weights(found.alpha(samples.step), offsets)
+        rgb = packed_sum(weights, self.fields.color(points, slope, samples.directions, found.feature), offsets)
         normals = -slope / jt.maximum(slope.sqr().sum(dim=1, keepdims=True).sqrt(), SMALLEST_SLOPE)
-        return PackedView(rgb, left, weights, normals)
+        return PackedView(rgb, left, 1.0 - left, weights, normals)
 
     def objective(self, batch: PackedBatch, noise: Noise | None, moment: Moment, settled: None = None) -> Objective:
         """Squared error of all rays; what the masks leave empty is held to the background."""
@@ -145,13 +132,12 @@ class FastNeRFModel(PackedModel):
 
     def buffers(self) -> dict[str, np.ndarray]:
         """With the looks that found a cell empty."""
-        return super().buffers() | {"empty_looks": self.empty_looks, "looks": np.array([self.looks])}
+        return super().buffers() | self.looks.buffers()
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
         super().load_buffers(buffers)
-        self.empty_looks = buffers["empty_looks"].astype(np.uint8)
-        self.looks = int(buffers["looks"][0])
+        self.looks.load_buffers(buffers)
 
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         """Minus the density at points [P, 3], [P, 1]; none beyond the hull."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +10,21 @@ import numpy as np
 from data.errors import UserError
 from data.rays import Rays
 from data.roi.frustum import Cameras
+from data.roi.near import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.grid_field import GridField
-from models.kinds.fast.batch import PackedBatch, PackedSampler
+from models.kinds.fast.background import Background
+from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
+from models.kinds.fast.joined import Order, align, order
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.packed import packed_sum
-from models.rendering.occupancy import Occupancy
+from models.rendering.occupancy import Occupancy, Walk
 from models.rendering.sections import SEEN_OPACITY
 from models.structs import RayView, Var
 
@@ -29,11 +33,34 @@ VIEW_BUDGET = 1 << 17  # samples of a picture that are computed at a time
 
 
 @dataclass(frozen=True)
+class Beyond:
+    """F samples of R rays beyond the region, and how they lie among those in it."""
+
+    points: Var  # [F, 3], in contracted places
+    directions: Var  # [F, 3]
+    order: Order
+    offsets: Var  # int32 [R + 1], of all
+
+
+@dataclass(frozen=True)
+class Samples:
+    """S samples of R rays, each the middle of a section `step` long; offsets as in `ops.packed`."""
+
+    points: Var  # [S, 3]
+    directions: Var  # [S, 3]
+    offsets: Var  # int32 [R + 1]
+    depths: np.ndarray | None  # [S, 1]
+    step: float
+    beyond: Beyond | None = None
+
+
+@dataclass(frozen=True)
 class PackedView:
     """What a kind makes of S samples of R rays."""
 
     rgb: Var  # [R, 3], before black
     left: Var  # [R, 1], the light that passes
+    opacity: Var  # [R, 1], of what is in the region
     weights: Var  # [S, 1]
     normals: Var  # [S, 3], of length about 1, outwards
 
@@ -43,7 +70,10 @@ class PackedModel(PlainModel):
 
     samples_block = "packed"  # the block of SamplesConfig, for messages
 
-    def __init__(self, grid: GridField, packed: SamplesConfig, train: TrainConfig) -> None:
+    def __init__(
+        self, grid: GridField, packed: SamplesConfig, train: TrainConfig, background: Background | None = None
+    ) -> None:
+        self.background = background
         self.grid, self.packed, self.train = grid, packed, train
         self.occupancy = Occupancy(_ball(packed.cells))
         self.packed_sampler: PackedSampler | None = None
@@ -60,9 +90,24 @@ class PackedModel(PlainModel):
                     "with --mode inspect, or train without them (train.mask_weight = 0)"
                 )
             self.occupancy.enclose(hull)
-        self.packed_sampler = PackedSampler(scene, self.occupancy, batch_size, self.packed.samples, generator)
+            self.background = None
+        self.occupancy.cameras = scene.c2w[:, :3, 3]
+        self.occupancy.near_plane = near_plane(self.occupancy.cameras, scene.points)
+        if self.background is not None:
+            self.background.occupancy.near_plane = self.occupancy.near_plane
+            self.background.fit(scene)
+        self.packed_sampler = PackedSampler(
+            scene, self.occupancy, batch_size, self.packed.samples, generator, self.background
+        )
+        if self.background is not None:
+            self.packed_sampler.passes = self._passes
         self._schedule(0)
         return self.packed_sampler
+
+    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """Without a scene to say so: a background where there was one."""
+        if self.packed_sampler is None and self.background is not None and not shapes.keys() & self.background.networks:
+            self.background = None
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
         """The batch that has these arrays."""
@@ -78,17 +123,30 @@ class PackedModel(PlainModel):
         """Levels, step length and, from time to time, the cells."""
         self._schedule(moment.step)
         is_due = moment.step > 0 and moment.step % self.packed.prune_every == 0
-        if is_due and moment.step >= self.packed.prune_from * self.train.end_iter:
+        if is_due and self.background is not None:
+            self.background.renew()
+        if is_due and moment.step >= self.prune_from * self.train.end_iter:
             self._renew()
             if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
                 self.occupancy.open()
 
+    @property
+    def prune_from(self) -> float:
+        """The share of the training from which on cells are asked; later where no masks say what is empty anyway."""
+        return self.packed.prune_from if self.background is None else self.background.conf.prune_from
+
+    def _grids(self) -> list[GridField]:
+        """The fields whose levels are switched on."""
+        return [self.grid] if self.background is None else [self.grid, self.background.density]
+
     def _schedule(self, step: int) -> None:
         """The levels that are read and the distance of samples at a step."""
-        packed, levels = self.packed, self.grid.conf.levels
+        packed = self.packed
         done = step / self.train.end_iter
-        first = min(packed.first_levels, levels)
-        self.grid.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
+        for field in self._grids():
+            levels = field.conf.levels
+            first = min(packed.first_levels, levels)
+            field.active = min(levels, first + int((levels - first + 1) * done / packed.levels_until))
         if self.packed_sampler is not None:
             falls = min(1.0, done / packed.steps_until)
             self.packed_sampler.anywhere = packed.anywhere if done >= packed.levels_until else 0.0
@@ -98,41 +156,73 @@ class PackedModel(PlainModel):
         """Tell the cells again."""
         raise NotImplementedError
 
-    def _look(self, points: Var, directions: Var, offsets: Var, step: float) -> PackedView:
-        """What S samples [S, 3] of R rays show, without gradients; offsets as in `ops.packed`."""
+    def _passes(self, walk: Walk, step: float) -> np.ndarray:
+        """Whether light comes through the region along the rays of a walk with samples `step` apart: bool [walked]."""
+        raise NotImplementedError
+
+    def _look(self, samples: Samples) -> PackedView:
+        """What samples show, without gradients."""
         raise NotImplementedError
 
     def view(self, rays: Rays, moment: Moment) -> RayView:
         """What R rays show, as many at a time as fit VIEW_BUDGET samples."""
-        step, count = self.packed.last_step, len(rays)
+        count = len(rays)
         rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
         distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)
-        behind = 0.0 if moment.background_rgb is None else moment.background_rgb
-        rgb[:] = behind
+        behind = self._behind(moment)
+        rgb[:] = 0.0 if behind is None else behind
         start = 0
         while start < count:
-            rest = rays.at(slice(start, count))
-            walk = self.occupancy.walk(rest, np.full((len(rest), 1), 0.5, np.float32), step, VIEW_BUDGET)
-            if len(walk.rows):
+            rows, samples, walked = self._samples(rays.at(slice(start, count)))
+            if len(rows):
                 with jt.no_grad():
-                    offsets = jt.array(walk.offsets)
-                    seen = self._look(jt.array(walk.points), jt.array(walk.directions), offsets, step)
-                    values = jt.concat([seen.normals, jt.array(walk.depths)], dim=1)
-                    shown = packed_sum(seen.weights, values, offsets).numpy()
-                at = start + walk.rows
-                opacity[at] = 1.0 - seen.left.numpy()
-                rgb[at] = seen.rgb.numpy() + (1.0 - opacity[at]) * behind
+                    seen = self._look(samples)
+                    values = jt.concat([seen.normals, jt.array(samples.depths)], dim=1)
+                    shown = packed_sum(seen.weights, values, samples.offsets).numpy()
+                at = start + rows
+                opacity[at] = seen.opacity.numpy()
+                rgb[at] = seen.rgb.numpy() + seen.left.numpy() * rgb[at]
                 normal[at] = shown[:, :3]
                 is_seen = opacity[at] > SEEN_OPACITY
                 distance[at] = np.divide(shown[:, 3:], opacity[at], out=np.zeros_like(opacity[at]), where=is_seen)
-            start += max(walk.walked, 1)
+            start += max(walked, 1)
         return RayView(rgb, normal, distance, opacity)
+
+    def _behind(self, moment: Moment) -> np.ndarray | None:
+        """The colour [3] of light that nothing stops; None for black."""
+        return moment.background_rgb if self.background is None else self.background.sky
+
+    def _samples(self, rays: Rays) -> tuple[np.ndarray, Samples, int]:
+        """Of the first rays: which have samples, these, and how many rays were walked."""
+        step, jitter = self.packed.last_step, np.full((len(rays), 1), 0.5, np.float32)
+        near = self.occupancy.walk(rays, jitter, step, VIEW_BUDGET)
+        if self.background is None:
+            offsets = jt.array(near.offsets)
+            samples = Samples(jt.array(near.points), jt.array(near.directions), offsets, near.depths, step)
+            return near.rows, samples, near.walked
+        passes = self._passes(near, step)
+        far = self.background.walk(rays.at(slice(0, near.walked)), jitter[: near.walked], VIEW_BUDGET, passes)
+        both = align(near, far)
+        beyond = Beyond(
+            jt.array(far.points),
+            jt.array(far.directions),
+            order(both.near, near.depths, both.far, far.depths),
+            jt.array(both.near + both.far),
+        )
+        offsets = jt.array(both.near)
+        samples = Samples(jt.array(near.points), jt.array(near.directions), offsets, near.depths, step, beyond)
+        return both.rows, samples, both.walked
 
     view_fully = view
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells, and how many levels are read."""
-        return {"hull": self.occupancy.hull, "cells": self.occupancy.cells, "levels": np.array([self.grid.active])}
+        beyond = {} if self.background is None else self.background.buffers()
+        return beyond | {
+            "hull": self.occupancy.hull,
+            "cells": self.occupancy.cells,
+            "levels": np.array([field.active for field in self._grids()]),
+        }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
@@ -146,17 +236,22 @@ class PackedModel(PlainModel):
                     f"(model.{self.samples_block}.cells)"
                 )
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
-        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not 1 <= levels[0] <= self.grid.conf.levels:
+        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not self._have(levels):
             raise ValueError("its hull, cells or levels are not such as a training makes")
         self.occupancy.enclose(hull)
         self.occupancy.set(cells)
-        self.grid.active = int(levels[0])
+        for field, active in zip(self._grids(), levels, strict=True):
+            field.active = int(active)
+        if self.background is not None:
+            self.background.load_buffers(buffers)
+
+    def _have(self, levels: np.ndarray) -> bool:
+        """Whether the grids have so many levels."""
+        return all(1 <= active <= field.conf.levels for field, active in zip(self._grids(), levels, strict=True))
 
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] lie in cells beyond the hull: bool [P]."""
-        cells = len(self.occupancy.hull)
-        at = np.clip(np.floor((points + 1) * (0.5 * cells)).astype(np.int64), 0, cells - 1)
-        return ~self.occupancy.hull[at[:, 0], at[:, 1], at[:, 2]]
+        return ~self.occupancy.hull[self.occupancy.place(points)]
 
 
 def _ball(cells: int) -> np.ndarray:

@@ -17,6 +17,11 @@ def free_term(sdf: Var, is_free: Var, weight: float) -> Term:
     return Term((jt.maximum(-sdf, 0.0) * is_free).sum(), is_free.sum(), weight, COUNT_EPS)
 
 
+def anchor_term(sdf: Var, is_anchor: Var, weight: float) -> Term:
+    """How far the surface is from points of it, on average (Geo-NeuS, arXiv 2205.15848, eq. 8); as `free_term`."""
+    return Term((magnitude(sdf) * is_anchor).sum(), is_anchor.sum(), weight, COUNT_EPS)
+
+
 def curvature_term(curvature: Var, weight: float) -> Term:
     """Mean size of the curvature [S, 1] (Neuralangelo, arXiv 2306.03092, eq. 7)."""
     return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)

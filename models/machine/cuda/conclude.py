@@ -57,6 +57,11 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
     return Conclusion(None, f"{card.words} is not used, {words}")
 
 
+def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:
+    """Why a toolkit cannot be used and what to do; "" where it can."""
+    return _obstacle(toolkit, driver, card)[1]
+
+
 def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     """Why a toolkit cannot be used and what to do, "" where it can; before it, how far it comes."""
     release, name = toolkit.release, f"CUDA {_told(toolkit.release)} ({toolkit.nvcc})"

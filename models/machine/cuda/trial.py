@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data.io.child import ChildError, run_apart
 from data.io.files import write_atomically
 from data.io.lock import waited_for
 from models.machine.cuda.home import Home
@@ -40,6 +39,8 @@ def remember(home: Home) -> None:
 
 
 def _failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
+    from data.io.child import ChildError, run_apart  # what it imports would delay every start by some 20 ms
+
     words = AGAIN
     for _ in range(ATTEMPTS):
         if words != AGAIN:

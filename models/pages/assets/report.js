@@ -1,6 +1,6 @@
 "use strict";
 /* The page of a training. */
-const FOLLOW_SECONDS = 8;
+const FOLLOW_SECONDS = 8, SILENCE_SECONDS = 900;
 let shownAt = null; /* the index of the slider; null follows the newest picture */
 let mesh = null, meshStep = null;
 
@@ -16,7 +16,7 @@ function statusPart() {
       left === null ? null : fact("left", left), last && last.psnr !== null ? fact("psnr_picture", `${last.psnr.toFixed(2)} dB`) : null),
     el("div", { class: "progress" }, el("div", { style: `width:${100 * share}%` })),
     el("div", { class: "soft" }, `${t("updated")} ${new Date(DATA.status.updated * 1000).toLocaleString(LANGUAGE === "zh" ? "zh-CN" : "en")}`,
-      state === "training" ? ` · ${t("follows")}` : ""));
+      state !== "training" ? "" : Date.now() / 1000 - DATA.status.updated > SILENCE_SECONDS ? ` · ${t("silent")}` : ` · ${t("follows")}`));
 }
 
 function picturesPart() {

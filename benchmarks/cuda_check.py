@@ -1,0 +1,187 @@
+"""What can be seen of CUDA without a card: `python -m benchmarks.cuda_check --help`; `make cuda-check`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.pretend.build import Pretended, build, key
+from benchmarks.shapes import ROOT
+from models.machine.cuda import search
+from models.machine.cuda.facts import HEADERS, Toolkit
+from models.machine.toolchain import jittor_home
+
+DESCRIPTION = """
+Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0, by the real nvcc against a card
+that is pretended; takes steps, and looks whether Jittor's variables and operations stay as many. Then the step at the
+released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's pool. Kernels
+do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they are missing.
+Exit status 0 where all is compiled and flat or there is no nvcc, else 1; targets that are missed are only told.
+"""
+PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cublas==13.0.*", "nvidia-curand==10.4.*")}
+NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
+SMALL_STEP = ("train.batch_size=32",)  # what is compiled does not depend on it
+STEPS = 30
+WORKER = "benchmarks.cuda_check_worker"
+SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
+HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
+SKIPPED = "skipped"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check and print; returns the exit status."""
+    given = _parser().parse_args(arguments)
+    cache = Path(jittor_home()) / ".cache" / "jittor"
+    toolkit = _toolkit(cache)
+    if isinstance(toolkit, str):
+        print(f"{SKIPPED}: {toolkit}")
+        return 0
+    pretended = _pretended(toolkit, cache)
+    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), capabilities 8.0 and 9.0", flush=True)
+    names = given.conf or sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
+    failed = [name for name in names if not _check_conf(name, pretended, given.steps)]
+    if given.host and not _check_host(pretended, given.steps, given.plain):
+        failed.append("the released size")
+    print(f"not well: {', '.join(failed)}" if failed else "all is well")
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks/cuda_check.py", description=DESCRIPTION, allow_abbrev=False)
+    parser.add_argument("--conf", action="append", metavar="NAME", help="of confs/, repeatable (default: all)")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each (default {STEPS})")
+    parser.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
+    parser.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
+    return parser
+
+
+def _toolkit(cache: Path) -> Toolkit | str:
+    """An nvcc with the headers that are needed, fetched where they are missing; or why there is none."""
+    found = _usable(search.package_folders())
+    if found is None:
+        return "there is no nvcc of CUDA 12.0 to 13.x"
+    if not _missing(found):
+        return found
+    packages = PACKAGES[found.release[0]]
+    folder = cache / f"cuda-headers-{found.release[0]}"
+    if not folder.is_dir() and (reason := _fetch(packages, folder)):
+        return f"the headers of {' and '.join(packages)} cannot be fetched ({reason})"
+    found = _usable([*search.package_folders(), str(folder)])
+    missing = _missing(found) if found else ["nvcc"]
+    return f"{', '.join(missing)} cannot be found" if missing else found
+
+
+def _usable(folders: list[str]) -> Toolkit | None:
+    """The first compiler of a version that Jittor is known to compile with; the most complete of them."""
+    known = [found for found in search.toolkits(os.environ, folders) if found.release[0] in PACKAGES]
+    return min(known, key=lambda found: len(_missing(found)), default=None)
+
+
+def _missing(toolkit: Toolkit) -> list[str]:
+    return [name for name in NEEDED if name not in toolkit.headers and name not in toolkit.libraries]
+
+
+def _fetch(packages: Sequence[str], folder: Path) -> str:
+    """pip's packages in a folder, of which only the headers are kept; returns why it did not work."""
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        print(f"fetching the headers of {' and '.join(packages)}", flush=True)
+        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", scratch, *packages]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return (done.stderr.strip().splitlines() or ["pip fails"])[-1]
+        for library in scratch.rglob("*.so*"):
+            library.write_bytes(b"")  # its name tells the version; nothing is linked to it
+        os.rename(scratch, folder)
+        return ""
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _pretended(toolkit: Toolkit, cache: Path) -> Pretended:
+    """The pretended toolkit and driver, built once for each toolkit, so that what is compiled against them is kept."""
+    folder = cache / f"cuda-pretend-{key(toolkit)}"
+    if not folder.is_dir():
+        scratch = Path(tempfile.mkdtemp(dir=cache))
+        try:
+            build(toolkit, scratch)
+            os.rename(scratch, folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return Pretended(folder / "toolkit", folder / "driver")
+
+
+def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
+    """Steps of a conf in a process of their own, and a line about them."""
+    settings = ["--conf", f"confs/{name}.conf", "--steps", str(steps)]
+    found = _worker(pretended, [*settings, *(flag for setting in SMALL_STEP for flag in ("--set", setting))])
+    if "error" in found:
+        print(f"WRONG  {name}: {found['error']}", flush=True)
+        return False
+    is_flat = found["vars"][0] == found["vars"][1] and found["ops"][0] == found["ops"][1]
+    print(
+        f"{'ok   ' if is_flat else 'WRONG'}  {name}: {steps} steps, variables {_pair(found['vars'])}, operations "
+        f"{_pair(found['ops'])}, {found['host_ms']:.1f} ms of the host a step, {found['kernels']:.0f} kernels, "
+        f"{found['compiled']} operations compiled in {found['compile_seconds']:.0f} processor seconds",
+        flush=True,
+    )
+    return is_flat
+
+
+def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
+    """The step at the released size and its targets; whether it could be taken."""
+    forms = ("native", "plain") if with_plain else ("native",)
+    found = {form: _worker(pretended, ["--released", "--form", form, "--steps", str(steps)]) for form in forms}
+    for form, one in found.items():
+        if "error" in one:
+            print(f"WRONG  512x64+64, {form}: {one['error']}", flush=True)
+            return False
+        print(
+            f"       512x64+64, {form}: {one['host_ms']:.2f} ms of the host a step, {one['operations']} operations, "
+            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB",
+            flush=True,
+        )
+    native = found["native"]
+    reached = {
+        f"operations <= {MOST_OPERATIONS}": native["operations"] <= MOST_OPERATIONS,
+        f"pool <= {MOST_POOL} MiB": native["pool_mib"] <= MOST_POOL,
+    }
+    if with_plain:
+        share = native["host_ms"] / found["plain"]["host_ms"]
+        reached[f"host time <= {HOST_SHARE} of plain ({share:.2f})"] = share <= HOST_SHARE
+    for target, is_reached in reached.items():
+        print(f"       target {target}: {'reached' if is_reached else 'missed'}", flush=True)
+    return True
+
+
+def _pair(counts: Sequence[int]) -> str:
+    """`184` where it stayed, `184 -> 190` where it did not."""
+    return str(counts[0]) if counts[0] == counts[1] else f"{counts[0]} -> {counts[1]}"
+
+
+def _worker(pretended: Pretended, arguments: Sequence[str]) -> dict:
+    """What a process beside the pretended card answers, `error` where it fails."""
+    environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"}
+    command = [sys.executable, "-m", WORKER, *arguments]
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"it takes longer than {SECONDS} s"}
+    if done.returncode:
+        words = [line for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+        telling = [line for line in words if "rror" in line] or words or ["it said nothing"]
+        return {"error": f"status {done.returncode}: {telling[-1].strip()}"}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""Steps of a conf beside the pretended card, in a process of its own; prints a line of JSON. See cuda_check.py."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from benchmarks.shapes import FULL, ROOT, shape_conf
+from models.machine import backend
+from models.machine.cuda import trial
+
+WARM_UP = 5  # steps before the counts are taken for the first time
+SCENE = ROOT / "data" / "demo"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Take the steps and print what was seen."""
+    given = _parser().parse_args(arguments)
+    backend.select("cuda")
+    home = backend.cuda_ready(0).home
+    trial.remember(home)  # it would be found that kernels do nothing
+    from benchmarks.quality.train import build
+    from data.scenes.load import load_scene
+    from models.experiment import background
+    from models.kinds.conf import load_config
+    from models.ops.kernel import NATIVE, REFERENCE, use
+
+    settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", *given.set)
+    conf = shape_conf(FULL) if given.released else load_config(ROOT / given.conf, "check", settings)
+    scene = load_scene(conf.dataset, background(conf))
+    with use(REFERENCE if given.form == "plain" else NATIVE):
+        print(json.dumps(_measure(build(conf, scene), given.steps, home)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks/cuda_check_worker.py")
+    parser.add_argument("--conf")
+    parser.add_argument("--released", action="store_true")
+    parser.add_argument("--form", choices=("native", "plain"), default="native")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--set", action="append", default=[])
+    return parser
+
+
+def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
+    """Counts early and late, time of the host, kernels and memory of a step."""
+    from benchmarks.quality.train import compiled_since
+    from models.machine.backend import jt
+    from models.machine.memory import pool_bytes
+
+    runtime = ctypes.CDLL(str(home.folder / "lib64" / "libcudart.so"))
+    runtime.pretend_launches.restype = ctypes.c_size_t
+    began, spent = time.time(), _processor_seconds()
+    _steps(trainer, WARM_UP)
+    found = {"compiled": compiled_since(began), "compile_seconds": _processor_seconds() - spent}
+    early, launched = jt.liveness_info(), runtime.pretend_launches()
+    times = _steps(trainer, steps)
+    late = jt.liveness_info()
+    if trainer.guard.bad_steps:
+        raise RuntimeError("steps were refused: their host time is not that of steps")
+    with jt.profile_scope(0, 0) as report:
+        _steps(trainer, 1)
+    return found | {
+        "vars": [early["lived_vars"], late["lived_vars"]],
+        "ops": [early["lived_ops"], late["lived_ops"]],
+        "host_ms": 1e3 * median(times),
+        "kernels": (runtime.pretend_launches() - launched) / steps,
+        "operations": sum(int(row[2]) for row in report[1:]),
+        "pool_mib": pool_bytes() / 2**20,
+    }
+
+
+def _steps(trainer: Any, count: int) -> list[float]:
+    """Processor seconds of each step; on a machine that does other things too they tell more than the clock's."""
+    from models.machine.backend import jt
+
+    times = []
+    for _ in range(count):
+        begin = time.process_time()
+        trainer.step()
+        jt.sync_all(True)
+        times.append(time.process_time() - begin)
+    trainer.settle()
+    jt.sync_all(True)
+    return times
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return sum(usage.ru_utime + usage.ru_stime for usage in map(resource.getrusage, kinds))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

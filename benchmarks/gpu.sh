@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# A machine with an NVIDIA card and no network, measured in one command, from the root of the checkout:
+#   bash benchmarks/gpu.sh pack SCENES   where pip works: makes .gpu/ (50 MiB at most) with packages for Python 3.12 and
+#                                        the scenes bunny and lego, which are folders of SCENES (default: public_data)
+#   bash benchmarks/gpu.sh               there: every stage below, the most telling first
+# Each stage has its own limit and none stops the next. Results: gpu-results/ (OUT), with results.json and results.md.
+# PYTHON: the interpreter. PEER: a checkout of the published code, timed beside ours where that Python has PyTorch.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
+PACK=$PWD/.gpu SCENES=$SITE/scenes RUNS=$OUT/runs
+# What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
+WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
+SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
+# Of SciPy what neither the program nor scikit-image's metrics import.
+UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
+MOST_MIB=50
+
+pack() { # SCENES
+    local scenes=$1 scratch wheels tags="" tag
+    for scene in bunny lego; do
+        [ -d "$scenes/$scene" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and lego/" >&2; return 2; }
+    done
+    scratch=$(mktemp -d) wheels=$scratch/wheels
+    mkdir -p "$wheels" "$scratch/site/scenes"
+    for tag in 2_28 2_27 2_17 2_12 2_5; do tags="$tags --platform manylinux_${tag}_x86_64"; done
+    tags="$tags --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform any"
+    # shellcheck disable=SC2086 (lists of words)
+    "$PYTHON" -m pip download -q --no-deps --only-binary=:all: --python-version "$VERSION" --implementation cp $tags \
+        -d "$wheels" $WHEELS && "$PYTHON" -m pip wheel -q --no-deps -w "$wheels" $SOURCES || return 1
+    for wheel in "$wheels"/*.whl; do "$PYTHON" -m zipfile -e "$wheel" "$scratch/site"; done
+    for data in "$scratch"/site/*.data; do # pip would unpack these folders beside
+        for part in purelib platlib; do [ -d "$data/$part" ] && cp -r "$data/$part/." "$scratch/site/"; done
+        rm -rf "$data"
+    done
+    for part in $UNUSED; do rm -rf "$scratch/site/scipy/$part"; done
+    rm -rf "$scratch"/site/{include,lib64,share,bin} "$scratch"/site/numpy/f2py
+    find "$scratch/site" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
+    local include; include=$("python$VERSION" -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)
+    [ -f "$include/Python.h" ] && cp -rL "$include" "$scratch/site/python-include"
+    cp -rL "$scenes/bunny" "$scenes/lego" "$scratch/site/scenes/"
+    mkdir -p "$PACK"
+    rm -f "$scratch/site/scenes/bunny/source.obj"
+    tar c -C "$scratch" --sort=name site | xz --x86 --lzma2=preset=9e,dict=128MiB > "$PACK/site.tar.xz"
+    rm -rf "$scratch"
+    local size; size=$(du -sm "$PACK" | cut -f1)
+    echo "$PACK: $size MiB"
+    [ "$size" -le "$MOST_MIB" ] || { echo "error: more than $MOST_MIB MiB" >&2; return 1; }
+}
+
+stage() { # NAME SECONDS COMMAND...: its output goes to OUT/NAME.log, and how it ended to stages.csv
+    local name=$1 limit=$2 begin=$SECONDS status
+    shift 2
+    echo "=== $name (at most $limit s)"
+    timeout -k 10 "$limit" "$@" > "$OUT/$name.log" 2>&1
+    status=$?
+    tail -n "${LINES_SHOWN:-12}" "$OUT/$name.log"
+    echo "$name,$status,$((SECONDS - begin)),$limit" >> "$OUT/stages.csv"
+    "$PYTHON" -m benchmarks.gpu_report "$OUT" > /dev/null # what is known by now, should the machine be taken away
+}
+
+facts() {
+    nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,clocks.max.sm --format=csv
+    nproc; free -g; df -h /tmp "$HOME"
+    command -v -a nvcc g++ python3 "python$VERSION-config" nsys ncu
+    nvcc --version; g++ --version | head -1; "$PYTHON" --version
+    ls -d /usr/local/cuda*
+    "$PYTHON" -c 'import sysconfig, os; p = sysconfig.get_paths()["include"]; print(p, os.path.exists(p + "/Python.h"))'
+    "$PYTHON" -m pip list 2>/dev/null | grep -iE '^(numpy|scipy|opencv|torch|nvidia|cuda|pytest|scikit|matplotlib|pillow)'
+    git rev-parse HEAD 2>/dev/null
+}
+
+unpack() {
+    mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1
+    "$PYTHON" -c 'import numpy, scipy, cv2, trimesh, mcubes, pyhocon, safetensors, skimage, PIL; print(numpy.__version__)'
+}
+
+python_config() { # what Jittor asks of python-config, where the headers were packed and are not installed
+    local include; include=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+    [ -f "$include/Python.h" ] && command -v "python$VERSION-config" > /dev/null && return
+    [ -f "$include/Python.h" ] || include=$SITE/python-include
+    [ -f "$include/Python.h" ] || return
+    # shellcheck disable=SC2016 ($1 is of the script that is written)
+    printf '#!/bin/sh\ncase "$1" in --includes) echo "-I%s" ;; --extension-suffix) echo "%s" ;; esac\n' "$include" \
+        "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')" > "$SITE/python-config"
+    chmod +x "$SITE/python-config"
+    export NEUS_PYTHON_CONFIG=$SITE/python-config
+}
+
+train() { # NAME CONF SCENE SETTING...: train and evaluate
+    local name=$1 conf=$2 scene=$3 settings=() setting
+    shift 3
+    for setting in "general.base_exp_dir=$RUNS/$name" "dataset.data_dir=$SCENES/$scene" "$@"; do settings+=(--set "$setting"); done
+    [ "$scene" = demo ] && settings=(--set "general.base_exp_dir=$RUNS/$name")
+    "$PYTHON" exp_runner.py --conf "$conf" --device cuda --mode train --overwrite "${settings[@]}" \
+        && "$PYTHON" exp_runner.py --conf "$conf" --device cuda --mode evaluate --resolution 256 "${settings[@]}"
+    local status=$?
+    cp "$RUNS/$name/report/report.png" "$OUT/$name.png" 2>/dev/null
+    cp "$RUNS/$name/report/metrics.json" "$OUT/$name.json" 2>/dev/null
+    return $status
+}
+
+if [ "${1:-}" = pack ]; then
+    pack "${2:-public_data}"
+    exit
+fi
+mkdir -p "$OUT" "$RUNS"
+rm -f "$OUT"/stages.csv
+export PYTHON OUT SITE VERSION PACK SCENES RUNS PYTHONUNBUFFERED=1 PYTHONPATH=$SITE:$PWD/tests
+export -f facts unpack train
+stage facts 60 bash -c facts
+[ -f "$PACK/site.tar.xz" ] && stage unpack 120 bash -c unpack
+python_config
+stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device cuda
+stage parity 300 "$PYTHON" tests/parity.py tests/golden/wmask_small.npz tests/golden/womask_small.npz
+stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json"
+stage tests 600 "$PYTHON" -m pytest -q tests/test_parity.py tests/test_doctor.py tests/test_guard_update.py \
+    tests/test_gradcheck.py tests/test_finite.py tests/test_packed.py tests/test_march.py tests/test_grid.py
+stage demo 300 bash -c 'train demo confs/demo.conf demo'
+stage bunny 300 bash -c 'train bunny confs/fast.conf bunny dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
+stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego'
+[ -n "${PEER:-}" ] && stage peer 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/peer.json" --peer "$PEER"
+stage sweep 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/sweep.json" --importance 0 16 32 64 128 256
+stage flat 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/flat.json" --flat 2000
+"$PYTHON" -m benchmarks.gpu_report "$OUT"

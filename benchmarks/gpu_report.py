@@ -1,0 +1,97 @@
+"""What benchmarks/gpu.sh found, as one file and one table: `python -m benchmarks.gpu_report FOLDER`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+MEASURED = ("steps", "peer", "sweep", "flat", "demo", "bunny", "lego")  # stages that leave a JSON file
+LAST_LINES = 40  # of each log
+# What a card is to reach, from the figures by name.
+TARGETS = (
+    ("share of the card's float32 rate", "share", ">=", 0.6),
+    ("step against the published code", "step / published", "<=", 0.5),
+    ("memory against the published code", "memory / published", "<=", 0.25),
+    ("Chamfer distance of the bunny", "bunny chamfer", "<=", 0.0065),
+    ("PSNR of lego's test views, dB", "lego psnr", ">=", 28.0),
+)
+
+
+def collect(folder: Path) -> dict[str, Any]:
+    """Stages, logs and figures, as far as they are there."""
+    stages = []
+    if (folder / "stages.csv").is_file():
+        with open(folder / "stages.csv", encoding="utf-8", newline="") as file:
+            names = ("name", "status", "seconds", "limit")
+            stages = [dict(zip(names, row, strict=True)) for row in csv.reader(file)]
+    logs = {stage["name"]: _tail(folder / f"{stage['name']}.log") for stage in stages}
+    measured = {name: found for name in MEASURED if (found := _read(folder / f"{name}.json")) is not None}
+    return {"stages": stages, "measured": measured, "figures": figures(measured), "logs": logs}
+
+
+def figures(measured: dict[str, Any]) -> dict[str, float]:
+    """The numbers that have targets, by name; those that are missing are left out."""
+    found: dict[str, float] = {}
+    first = next(iter(measured.get("steps", {}).get("steps", [])), None)
+    peer = measured.get("peer", {}).get("peer")
+    if first:
+        found |= {"step, ms": 1e3 * first["seconds"], "pool, MiB": first["pool_mib"], "share": first["share"]}
+    if first and peer:
+        found["step / published"] = first["seconds"] / peer["float32_seconds"]
+        found["memory / published"] = first["pool_mib"] / peer["peak_mib"]
+    for name, key in (("bunny", "chamfer"), ("lego", "psnr")):
+        if (value := _number(measured.get(name), key)) is not None:
+            found[f"{name} {key}"] = value
+    return found
+
+
+def table(found: dict[str, Any]) -> str:
+    """Stages, figures and targets in Markdown."""
+    lines = ["| stage | status | seconds | limit |", "|---|---|---|---|"]
+    lines += [f"| {s['name']} | {s['status']} | {s['seconds']} | {s['limit']} |" for s in found["stages"]]
+    lines += ["", "| figure | value |", "|---|---|"]
+    lines += [f"| {name} | {value:.4g} |" for name, value in found["figures"].items()]
+    lines += ["", "| target | found | reached |", "|---|---|---|"]
+    for words, name, sign, bound in TARGETS:
+        value = found["figures"].get(name)
+        is_reached = value is not None and (value <= bound if sign == "<=" else value >= bound)
+        shown = "not measured" if value is None else f"{value:.4g}"
+        lines.append(f"| {words} {sign} {bound} | {shown} | {'yes' if is_reached else 'no'} |")
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: object, key: str) -> float | None:
+    """The first number whose name begins with `key`, however deep it lies."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name.lower().startswith(key) and isinstance(inner, int | float):
+                return float(inner)
+            if (found := _number(inner, key)) is not None:
+                return found
+    return None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _tail(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:] if path.is_file() else []
+
+
+def main(folder: Path) -> None:
+    """Write results.json and results.md, and print the table."""
+    found = collect(folder)
+    (folder / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
+    (folder / "results.md").write_text(table(found), encoding="utf-8")
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,121 @@
+"""Writes docs/tour.ipynb, the tour in ten cells: `python -m docs.make_tour`. Its cells stand here, where they are read.
+
+tests/test_tour.py runs it with few steps, and fails where the notebook is not the one of this program.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+NOTEBOOK = Path(__file__).resolve().parent / "tour.ipynb"
+TEXT, CODE = "markdown", "code"
+CELLS = (
+    (
+        TEXT,
+        "# From photographs to a mesh\n"
+        "\n"
+        "Ten cells, some minutes on two cores. 十个单元格，从照片到网格，双核几分钟。\n"
+        "\n"
+        "Run `pip install -r requirements.txt` first. To use photographs of your own, put the name of their scene "
+        "folder where `data/demo` stands; how photographs become one: [photographs.md](photographs.md).",
+    ),
+    (
+        CODE,
+        "import os\n"
+        "import subprocess\n"
+        "import sys\n"
+        "from html import escape\n"
+        "from pathlib import Path\n"
+        "\n"
+        "import trimesh\n"
+        "from IPython.display import HTML, Image, Video\n"
+        "\n"
+        'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
+        'STEPS = int(os.environ.get("TOUR_STEPS", 1500))  # more is better\n'
+        'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'
+        "\n"
+        "\n"
+        "def run(*words):\n"
+        '    """The command line, as on a terminal."""\n'
+        '    keys = {"general.base_exp_dir": OUT, "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
+        '            "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
+        '    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]\n'
+        '    command = [sys.executable, str(ROOT / "exp_runner.py"), *words, *settings]\n'
+        "    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)\n"
+        "    print(done.stdout[-3000:])\n"
+        "    if done.returncode:\n"
+        "        raise RuntimeError(done.stderr[-2000:])",
+    ),
+    (
+        CODE,
+        "# Is the scene fit? Cameras, photographs and the region of interest. 场景、相机和感兴趣区域\n"
+        'run("--mode", "inspect")\n'
+        'Image(str(OUT / "inspect" / "overview.png"), width=900)',
+    ),
+    (
+        CODE,
+        "# Train. Open exp/tour/report.html meanwhile: it follows. 训练，期间可打开 report.html\n"
+        'run("--mode", "train", "--is_continue")',
+    ),
+    (
+        CODE,
+        "# The report: curves, pictures, the turning mesh. 报告\n"
+        'page = (OUT / "report.html").read_text(encoding="utf-8")\n'
+        'HTML(f\'<iframe srcdoc="{escape(page)}" width="100%" height="700" style="border: 0"></iframe>\')',
+    ),
+    (
+        CODE,
+        "# A view: rendering, photograph, normals. 一个视角\n"
+        'run("--mode", "validate_image", "--image", "5", "--resolution_level", "1")\n'
+        'Image(str(max((OUT / "validations_fine").glob("*_5.png"))), width=300)',
+    ),
+    (
+        CODE,
+        "# Figures on photographs that were held out. 留出照片上的指标\n"
+        'run("--mode", "evaluate", "--resolution", "128")\n'
+        'Image(str(OUT / "report" / "report.png"))',
+    ),
+    (
+        CODE,
+        "# The mesh, coloured from the photographs. 由照片着色的网格\n"
+        'run("--mode", "validate_mesh", "--resolution", "128", "--output", str(OUT / "mesh.glb"))\n'
+        'trimesh.load(OUT / "mesh.glb").show()',
+    ),
+    (
+        CODE,
+        "# A film around it. 环绕影片\n"
+        'run("--mode", "render", "--resolution_level", "2", "--seconds", "2", "--fps", "12",\n'
+        '    "--output", str(OUT / "orbit.mp4"))\n'
+        'Video(str(OUT / "orbit.mp4"), embed=True, html_attributes="controls loop autoplay muted")',
+    ),
+    (
+        TEXT,
+        "Where to go on: the [viewer](looking.md#the-viewer), [photographs of your own](photographs.md), "
+        "[every flag](flags.md). 接下来：[查看器](looking.zh-CN.md#查看器)、[自己的照片](photographs.zh-CN.md)、"
+        "[所有参数](flags.zh-CN.md)。",
+    ),
+)
+
+
+def notebook() -> str:
+    """The notebook as its file has it (nbformat 4.5)."""
+    cells = []
+    for index, (kind, source) in enumerate(CELLS):
+        cell = {"cell_type": kind, "id": f"cell-{index}", "metadata": {}, "source": source.splitlines(keepends=True)}
+        cells.append(cell | ({"execution_count": None, "outputs": []} if kind == CODE else {}))
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    about = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    content = {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+
+def main() -> int:
+    """Write it; returns the exit status."""
+    NOTEBOOK.write_text(notebook(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

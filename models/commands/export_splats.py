@@ -1,0 +1,52 @@
+"""`--mode export_splats`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from data.io.files import write_result
+from models.commands.command import Arguments, Command, ExperimentConfig
+from models.commands.shared import CHECKPOINT, choose_device, open_trained
+from models.kinds.gaussians.conf import GAUSSIANS, SURFELS
+
+if TYPE_CHECKING:
+    from models.experiment import Experiment
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Write the Gaussians; returns the exit status."""
+    if conf.model.type != GAUSSIANS:
+        raise UserError(f"--mode export_splats: model.type = {conf.model.type} has no Gaussians; use a conf of some")
+    choose_device(arguments, conf)
+    experiment = open_trained(arguments, conf)
+    try:
+        _write(experiment)
+    finally:
+        experiment.close()
+    return 0
+
+
+def _write(experiment: Experiment) -> None:
+    """`splats/<step>.ply` in the experiment's folder, in the world of its cameras."""
+    from models.checkpoints.splat_ply import NETWORK, encode
+    from models.watch.logger import RunLogger
+
+    checkpoint, form = experiment.checkpoint, experiment.conf.model.gaussians.form
+    splats = checkpoint.tensors.get(NETWORK)
+    if splats is None:
+        raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one of model.type = gaussians")
+    content = encode(splats, experiment.scene.scene_to_world, form == SURFELS)
+    path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
+    write_result(path, content)
+    with RunLogger(experiment.folder, resumed_at=checkpoint.step) as log:
+        log.info(f"{len(splats['means'])} Gaussians: {path}")
+
+
+COMMAND = Command(
+    name="export_splats",
+    line="write the Gaussians of a checkpoint as the .ply that viewers read",
+    run=run,
+    flags=(CHECKPOINT,),
+    needs_checkpoint=True,
+)

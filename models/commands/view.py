@@ -1,0 +1,104 @@
+"""`--mode view`, and the flags of the viewer."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
+from models.commands.flag_types import whole
+from models.commands.shared import CHECKPOINT, LANGUAGE, choose_device, open_trained, work_on
+from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT, require_viser
+
+if TYPE_CHECKING:
+    from models.results.snapshot import Snapshot
+    from models.runner import Runner
+    from models.surface.described import Surface
+    from models.viewer.scenery import Place
+
+NAME = "view"
+VIEW = flag(
+    "--view",
+    OUTPUT,
+    action="store_true",
+    help="train, inspect: open the viewer in the browser as well (needs viser)",
+)
+VIEWER = (
+    VIEW,
+    flag(
+        "--host",
+        OUTPUT,
+        default=LOOPBACK,
+        metavar="ADDRESS",
+        help=f"view, --view: who may look: {LOOPBACK} for this machine alone (default), 0.0.0.0 for all that reach it",
+    ),
+    flag(
+        "--port",
+        OUTPUT,
+        type=whole(FIRST_PORT, LAST_PORT),
+        default=PORT,
+        metavar="N",
+        help=f"view, --view: the viewer's port, or the next one that is free (default: {PORT})",
+    ),
+    LANGUAGE,
+)
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError where the viewer is not installed, or is asked of a mode that has none."""
+    if values.view and values.mode not in ("train", "inspect", NAME):
+        raise UserError(
+            "--view: belongs to --mode train and inspect, not {values.mode}; --mode view shows a trained model"
+        )
+    if values.mode == NAME or values.view:
+        require_viser("--view" if values.view else "--mode view")
+
+
+def place_of(arguments: Arguments) -> Place:
+    """Where the viewer listens."""
+    from models.viewer.scenery import Place
+
+    values = arguments.values
+    return Place(values.host, values.port, values.language)
+
+
+def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+    """Show a trained model until Ctrl-C; returns the exit status."""
+    from models.experiment import CHECKPOINTS
+
+    choose_device(arguments, conf)
+    experiment = open_trained(arguments, conf)
+    folder = experiment.folder / CHECKPOINTS
+    files = {} if arguments.checkpoint else {int(path.stem[5:]): path for path in folder.glob("ckpt_*.safetensors")}
+    return work_on(experiment, lambda runner: _look(runner, files, place_of(arguments)))
+
+
+def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
+    """What needs Jittor, which is loaded by now."""
+    from models.checkpoints.ours import load_checkpoint
+    from models.results.meshes import finished_mesh
+    from models.surface.extraction import EmptySurfaceError
+    from models.surface.request import NETWORK, MeshRequest
+    from models.viewer.looking import look_at_model, mesh_or_none
+
+    request = MeshRequest(runner.conf.mesh_resolution, color=NETWORK)
+
+    def mesh(snapshot: Snapshot) -> Surface | None:
+        return mesh_or_none(lambda: finished_mesh(snapshot, request), runner.log.info, EmptySurfaceError)
+
+    def go_to(path: Path) -> None:
+        runner.trainer.restore(load_checkpoint(path))
+
+    look_at_model(runner.snapshot, mesh, files, go_to, place)
+
+
+COMMAND = Command(
+    name=NAME,
+    line="the model in the browser: mesh, cameras, points, region of interest, live renderings, over all checkpoints",
+    run=run,
+    flags=(CHECKPOINT, *VIEWER),
+    check=check,
+    needs_checkpoint=True,
+)

@@ -1,0 +1,75 @@
+"""What needs Jittor, as the task of a process of its own: whatever becomes of it, the other lines are told."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from models.doctor.line import Line, guarded
+from models.machine import backend
+
+ROWS, INNER = 16384, 256  # a large batch through a hidden layer of the released networks
+REPEATS = 10
+MATMUL_BOUND = 1e-5  # relative, of sums of 256 products in float32; TF32 is off
+REMEDY = "report it with all of these lines, or use --device cpu"
+
+
+def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
+    """Import Jittor and compute; each line is reported as it is known."""
+    backend.select(device, gpu)
+    begin = time.perf_counter()
+    info = backend.device_info()
+    found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
+    report(Line("Jittor", found, info.warning))
+    from models.doctor.gradients import gradients
+    from models.doctor.operations import operations
+
+    checks = {"matmul": _matmul, "gradients": gradients, "operations": operations, "checkpoint": _checkpoint}
+    for name, check in checks.items():
+        for line in guarded(name, check, REMEDY):
+            report(line)
+
+
+def _matmul() -> Iterator[Line]:
+    """The rate of a product, which most of a step consists of, and whether it is right."""
+    from models.machine.backend import jt
+
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=shape).astype(np.float32) for shape in ((ROWS, INNER), (INNER, INNER)))
+    x, y = jt.array(left), jt.array(right)
+    product = jt.matmul(x, y)
+    some = product.numpy()[:100]
+    exact = left[:100].astype(np.float64) @ right
+    error = np.abs(some - exact).max() / np.abs(exact).max()
+    jt.sync_all(True)
+    times = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        jt.matmul(x, y).sync(True)
+        jt.sync_all(True)
+        times.append(time.perf_counter() - begin)
+    rate = 2.0 * ROWS * INNER * INNER / min(times) / 1e9
+    wrong = "" if error <= MATMUL_BOUND else REMEDY
+    yield Line("matrix product", f"{rate:.0f} GFLOP/s in float32, within {error:.0e} of NumPy", wrong)
+
+
+def _checkpoint() -> Iterator[Line]:
+    """A checkpoint is written, read, and the same."""
+    from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
+    from models.doctor.gradients import CONF
+    from models.fields.sdf import SDFNetwork
+    from models.fields.state import export_state
+
+    network = SDFNetwork(CONF, np.random.default_rng(0))
+    tensors = {"sdf_network_fine": export_state(network)}
+    with tempfile.TemporaryDirectory() as name:
+        path = save_checkpoint(Path(name), Checkpoint(1, tensors, {"exp_avg": {}, "exp_avg_sq": {}}, 0))
+        read = load_checkpoint(path)
+        size = path.stat().st_size
+    before, after = tensors["sdf_network_fine"], read.tensors["sdf_network_fine"]
+    is_same = set(before) == set(after) and all(np.array_equal(before[name], after[name]) for name in before)
+    yield Line("checkpoint", f"written and read, {size} bytes", "" if is_same else "it is not what was written")

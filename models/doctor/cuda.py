@@ -1,0 +1,88 @@
+"""What there is of CUDA: driver, cards, toolkits, pip's packages, and what becomes of them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections.abc import Iterator
+
+from models.doctor.line import Line
+from models.machine import backend
+from models.machine.cuda import search, start
+from models.machine.cuda.conclude import NO_DRIVER, Conclusion, obstacle
+from models.machine.cuda.facts import Facts, Toolkit, dotted
+
+GIB = 2**30
+
+
+def cuda(device: str, gpu: int) -> Iterator[Line]:
+    """Lines of what was found and what will be used; an idle card is wrong, but with --device cpu."""
+    facts, conclusion = start.concluded(gpu)
+    is_wanted = device != "cpu"
+    yield _driver(facts, is_wanted)
+    for index, card in enumerate(facts.driver.cards if facts.driver else ()):
+        size = f", {card.memory / GIB:.0f} GiB" if card.memory else ""
+        yield Line(f"card {index}", f"{card.name}, capability {dotted(card.capability)}{size}")
+    found = facts.toolkits or search.toolkits(os.environ, search.package_folders())
+    for toolkit in found:
+        yield Line("CUDA toolkit", f"{_told(toolkit)}, {_fate(toolkit, facts, conclusion, gpu)}")
+    if packages := _packages():
+        yield Line("CUDA from pip", ", ".join(packages))
+    yield _use(facts, conclusion, device, gpu)
+
+
+def _driver(facts: Facts, is_wanted: bool) -> Line:
+    """The NVIDIA driver."""
+    if facts.driver is None:
+        return Line("NVIDIA driver", "none")
+    newest = ".".join(map(str, facts.driver.cuda))
+    told = f"{facts.driver.version or 'of a version it does not tell'}, runs CUDA up to {newest}"
+    problem = facts.driver.problem
+    return Line("NVIDIA driver", told, problem if is_wanted else "")
+
+
+def _told(toolkit: Toolkit) -> str:
+    """A toolkit and what it has."""
+    release = ".".join(map(str, toolkit.release))
+    has = f"without {', '.join(toolkit.missing)}" if toolkit.missing else "whole"
+    return f"{release} ({toolkit.nvcc}), {has}"
+
+
+def _fate(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int) -> str:
+    """Whether a toolkit is used, or why not."""
+    if conclusion.plan is not None and conclusion.plan.toolkit == toolkit:
+        return "used"
+    if facts.driver is None or gpu >= len(facts.driver.cards):
+        return "not used: no card"
+    return f"not used: {obstacle(toolkit, facts.driver, facts.driver.cards[gpu]) or 'another comes first'}"
+
+
+def _packages() -> list[str]:
+    """NVIDIA's packages of CUDA that pip has installed, and PyTorch, which brings some along."""
+    named = ((found.metadata["Name"] or "", found.version) for found in importlib.metadata.distributions())
+    wanted = ("nvidia-cuda", "nvidia-cublas", "nvidia-curand", "nvidia-nvvm", "nvidia-cudnn", "torch")
+    return sorted({f"{name} {version}" for name, version in named if name == "torch" or name.startswith(wanted[:-1])})
+
+
+def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int) -> Line:
+    """What comes of it."""
+    if device == "cpu":
+        return Line("CUDA", "not asked for: --device cpu")
+    if conclusion.plan is None:
+        is_plain = conclusion.reason == NO_DRIVER and device == "auto"
+        what, remedy = _halves(conclusion.reason)
+        return Line("CUDA", f"{what}, the CPU is used", "" if is_plain else remedy or "use --device cpu")
+    ready = backend.cuda_ready(gpu)
+    if ready.home is None:
+        what, remedy = _halves(ready.reason)
+        return Line("CUDA", what, remedy or "use --device cpu")
+    codes = ", ".join(dotted(code) for code in ready.home.plan.codes)
+    how = "which the driver translates" if ready.home.plan.is_translated else "its own"
+    card = facts.driver.cards[gpu] if facts.driver else ready.home.plan.card
+    return Line("CUDA", f"{card.name} is used; code for {codes}, {how}; home {ready.home.folder}")
+
+
+def _halves(sentence: str) -> tuple[str, str]:
+    """What is wrong and what is to be done, which are told apart by the last colon."""
+    what, colon, remedy = sentence.rpartition(": ")
+    return (what, remedy) if colon else (sentence, "")

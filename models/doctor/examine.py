@@ -1,0 +1,57 @@
+"""All lines, in the order of what rests on what."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from data.io.child import ChildError, run_apart
+from models.doctor import cuda, system
+from models.doctor.computing import compute
+from models.doctor.line import Check, Line, guarded
+
+REMEDY = "report it with all of these lines"
+LAST_LINES = 3  # of what the child said, which tell most of why it ended
+
+
+def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
+    """Look at everything and tell each line as it is known; returns whether all are ok."""
+    is_ok = True
+
+    def take(line: Line) -> None:
+        nonlocal is_ok
+        is_ok = is_ok and line.is_ok
+        tell(line)
+
+    checks: dict[str, Check] = {
+        "Python": system.interpreter,
+        "packages": system.packages,
+        "C++ compiler": system.compiler,
+        "memory": system.memory,
+        "cache": system.cache,
+        "CUDA": lambda: cuda.cuda(device, gpu),
+    }
+    for name, check in checks.items():
+        for line in guarded(name, check, REMEDY):
+            take(line)
+    _compute_apart(device, gpu, take)
+    return is_ok
+
+
+def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
+    """The lines that need Jittor; where its process ends before it should, one that says how far it came."""
+    with tempfile.TemporaryDirectory() as name:
+        log = Path(name) / "log"
+        try:
+            run_apart(compute, device, gpu, log=log, on_event=take)
+        except (ChildError, MemoryError) as error:
+            said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+            last = " | ".join([line.strip() for line in said if line.strip()][-LAST_LINES:])
+            take(
+                Line(
+                    "Jittor",
+                    f"{error}{f' ({last})' if last else ''}",
+                    "see the lines above; if all are ok, report them",
+                )
+            )

@@ -1,0 +1,38 @@
+"""One thing that was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from data.errors import one_line, reason
+
+NAME_WIDTH = 22
+Check = Callable[[], Iterator["Line"]]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was found; where it is not as it should be, what is to be done."""
+
+    name: str
+    found: str
+    remedy: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.remedy
+
+    def text(self) -> str:
+        """As it is printed."""
+        told = self.found if self.is_ok else f"{self.found}: {self.remedy}"
+        return one_line(f"{'ok' if self.is_ok else 'WRONG':<7}{self.name:<{NAME_WIDTH}}{told}")
+
+
+def guarded(name: str, check: Check, remedy: str) -> Iterator[Line]:
+    """The lines of a check; of one that raises, whatever it is, a line that says so."""
+    try:
+        yield from check()
+    except Exception as error:  # noqa: BLE001 (the others still count)
+        yield Line(name, f"{type(error).__name__}: {reason(error)}", remedy)

@@ -1,0 +1,65 @@
+"""Each native operation beside its reference: values, and gradients of a random sum of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from models.doctor.line import Line, guarded
+from models.machine.backend import device_info, jt
+from models.ops.examples import MAKERS, Example, kernels, outputs
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.structs import Var
+
+BOUND = 1e-3  # of the largest value; float32 sums of two orders lie hundreds of times closer
+FAILED = "report it with all of these lines, or use --device cpu"
+REMEDY = "its results are wrong on this machine: use --device cpu, and report it with all of these lines"
+
+
+def operations() -> Iterator[Line]:
+    """A line for each operation."""
+    for name, kernel in kernels().items():
+        if not kernel.is_native:
+            yield Line(f"op {name}", f"in its plain form, {device_info().name} has none of its own")
+        elif name not in MAKERS:
+            yield Line(f"op {name}", "without an example to compare with")
+        else:
+            yield from guarded(f"op {name}", lambda name=name: _line(name), FAILED)
+
+
+def _line(name: str) -> Iterator[Line]:
+    """The line of one operation."""
+    error, count = difference(MAKERS[name](np.random.default_rng(0)))
+    wrong = "" if error <= BOUND else REMEDY
+    yield Line(f"op {name}", f"within {error:.0e} of its reference, {count} results", wrong)
+
+
+def difference(example: Example) -> tuple[float, int]:
+    """The largest relative difference of any result between the two forms, NaN for NaN; and how many were compared."""
+    native, reference = (_results(example, form) for form in (NATIVE, REFERENCE))
+    if len(native) != len(reference):  # the readings of a step are one array, or one for each
+        native, reference = ([np.concatenate([value.reshape(-1) for value in side])] for side in (native, reference))
+    return max(_apart(*pair) for pair in zip(native, reference, strict=True)), len(native)
+
+
+def _results(example: Example, form: str) -> list[np.ndarray]:
+    """Outputs and gradients of one form."""
+    with use(form):
+        found = outputs(example.kernel(*example.arguments))[: example.compared]
+        gradients = _gradients(found, example.trained) if example.trained else []
+        return [np.atleast_1d(value.numpy()).astype(np.float64) for value in (*found, *gradients)]
+
+
+def _gradients(found: Sequence[Var], trained: Sequence[Var]) -> list[Var]:
+    """d (sum of all outputs, each times a number of its own) / d trained."""
+    rng = np.random.default_rng(1)
+    total = sum((value * jt.array(rng.normal(size=value.shape).astype(np.float32))).sum() for value in found)
+    return jt.grad(total, list(trained))
+
+
+def _apart(native: np.ndarray, reference: np.ndarray) -> float:
+    """The largest difference by the largest value; infinite where shapes differ or one is not finite."""
+    if native.shape != reference.shape or not (np.isfinite(native).all() and np.isfinite(reference).all()):
+        return float("inf")
+    return float(np.abs(native - reference).max(initial=0.0) / max(np.abs(reference).max(initial=0.0), 1e-30))

@@ -1,0 +1,124 @@
+"""What can be looked at without Jittor: interpreter, packages, compiler, memory, the folder it is compiled into."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from data.errors import UserError
+from models.doctor.line import Line
+from models.machine import toolchain
+from models.machine.available import available_bytes
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUIREMENTS = ROOT / "requirements.txt"
+REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")
+BOUND = re.compile(r"(>=|<|==)([\d.]+)")
+GIB = 2**30
+LEAST_MEMORY = 2 * GIB  # the demo takes half of it, Jittor's first build as much
+LEAST_DISK = GIB  # Jittor and the operations of all recipes take a third of it on the CPU, two on CUDA
+PROGRAM = (
+    "#include <omp.h>\n#include <vector>\nint main() { return std::vector<int>(omp_get_max_threads()).empty(); }\n"
+)
+INSTALL = "pip install -r requirements.txt"
+
+
+def interpreter() -> Iterator[Line]:
+    """Python, the system, and what Jittor asks of both."""
+    found = f"{platform.python_version()} ({sys.executable}), {platform.system()} {platform.release()}"
+    cores = len(os.sched_getaffinity(0))
+    try:
+        toolchain.check()
+        toolchain.check_environment()
+        toolchain.check_limits()
+    except UserError as error:
+        yield Line("Python", f"{found}, {cores} cores", str(error))
+        return
+    yield Line("Python", f"{found}, {platform.machine()}, {cores} cores")
+
+
+def packages() -> Iterator[Line]:
+    """Those of requirements.txt, one line; one more for each that is missing or of another version."""
+    fitting, others = [], []
+    for name, bounds in _required():
+        try:
+            version = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            others.append(Line(name, "not installed", INSTALL))
+            continue
+        if _is_within(version, bounds):
+            fitting.append(f"{name} {version}")
+        else:
+            others.append(Line(name, f"{version}, not {bounds}", f'pip install "{name}{bounds}"'))
+    yield Line("packages", ", ".join(fitting))
+    yield from others
+
+
+def _required() -> Iterator[tuple[str, str]]:
+    """Name and bounds of each line of requirements.txt that counts on this machine."""
+    is_usual = platform.system() == "Linux" and platform.machine() == "x86_64"
+    for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines():
+        match = REQUIREMENT.fullmatch(line.partition("#")[0].strip())
+        if match and (is_usual or not match[3]):
+            yield match[1], (match[2] or "").strip()
+
+
+def _is_within(version: str, bounds: str) -> bool:
+    """Whether a version keeps all bounds, as far as its numbers tell."""
+    tests = {">=": lambda own, bound: own >= bound, "<": lambda own, bound: own < bound, "==": _begins}
+    return all(tests[sign](_numbers(version), _numbers(bound)) for sign, bound in BOUND.findall(bounds))
+
+
+def _begins(own: list[int], bound: list[int]) -> bool:
+    return own[: len(bound)] == bound
+
+
+def _numbers(version: str) -> list[int]:
+    """The leading numbers of a version."""
+    return [int(number) for number in re.match(r"[\d.]*", version)[0].split(".") if number]
+
+
+def compiler() -> Iterator[Line]:
+    """The C++ compiler builds and runs a program of several threads."""
+    command = toolchain.compiler()
+    with tempfile.TemporaryDirectory() as name:
+        source, program = Path(name) / "program.cc", Path(name) / "program"
+        source.write_text(PROGRAM, encoding="utf-8")
+        call = [command, "-std=c++14", "-march=native", "-fopenmp", source, "-o", program]
+        try:
+            shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
+            subprocess.run(call, capture_output=True, text=True, check=True)
+            subprocess.run([program], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+            yield Line("C++ compiler", f"{command} fails ({said[0] if said else ''})", "apt install g++")
+            return
+    yield Line("C++ compiler", f"{command}, {shown.splitlines()[0]}")
+
+
+def memory() -> Iterator[Line]:
+    """Main memory that is free."""
+    free = available_bytes()
+    wrong = "end other programs" if free < LEAST_MEMORY else ""
+    yield Line("memory", f"{free / GIB:.1f} GiB free", wrong)
+
+
+def cache() -> Iterator[Line]:
+    """The folder that Jittor compiles into: can be written to, and there is room."""
+    folder = Path(toolchain.jittor_home()) / ".cache" / "jittor"
+    place = next(path for path in (folder, *folder.parents) if path.is_dir())
+    free = shutil.disk_usage(place).free
+    found = f"{folder}, {free / GIB:.0f} GiB of disk free"
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Line("cache", f"{folder}, not writable", toolchain.HOME_HINT)
+        return
+    wrong = f"make room for {LEAST_DISK // GIB} GiB, or {toolchain.HOME_HINT}" if free < LEAST_DISK else ""
+    yield Line("cache", found, wrong)

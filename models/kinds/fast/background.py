@@ -1,0 +1,156 @@
+"""What lies beyond the unit sphere: a radiance field on a grid over contracted space (mip-NeRF 360, arXiv 2111.12077).
+
+A point at distance r > 1 of the origin is contracted to distance 2 - 1 / r; half of that is its place in the grid's
+cube. Samples along a ray are apart by the same share of their distance from the origin, so that what is far has as many
+as it has pixels; a density is per such a share, and an opacity the same from wherever it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.io.images import to_float
+from data.rays import Rays
+from data.scenes.scene import Scene
+from models.fields.color import RenderingNetwork
+from models.fields.density_grid import DensityGrid
+from models.kinds.fast.conf import BackgroundConfig
+from models.kinds.fast.looks import Looks
+from models.machine.backend import jt
+from models.ops.march import OCCUPIED
+from models.ops.packed import packed_weights
+from models.rendering.occupancy import Occupancy, Walk, packed_walk
+from models.structs import Var
+
+FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
+LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Places along R rays beyond the unit sphere, K of each; some of them do not exist."""
+
+    depths: np.ndarray  # [R, K], ascending along each ray
+    exist: np.ndarray  # bool [R, K]
+    is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
+
+
+class Background:
+    """Density and colour beyond the sphere, and where it is empty."""
+
+    def __init__(self, density: DensityGrid, color: RenderingNetwork, conf: BackgroundConfig) -> None:
+        self.density, self.color, self.conf = density, color, conf
+        self.occupancy = Occupancy(_shell(conf.cells))
+        self.looks = Looks(self.occupancy, conf.threshold)
+        self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """Density, colour."""
+        return {"background_density": self.density, "background_color": self.color}
+
+    def fit(self, scene: Scene) -> None:
+        """The sky is as most of the pictures' borders, so that a plain backdrop is there from the start."""
+        borders = [np.concatenate([to_float(edge) for edge in _edges(image)]) for image in scene.images]
+        self.sky = np.median(np.stack([np.median(border, axis=0) for border in borders]), axis=0).astype(np.float32)
+
+    def walk(self, rays: Rays, jitter: np.ndarray, budget: int, passes: np.ndarray) -> Walk:
+        """The samples of rays that light reaches, in contracted places, as many as fit the budget.
+
+        passes: bool [R], whether light comes through the region.
+        """
+        found = candidates(rays, jitter, self.conf.section, self.occupancy.near_plane)
+        ray, place = np.nonzero(found.exist & (found.is_before | passes[:, None]))
+        depths = found.depths[ray, place]
+        points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
+        is_kept = self.occupancy.at(points) == OCCUPIED
+        ray, depths, points = ray[is_kept], depths[is_kept], points[is_kept]
+        if not len(ray):
+            return packed_walk(ray, depths, points, rays, budget)
+        offsets = np.searchsorted(ray, np.arange(len(rays) + 1)).astype(np.int32)
+        with jt.no_grad():
+            alpha = jt.maximum(
+                self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section), LEAST_ALPHA
+            )
+            is_kept = packed_weights(alpha, jt.array(offsets))[0].numpy()[:, 0] > 0
+        return packed_walk(ray[is_kept], depths[is_kept], points[is_kept], rays, budget)
+
+    def look(self, points: Var, directions: Var) -> tuple[Var, Var]:
+        """Opacities [S, 1] and colours [S, 3] of samples in contracted places."""
+        found = self.density.at_weights().evaluate(points)
+        return found.alpha(self.conf.section), self.color(points, points, directions, found.feature)
+
+    def renew(self) -> None:
+        """Look at some of the cells again."""
+        self.looks.renew(self._opacities)
+
+    def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
+        """Of cells of this side about points [P, 3]: [P]."""
+        del side
+        with jt.no_grad():
+            return self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section).numpy()[:, 0]
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """What a resume needs."""
+        return {f"background_{name}": value for name, value in self.looks.buffers().items()} | {
+            "background_cells": self.occupancy.cells,
+            "background_sky": self.sky,
+        }
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Take them back; raises ValueError for others."""
+        cells, sky = buffers["background_cells"], buffers["background_sky"]
+        if not ((sky >= 0) & (sky <= 1)).all():
+            raise ValueError("its colour behind everything is not one")
+        if cells.max() > OCCUPIED or cells[~self.occupancy.hull].any() or buffers["background_looks"][0] < 0:
+            raise ValueError("its cells of the background are not such as a training makes")
+        self.looks.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
+        self.occupancy.set(cells)
+        self.sky = sky
+
+
+def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The four borders of a picture [H, W, 3], each [N, 3]."""
+    return image[0], image[-1], image[:, 0], image[:, -1]
+
+
+def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
+    """Depths along rays beyond the unit sphere, from their near plane to FARTHEST.
+
+    With m the depth nearest the origin and b its distance from it, the depth m + b sinh(u) is b cosh(u) from the
+    origin, so that equal steps in u are equal shares of the distance. jitter [R, 1] in [0, 1) shifts them, in steps.
+    """
+    origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
+    middle = -np.einsum("ri,ri->r", origins, directions)
+    apart = np.sqrt(np.maximum(np.einsum("ri,ri->r", origins, origins) - middle**2, 1e-6))
+    half = np.sqrt(np.maximum(1.0 - apart**2, 0.0))
+
+    def steps(depth: np.ndarray) -> np.ndarray:
+        return np.arcsinh((depth - middle) / apart) / section
+
+    start = steps(np.full(len(rays), near_plane))
+    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + FARTHEST)
+    before = np.maximum(0, np.floor(enters - start)).astype(np.int64)
+    from_there = np.maximum(leaves, start)
+    behind = np.maximum(0, np.floor(ends - from_there)).astype(np.int64)
+    number = np.arange(int((before + behind).max(initial=0)))[None]
+    is_before = number < before[:, None]
+    at = np.where(is_before, start[:, None] + number, from_there[:, None] + number - before[:, None]) + jitter
+    depths = middle[:, None] + apart[:, None] * np.sinh(at * section)
+    return Candidates(depths.astype(np.float32), number < (before + behind)[:, None], is_before)
+
+
+def contracted(points: np.ndarray) -> np.ndarray:
+    """Places [P, 3] in the grid's cube of points beyond the unit sphere [P, 3]; float32."""
+    radius = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
+
+
+def _shell(cells: int) -> np.ndarray:
+    """The cells some of which may be beyond the sphere: bool [cells, cells, cells]."""
+    ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
+    radius = np.sqrt(ticks[:, None, None] + ticks[None, :, None] + ticks)
+    return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)

@@ -1,0 +1,103 @@
+"""Batches of whole pictures: photographs in a random order, each with its camera."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.io.images import to_float
+from data.scenes.sampler import PixelSampler
+from data.scenes.scene import Scene
+from models.ops.splat_project import camera_numbers
+
+PIXEL_CENTRE = 0.5  # the rasteriser's pixels have their centres there, the scene's at 0
+CAMERA_NUMBERS = 17
+
+
+def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
+    """The camera as the operations read it, float32 [17]."""
+    shifted = np.array(intrinsics, np.float64)
+    shifted /= shifted[2, 2]
+    shifted[:2, 2] += PIXEL_CENTRE
+    return camera_numbers(np.linalg.inv(c2w), shifted)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A photograph."""
+
+    view: int
+    camera: np.ndarray  # float32 [17]
+    rgb: np.ndarray  # [H, W, 3] in [0, 1]
+    mask: np.ndarray | None  # [H, W] in [0, 1]
+
+
+@dataclass(frozen=True)
+class PictureBatch:
+    """R photographs, each of its own size."""
+
+    pictures: tuple[Picture, ...]
+
+    def __len__(self) -> int:
+        """R."""
+        return len(self.pictures)
+
+    def part(self, start: int, stop: int) -> PictureBatch:
+        """The photographs start..stop-1."""
+        return PictureBatch(self.pictures[start:stop])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything by name."""
+        found = {"view": np.array([picture.view for picture in self.pictures], np.int32)}
+        for index, picture in enumerate(self.pictures):
+            found |= {f"camera/{index}": picture.camera, f"rgb/{index}": picture.rgb}
+            if picture.mask is not None:
+                found[f"mask/{index}"] = picture.mask
+        return found
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        views = arrays["view"]
+        if views.ndim != 1 or views.dtype.kind != "i" or len(views) == 0:
+            raise ValueError("its photographs are no list of numbers")
+        pictures = []
+        for index, view in enumerate(views):
+            camera, rgb, mask = arrays[f"camera/{index}"], arrays[f"rgb/{index}"], arrays.get(f"mask/{index}")
+            shapes = {"camera": (camera, (CAMERA_NUMBERS,)), "rgb": (rgb, (*rgb.shape[:2], 3))}
+            shapes |= {} if mask is None else {"mask": (mask, rgb.shape[:2])}
+            for name, (array, shape) in shapes.items():
+                if array.dtype != np.float32 or array.shape != shape or array.size == 0:
+                    raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
+            pictures.append(Picture(int(view), camera, rgb, mask))
+        return cls(tuple(pictures))
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The same by what it is, for messages."""
+        found: dict[str, np.ndarray] = {}
+        for picture in self.pictures:
+            found[f"the camera of photograph {picture.view}"] = picture.camera
+            found[f"the colours of photograph {picture.view}"] = picture.rgb
+            if picture.mask is not None:
+                found[f"the mask of photograph {picture.view}"] = picture.mask
+        return found
+
+
+class PictureSampler(PixelSampler):
+    """Photographs in a random order, a fresh one once every photograph was taken."""
+
+    def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:
+        super().__init__(scene, batch_size, generator)
+        self._cameras = [numbers_of(scene.intrinsics[view], scene.c2w[view]) for view in range(scene.n_views)]
+
+    def next(self) -> PictureBatch:
+        """The next R = batch_size photographs."""
+        return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
+
+    def _picture(self, view: int) -> Picture:
+        """One of them, decoded."""
+        scene = self._scene
+        mask = None if scene.masks is None else to_float(scene.masks[view])
+        return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)

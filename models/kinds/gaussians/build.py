@@ -1,0 +1,19 @@
+"""Gaussians from their conf; where they start, the scene says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.config.blocks import TrainConfig
+from models.config.strict import ConfigError
+from models.kinds.gaussians.conf import GaussiansConfig
+from models.kinds.gaussians.model import GaussiansModel
+
+
+def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> GaussiansModel:
+    """The model; raises ConfigError where weights are to be averaged."""
+    if train.ema_decay > 0:
+        raise ConfigError(
+            f"train.ema_decay = {train.ema_decay:g}: Gaussians that move elsewhere have no average; set it to 0"
+        )
+    return GaussiansModel(conf.gaussians, train, generator)

@@ -1,0 +1,296 @@
+"""Gaussians as a kind of model: what a camera sees of them, their objective, how they change, their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import PictureCamera, PictureRays, Rays
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.fields.state import take_rows
+from models.kinds.gaussians import densify
+from models.kinds.gaussians.batch import Picture, PictureBatch, PictureSampler, numbers_of
+from models.kinds.gaussians.conf import MCMC, SURFELS, SplatsConfig
+from models.kinds.gaussians.fusion import Fusion
+from models.kinds.gaussians.picture import Sight, depth_of, paint, ray_view
+from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
+from models.kinds.gaussians.terms import distortion_term, normal_term
+from models.kinds.protocol import LevelSet, Moment, Objective, Parameters, PlainModel, Term
+from models.kinds.terms import MASK_THRESHOLD, mask_term
+from models.machine.backend import jt
+from models.ops.picture_loss import picture_loss
+from models.ops.splat_raster import COLOR, OPACITY
+from models.structs import RayView, Var
+
+SPREAD = 1.1  # the extent of a scene in spreads of its cameras
+GEOMETRY_FROM = 0.25  # share of the training after which surfels are held to a surface
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a batch shows."""
+
+    error: Var  # [R, 1], mean squared error of each picture
+
+
+class GaussiansModel(PlainModel):
+    """A `models.kinds.protocol.Model`."""
+
+    entries = "pictures"
+    shows_pictures = True
+
+    def __init__(self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator) -> None:
+        self.conf, self.train = conf, train
+        self.splats = Splats(one_splat(conf))
+        self.generator = generator
+        self.extent = 1.0
+        self.cameras: list[PictureCamera] = []
+        self.pull = np.zeros(1, np.float32)  # of each splat, the sum over views of what pulls at its centre
+        self.looks = np.zeros(1, np.float32)  # and by how many views
+        self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its picture
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The splats."""
+        return {densify.NETWORK: self.splats}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether they are surfels."""
+        return self.conf.form == SURFELS
+
+    @property
+    def level_set(self) -> LevelSet | None:
+        """The fused distances of all cameras; None where no scene is known."""
+        return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
+
+    def sharpness(self) -> None:
+        """None."""
+
+    # the batch
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
+        """Whole photographs; the splats start where the scene says."""
+        centres = scene.c2w[:, :3, 3]
+        self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
+        self.cameras = [
+            PictureCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
+        ]
+        points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
+        require_seen(points, self.cameras, scene.name)
+        self.splats.fill(from_points(points, self.conf, self.generator))
+        self._forget()
+        return PictureSampler(scene, batch_size, generator)
+
+    def batch(self, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
+        """The batch that has these arrays."""
+        return PictureBatch.from_arrays(arrays)
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
+        """None."""
+
+    def settle(self, batch: PictureBatch, noise: None, moment: Moment) -> None:
+        """Nothing."""
+
+    # what is computed
+
+    def degree(self, step: int) -> int:
+        """Of the harmonics that are read at a step: one more at a time."""
+        done = step / max(1.0, self.conf.degrees_until * self.train.end_iter)
+        return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
+
+    def _sight(self, camera: np.ndarray, size: tuple[int, int], moment: Moment) -> Sight:
+        """A camera at a moment."""
+        return Sight(camera, size, self.degree(moment.step), moment.background_rgb)
+
+    def objective(self, batch: PictureBatch, noise: None, moment: Moment, settled: None = None) -> Objective:
+        """The published losses, each the mean over the pictures."""
+        sums: dict[str, list[Term]] = {}
+        errors, watched = [], {}
+        for picture in batch.pictures:
+            probe = jt.zeros((self.splats.count, 2))
+            probe.start_grad()
+            name = f"probe/{picture.view}"
+            height, width = picture.rgb.shape[:2]
+            sight = self._sight(picture.camera, (width, height), moment)
+            shown, radii = paint(self.splats, self.conf, sight, probe)
+            watched[name], self._seen[name] = probe, (radii, width, height)
+            for term, value in self._terms(picture, shown, moment).items():
+                sums.setdefault(term, []).append(value)
+            target = jt.array(self._target(picture, moment))
+            errors.append((shown.detach()[:, :, COLOR] - target).sqr().mean().reshape((1, 1)))
+        terms = {
+            name: Term(sum(v.total for v in values), sum(v.count for v in values), values[0].weight)
+            for name, values in sums.items()
+        }
+        return Objective(terms | self._regularisers(len(batch)), Shown(jt.concat(errors, dim=0)), watched)
+
+    def _terms(self, picture: Picture, shown: Var, moment: Moment) -> dict[str, Term]:
+        """Of one picture."""
+        target = jt.array(self._target(picture, moment))
+        terms = {"color": Term(picture_loss(shown[:, :, COLOR], target, self.conf.structure_share), 1.0)}
+        opacity = shown[:, :, OPACITY]
+        if picture.mask is not None and self.train.mask_weight > 0:
+            mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
+            terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
+        if self.is_flat and moment.step >= GEOMETRY_FROM * self.train.end_iter:
+            if self.conf.distortion_weight > 0:
+                terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
+            if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
+                terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)
+        return terms
+
+    def _regularisers(self, entries: int) -> dict[str, Term]:
+        """What keeps splats faint and small, so that they are free to move (MCMC)."""
+        if self.conf.densify != MCMC:
+            return {}
+        sizes = self.splats.sizes[:, :2] if self.is_flat else self.splats.sizes
+        found = {}
+        if self.conf.opacity_weight > 0:
+            found["opacity"] = Term(
+                self.splats.opacities.sigmoid().mean() * entries, float(entries), self.conf.opacity_weight
+            )
+        if self.conf.size_weight > 0:
+            found["size"] = Term(sizes.exp().mean() * entries, float(entries), self.conf.size_weight)
+        return found
+
+    def _target(self, picture: Picture, moment: Moment) -> np.ndarray:
+        """Colours [H, W, 3] that a picture is held to: the background off the mask, where that has a say."""
+        if picture.mask is None or self.train.mask_weight == 0.0:
+            return picture.rgb
+        behind = np.zeros(3, np.float32) if moment.background_rgb is None else moment.background_rgb
+        return np.where(picture.mask[..., None] > 0, picture.rgb, behind.astype(np.float32))
+
+    # around a step
+
+    def rates(self, step: int) -> Mapping[str, float]:
+        """Rates of the published code, over train.learning_rate, which should be 1."""
+        conf, done = self.conf, min(1.0, step / self.train.end_iter)
+        mean_rate = conf.mean_rate * (conf.mean_rate_end / conf.mean_rate) ** done
+        rates = (
+            mean_rate * self.extent,
+            conf.turn_rate,
+            conf.size_rate,
+            conf.opacity_rate,
+            conf.color_rate,
+            conf.rest_rate,
+        )
+        return {f"{densify.NETWORK}.{name}": rate for name, rate in zip(NAMES, rates, strict=True)}
+
+    def before_step(self, moment: Moment) -> None:
+        """Forget what was seen in the step before."""
+        self._seen.clear()
+
+    def _is_changing(self, step: int) -> bool:
+        """Whether the number of splats may change about now."""
+        return self.conf.densify_from <= step / self.train.end_iter <= self.conf.densify_until
+
+    def acts_after(self, step: int) -> bool:
+        """Whether the splats move or are counted."""
+        return self.conf.densify == MCMC or self._is_changing(step)
+
+    def after_step(self, parameters: Parameters, moment: Moment, gradients: Mapping[str, Var]) -> None:
+        """Densification."""
+        step = moment.step + 1
+        generator = np.random.default_rng((self.train.seed, step))
+        is_due = self._is_changing(step) and step % self.conf.densify_every == 0
+        if self.conf.densify == MCMC:
+            if is_due:
+                change = densify.relocated(self._values(), self.conf, True, generator)
+                if change is not None:
+                    densify.apply(parameters, change)
+                    self._forget()
+            self._wander(step, generator)
+            return
+        self._count(gradients)
+        every = max(1, int(self.conf.reset_every * self.train.end_iter))
+        if is_due:
+            pull = self.pull / np.maximum(self.looks, 1.0)
+            was_reset = step > every
+            change = densify.adaptive(self._values(), pull, self.extent, self.conf, self.is_flat, was_reset, generator)
+            densify.apply(parameters, change)
+            self._forget()
+        if step % every == 0 and self._is_changing(step):
+            parameters.replace(densify.NETWORK, "opacities", densify.reset_opacities(self.splats.opacities.numpy()))
+
+    def _values(self) -> densify.Values:
+        """Copies of all numbers."""
+        return {name: getattr(self.splats, name).numpy() for name in NAMES}
+
+    def _wander(self, step: int, generator: np.random.Generator) -> None:
+        """The noise of a step (MCMC)."""
+        rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
+        values = {name: getattr(self.splats, name).numpy() for name in ("means", "quats", "sizes", "opacities")}
+        means = densify.wandered(values, rate, generator)
+        if means is not None:
+            self.splats.means.update(jt.array(means).detach())
+
+    def _count(self, gradients: Mapping[str, Var]) -> None:
+        """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""
+        for name, (radii, width, height) in self._seen.items():
+            pull = gradients[name].numpy() * (0.5 * self.train.batch_size * np.array([width, height], np.float32))
+            is_seen = radii.numpy()[:, 0] > 0
+            self.pull += np.where(is_seen, np.linalg.norm(pull, axis=1), 0.0).astype(np.float32)
+            self.looks += is_seen
+
+    def _forget(self) -> None:
+        """Begin to count anew."""
+        self.pull, self.looks = np.zeros(self.splats.count, np.float32), np.zeros(self.splats.count, np.float32)
+
+    # what is saved
+
+    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """As many splats as the checkpoint has."""
+        if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
+            raise ValueError("it has no splats")
+        take_rows(self.splats, shapes[densify.NETWORK])
+        self._forget()
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """What is counted, and the form."""
+        return {"pull": self.pull, "looks": self.looks, "flat": np.array([self.is_flat])}
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Take it back; raises ValueError where it does not fit."""
+        if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
+            raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
+        for name in ("pull", "looks"):
+            found = buffers.get(name)
+            if found is None or found.shape != (self.splats.count,) or found.dtype != np.float32:
+                raise ValueError(f"its buffer {name} does not fit its splats")
+        self.pull, self.looks = buffers["pull"].copy(), buffers["looks"].copy()
+
+    # what is shown
+
+    def scalars(self, output: Shown, losses: Mapping[str, Var]) -> dict[str, Var]:
+        """The losses, and the PSNR of the batch."""
+        decibels = output.error.mean().log() * (-10.0 / np.log(10.0))
+        named = {f"Loss/{name}_loss": value for name, value in losses.items() if name != "total"}
+        count = jt.array(np.array([self.splats.count], np.float32))
+        return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
+
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """How many there are."""
+        return f"{self.splats.count} splats"
+
+    def view(self, rays: Rays, moment: Moment) -> RayView:
+        """What a whole picture shows; raises ValueError for rays that are none."""
+        if not isinstance(rays, PictureRays):
+            raise ValueError("splats show whole pictures only")
+        with jt.no_grad():
+            return ray_view(*self._seen_by(rays.camera, moment), rays)
+
+    view_fully = view
+
+    def _seen_by(self, camera: PictureCamera, moment: Moment) -> tuple[Var, np.ndarray]:
+        """The picture of a camera, and its numbers."""
+        numbers = numbers_of(camera.intrinsics, camera.c2w)
+        return paint(self.splats, self.conf, self._sight(numbers, (camera.width, camera.height), moment))[0], numbers
+
+    def _depth_of(self, camera: PictureCamera) -> tuple[np.ndarray, np.ndarray]:
+        """Depth and opacity [H, W] that a camera sees."""
+        with jt.no_grad():
+            return depth_of(self._seen_by(camera, Moment(0, None))[0])

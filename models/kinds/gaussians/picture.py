@@ -1,0 +1,65 @@
+"""What a camera sees of splats: the operations one after the other, and what pictures and meshes read of the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import PictureRays
+from models.kinds.gaussians.conf import SURFELS, SplatsConfig
+from models.kinds.gaussians.splats import Splats
+from models.kinds.gaussians.terms import facing
+from models.machine.backend import jt
+from models.ops import splat_raster as raster
+from models.ops.splat_project import project_ellipsoids, project_surfels
+from models.ops.splat_shade import shade_splats
+from models.rendering.sections import SEEN_OPACITY
+from models.structs import RayView, Var
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How splats are looked at."""
+
+    camera: np.ndarray  # float32 [17], see `splat_project.camera_numbers`
+    size: tuple[int, int]  # width, height
+    degree: int  # of the harmonics
+    background: np.ndarray | None  # [3], None for black
+
+
+def paint(splats: Splats, conf: SplatsConfig, sight: Sight, probe: Var | None = None) -> tuple[Var, Var]:
+    """The picture [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` hears what pulls at the centres."""
+    is_flat, camera = conf.form == SURFELS, jt.array(sight.camera)
+    project = project_surfels if is_flat else project_ellipsoids
+    composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
+    seen = project(splats.means, splats.quats, splats.sizes, camera, *sight.size)
+    colors = shade_splats(splats.means, splats.dc, splats.rest, camera, sight.degree)
+    behind = np.zeros(3) if sight.background is None else sight.background
+    look = raster.Look(
+        colors,
+        splats.opacities.sigmoid(),
+        jt.array(np.asarray(behind, np.float32)),
+        jt.zeros((splats.count, 2)) if probe is None else probe,
+    )
+    return composite(seen, look, raster.Raster(*sight.size, int(conf.absolute))), seen.radii
+
+
+def ray_view(shown: Var, camera: np.ndarray, rays: PictureRays) -> RayView:
+    """A picture as results have it. Ellipsoids have the normals of the surface that their depths show."""
+    is_flat = shown.shape[2] == raster.SURFEL_CHANNELS
+    opacity = shown[:, :, raster.OPACITY].numpy().reshape(-1, 1)
+    normal = (shown[:, :, raster.NORMAL] if is_flat else facing(shown, camera)).numpy().reshape(-1, 3)
+    turn = rays.camera.c2w[:3, :3]
+    along = rays.directions @ turn[:, 2:].astype(np.float32)
+    depth = depth_of(shown)[0].reshape(-1, 1)
+    distance = np.divide(depth, along, out=np.zeros_like(depth), where=along > 0)
+    rgb = np.clip(shown[:, :, raster.COLOR].numpy().reshape(-1, 3), 0.0, 1.0)
+    return RayView(rgb, (normal @ turn.T).astype(np.float32), distance, opacity)
+
+
+def depth_of(shown: Var) -> tuple[np.ndarray, np.ndarray]:
+    """Depth, 0 where nothing is seen, and opacity [H, W] of a picture."""
+    opacity = shown[:, :, raster.OPACITY].numpy()[:, :, 0]
+    depth = shown[:, :, raster.HIT if shown.shape[2] == raster.SURFEL_CHANNELS else raster.DEPTH].numpy()[:, :, 0]
+    return np.divide(depth, opacity, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity

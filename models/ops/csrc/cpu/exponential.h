@@ -1,0 +1,27 @@
+// The exponential of vectors of numbers that are not positive: a polynomial, as the library's takes one number at a time.
+#pragma once
+#include "tile.h"
+
+namespace neus {
+
+typedef int Ints __attribute__((vector_size(LANES * sizeof(int)), aligned(4)));
+
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+constexpr float LOWEST_POWER = -87.f;  // e to it is nearly the smallest normal number
+constexpr int MANTISSA_BITS = 23;
+
+// e^x for x <= 0, to 3e-7 of it near 0: a power of two times the exponential series to the sixth power.
+inline Vec exp_negative(Vec x) {
+    x = x > LOWEST_POWER ? x : Vec{} + LOWEST_POWER;
+    const Ints power = __builtin_convertvector(x * LOG2_E - 0.5f, Ints);
+    const Vec r = x - __builtin_convertvector(power, Vec) * LN_2;
+    Vec sum = r * (1.f / 720) + 1.f / 120;
+    sum = sum * r + 1.f / 24;
+    sum = sum * r + 1.f / 6;
+    sum = sum * r + 0.5f;
+    sum = sum * r + 1.f;
+    sum = sum * r + 1.f;
+    return (Vec)((Ints)sum + (power << MANTISSA_BITS));
+}
+
+}  // namespace neus

@@ -1,0 +1,95 @@
+// Absolute differences and structural dissimilarity of two pictures, with their slope. The reference is
+// ops/picture_loss.py. Channels are each one plane; sums are taken row by row, so that they do not depend on the threads.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace neus {
+
+struct Window11 {
+    float weights[2 * RADIUS + 1];
+    Window11() {
+        double sum = 0;
+        for (int k = -RADIUS; k <= RADIUS; k++) sum += std::exp(-0.5 * k * k / (SIGMA * SIGMA));
+        for (int k = -RADIUS; k <= RADIUS; k++) weights[k + RADIUS] = (float)(std::exp(-0.5 * k * k / (SIGMA * SIGMA)) / sum);
+    }
+};
+
+// A plane under the window, zeros beyond it, in place.
+inline void blur(const Window11 &window, long height, long width, std::vector<float> &plane) {
+    std::vector<float> across(height * width), row(width + 2 * RADIUS);
+    for (long y = 0; y < height; y++) {
+        std::copy(plane.begin() + y * width, plane.begin() + (y + 1) * width, row.begin() + RADIUS);
+        float *to = across.data() + y * width;
+        for (long x = 0; x < width; x++) {
+            float sum = 0.f;
+            for (int k = 0; k <= 2 * RADIUS; k++) sum += window.weights[k] * row[x + k];
+            to[x] = sum;
+        }
+    }
+    for (long y = 0; y < height; y++) {
+        float *to = plane.data() + y * width;
+        std::fill(to, to + width, 0.f);
+        for (long k = std::max(0L, y - RADIUS); k <= std::min(height - 1, y + RADIUS); k++) {
+            const float weight = window.weights[k - y + RADIUS], *from = across.data() + k * width;
+            for (long x = 0; x < width; x++) to[x] += weight * from[x];
+        }
+    }
+}
+
+// One channel: the sum of the likeness over its pixels, and -share / count times its slope.
+inline double likeness(const Window11 &window, long height, long width, float scale, const std::vector<float> &x,
+                       const std::vector<float> &y, std::vector<float> &slope) {
+    const long size = height * width;
+    std::vector<float> mean_x = x, mean_y = y, xx(size), yy(size), xy(size);
+    for (long i = 0; i < size; i++) xx[i] = x[i] * x[i], yy[i] = y[i] * y[i], xy[i] = x[i] * y[i];
+    for (std::vector<float> *plane : {&mean_x, &mean_y, &xx, &yy, &xy}) blur(window, height, width, *plane);
+    double total = 0;
+    for (long row = 0; row < height; row++) {
+        float sum = 0.f;
+        for (long i = row * width; i < (row + 1) * width; i++) {
+            const float u = mean_x[i], v = mean_y[i];
+            const float a = 2 * u * v + STABLE_MEAN, b = 2 * (xy[i] - u * v) + STABLE_VARIANCE;
+            const float c = 1.f / (u * u + v * v + STABLE_MEAN);
+            const float d = 1.f / (xx[i] - u * u + yy[i] - v * v + STABLE_VARIANCE);
+            const float alike = a * b * c * d;
+            sum += alike;
+            mean_x[i] = 2 * (v * (b - a) * c * d + u * alike * (d - c));  // with respect to the mean,
+            xx[i] = -alike * d;                                          // the mean square,
+            xy[i] = 2 * a * c * d;                                       // and the mean product
+        }
+        total += sum;
+    }
+    for (std::vector<float> *plane : {&mean_x, &xx, &xy}) blur(window, height, width, *plane);
+    for (long i = 0; i < size; i++) slope[i] = scale * (mean_x[i] + 2 * x[i] * xx[i] + y[i] * xy[i]);
+    return total;
+}
+
+inline void picture_loss(const Pictures &is, long height, const float *picture, const float *photograph, float *loss,
+                         float *slope) {
+    const long width = is.width, size = height * width;
+    const Window11 window;
+    const float share = 1.f / (3.f * size);
+    double alike[3], apart[3];
+#pragma omp parallel for schedule(static, 1)
+    for (int c = 0; c < 3; c++) {
+        std::vector<float> x(size), y(size), d(size);
+        for (long i = 0; i < size; i++) x[i] = picture[3 * i + c], y[i] = photograph[3 * i + c];
+        alike[c] = likeness(window, height, width, -is.share * share, x, y, d);
+        apart[c] = 0;
+        for (long row = 0; row < height; row++) {
+            float sum = 0.f;
+            for (long i = row * width; i < (row + 1) * width; i++) sum += std::fabs(x[i] - y[i]);
+            apart[c] += sum;
+        }
+        for (long i = 0; i < size; i++) {
+            const float sign = x[i] > y[i] ? 1.f : x[i] < y[i] ? -1.f : 0.f;
+            slope[3 * i + c] = d[i] + (1.f - is.share) * share * sign;
+        }
+    }
+    const double mean = share * (alike[0] + alike[1] + alike[2]);
+    loss[0] = (float)((1.0 - is.share) * share * (apart[0] + apart[1] + apart[2]) + is.share * (1.0 - mean));
+}
+
+}  // namespace neus

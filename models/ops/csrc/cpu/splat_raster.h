@@ -1,0 +1,231 @@
+// Splats over each other, front to back, tile by tile: a tile is one thread's, and what a tile gives to a splat is added up
+// in the order of the tiles, so that no number depends on the threads. The reference is ops/splat_raster.py.
+#pragma once
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+#include "splat_surfel.h"
+
+namespace neus {
+
+constexpr int ACROSS = 4, DOWN = LANES / ACROSS;  // pixels of a block, which is one vector
+constexpr int BLOCKS_ACROSS = TILE / ACROSS, BLOCKS_DOWN = TILE / DOWN, BLOCKS = BLOCKS_ACROSS * BLOCKS_DOWN;
+
+inline bool any(Ints flags) {
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)flags, (__m512i)flags) != 0;
+#elif defined(__AVX__)
+    return _mm256_movemask_ps((__m256)flags) != 0;
+#else
+    int found = 0;
+    for (int i = 0; i < LANES; i++) found |= flags[i];
+    return found != 0;
+#endif
+}
+
+constexpr long AHEAD = 8;  // splats of a list that are on their way to the cache while one is looked at
+
+// Splats from near to far with their windows.
+template <typename Form>
+struct Queue {
+    struct Entry {
+        typename Form::Splat splat;
+        Window window;
+    };
+    std::vector<int> order;
+    std::vector<Entry> entries;
+    std::vector<Window> windows;
+
+    Queue(const Raster &is, const typename Form::Inputs &in, const int *radii, long count)
+        : order(by_depth(count, in.depths, radii)), entries(order.size()), windows(order.size()) {
+#pragma omp parallel for schedule(static)
+        for (size_t rank = 0; rank < order.size(); rank++) {
+            Entry &entry = entries[rank];
+            entry.splat = Form::splat(in, order[rank]);
+            entry.window = windows[rank] = Form::reach_of(entry.splat, is.width, is.height);
+        }
+    }
+    // The k-th of a group's list; those after it are sent for.
+    const Entry &at(const Group &group, long k) const {
+        if (k + AHEAD < (long)group.ranks.size()) {
+            const char *next = (const char *)&entries[group.ranks[k + AHEAD]];
+            for (size_t byte = 0; byte < sizeof(Entry); byte += 64) __builtin_prefetch(next + byte);
+        }
+        return entries[group.ranks[k]];
+    }
+};
+
+// The light in a tile on its way to the back.
+template <typename Form>
+struct Light {
+    int x0, y0, lit;  // lit: blocks that any light is left in
+    Vec px[BLOCKS], py[BLOCKS], left[BLOCKS], origin[BLOCKS];
+    Ints live[BLOCKS];
+
+    Light(const Raster &is, int tile) : lit(0) {
+        const int across = (is.width + TILE - 1) / TILE;
+        x0 = tile % across * TILE, y0 = tile / across * TILE;
+        for (int b = 0; b < BLOCKS; b++) {
+            for (int i = 0; i < LANES; i++) {
+                const int x = b % BLOCKS_ACROSS * ACROSS + i % ACROSS, y = b / BLOCKS_ACROSS * DOWN + i / ACROSS;
+                px[b][i] = x + 0.5f, py[b][i] = y + 0.5f;
+                live[b][i] = x0 + x < is.width && y0 + y < is.height ? -1 : 0;
+            }
+            left[b] = Vec{} + 1.f, origin[b] = Vec{};
+            lit += any(live[b]);
+        }
+    }
+    // Let a splat take its part: `use(block, hit, opacity, which pixels, weight, light before)` where it has one.
+    template <typename Use>
+    void meet(const typename Form::Splat &s, const Window &w, const Use &use) {
+        const int bx = std::max(0, w.left - x0) / ACROSS, ex = std::min(TILE - 1, w.right - x0) / ACROSS;
+        const int by = std::max(0, w.top - y0) / DOWN, ey = std::min(TILE - 1, w.bottom - y0) / DOWN;
+        for (int y = by; y <= ey; y++)
+            for (int x = bx; x <= ex; x++) {
+                const int b = y * BLOCKS_ACROSS + x;
+                typename Form::Hit hit;
+                const Opacity opacity(s.opacity, Form::sigma(s, px[b], py[b], hit));
+                Ints on = (opacity.alpha >= LARGEST_FRACTION) & live[b];
+                if (!any(on)) continue;
+                const Vec before = left[b], after = before * (1.f - opacity.alpha);
+                const Ints stops = on & (after <= LEAST_LEFT);
+                on &= ~stops;
+                const Vec weight = on ? before * opacity.alpha : Vec{};
+                left[b] = on ? after : before;
+                use(b, hit, opacity, on, weight, before);
+                if (any(stops)) {
+                    live[b] &= ~stops;
+                    lit -= !any(live[b]);
+                }
+            }
+    }
+};
+
+// One pixel of each lane of a block: calls `each(pixel, lane)` for those in the picture.
+template <typename Each>
+inline void pixels_of(const Raster &is, int x0, int y0, int block, const Each &each) {
+    for (int i = 0; i < LANES; i++) {
+        const int x = x0 + block % BLOCKS_ACROSS * ACROSS + i % ACROSS, y = y0 + block / BLOCKS_ACROSS * DOWN + i / ACROSS;
+        if (x < is.width && y < is.height) each((long)y * is.width + x, i);
+    }
+}
+
+// picture [H, W, channels + 1]: sums by weight, the last the opacity.
+template <typename Form>
+inline void composite(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
+                      const float *background, float *picture) {
+    constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1;
+    const Queue<Form> queue(is, in, radii, count);
+    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
+#pragma omp parallel for schedule(dynamic)
+        for (int tile = group.first; tile < group.last; tile++) {
+            Light<Form> light(is, tile);
+            Vec sums[BLOCKS][SUMS] = {};
+            for (long k = group.starts[tile - group.first]; k < group.starts[tile - group.first + 1] && light.lit; k++) {
+                const auto &entry = queue.at(group, k);
+                const auto splat = Form::seen_from(entry.splat, light.x0, light.y0);
+                light.meet(splat, entry.window,
+                           [&](int b, const typename Form::Hit &hit, const Opacity &, Ints, Vec weight, Vec before) {
+                               light.origin[b] = Form::origin(hit, before, weight, light.origin[b]);
+                               Form::add(sums[b], splat, hit, weight, light.origin[b]);
+                           });
+            }
+            for (int b = 0; b < BLOCKS; b++)
+                pixels_of(is, light.x0, light.y0, b, [&](long pixel, int i) {
+                    float *to = picture + pixel * ALL;
+                    for (int c = 0; c < SUMS; c++) to[c] = sums[b][c][i] + (c < 3 ? light.left[b][i] * background[c] : 0.f);
+                    to[SUMS] = 1.f - light.left[b][i];
+                });
+        }
+    });
+}
+
+// Gradients of the inputs, from a picture and the cotangent of it.
+template <typename Form>
+inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
+                               const float *picture, const float *d_picture, const typename Form::Outputs &out) {
+    constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1, GRADIENTS = Form::GRADIENTS;
+    const Queue<Form> queue(is, in, radii, count);
+    std::vector<float> totals(queue.order.size() * GRADIENTS), records;
+    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
+        records.resize(group.ranks.size() * GRADIENTS);
+#pragma omp parallel for schedule(dynamic)
+        for (int tile = group.first; tile < group.last; tile++) {
+            Light<Form> light(is, tile);
+            Vec g[BLOCKS][ALL] = {}, rest[BLOCKS] = {};
+            for (int b = 0; b < BLOCKS; b++)
+                pixels_of(is, light.x0, light.y0, b, [&](long pixel, int i) {
+                    const float *shown = picture + pixel * ALL, *by = d_picture + pixel * ALL;
+                    for (int c = 0; c < ALL; c++) g[b][c][i] = by[c], rest[b][i] += shown[c] * by[c];
+                });
+            const long end = group.starts[tile - group.first + 1];
+            for (long k = group.starts[tile - group.first]; k < end; k++) {
+                float *record = records.data() + k * GRADIENTS;
+                std::fill(record, record + GRADIENTS, 0.f);
+                if (!light.lit) continue;
+                const auto &entry = queue.at(group, k);
+                const auto splat = Form::seen_from(entry.splat, light.x0, light.y0);
+                Vec acc[GRADIENTS] = {};
+                bool is_met = false;
+                light.meet(splat, entry.window, [&](int b, const typename Form::Hit &hit, const Opacity &opacity,
+                                                           Ints on, Vec weight, Vec before) {
+                    is_met = true;
+                    light.origin[b] = Form::origin(hit, before, weight, light.origin[b]);
+                    const Vec worth = g[b][SUMS] + Form::worth(g[b], splat, hit, light.origin[b]);
+                    rest[b] -= weight * worth;
+                    Vec d_alpha = before * worth - rest[b] / (1.f - opacity.alpha);
+                    d_alpha = on ? d_alpha : Vec{};
+                    const Vec passed = d_alpha * opacity.passes;
+                    acc[Form::D_OPACITY] += passed;
+                    Form::back(acc, splat, hit, -passed, weight, g[b], light.origin[b], is.absolute);
+                });
+                if (!is_met) continue;
+                for (int c = 0; c < GRADIENTS; c++)
+                    for (int i = 0; i < LANES; i++) record[c] += acc[c][i];
+                record[Form::D_OPACITY] /= splat.opacity;
+                Form::finish(splat, light.x0, light.y0, is.absolute, record);
+            }
+        }
+        for (size_t k = 0; k < group.ranks.size(); k++) {
+            float *total = totals.data() + (long)group.ranks[k] * GRADIENTS;
+            for (int c = 0; c < GRADIENTS; c++) total[c] += records[k * GRADIENTS + c];
+        }
+    });
+    const std::vector<float> none(GRADIENTS);
+    for (long n = 0; n < count; n++)
+        if (radii[2 * n] == 0) Form::write(out, n, none.data());
+    for (size_t rank = 0; rank < queue.order.size(); rank++)
+        Form::write(out, queue.order[rank], totals.data() + rank * GRADIENTS);
+}
+
+inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
+                                 const float *colors, const float *opacities, const float *depths, const int *radii,
+                                 const float *background, float *picture) {
+    composite<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, background, picture);
+}
+
+inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
+                                          const float *colors, const float *opacities, const float *depths,
+                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
+                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
+                                          float *d_probe) {
+    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture,
+                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+}
+
+inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
+                              const float *normals, const float *colors, const float *opacities, const float *depths,
+                              const int *radii, const float *background, float *picture) {
+    composite<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, background, picture);
+}
+
+inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
+                                       const float *normals, const float *colors, const float *opacities,
+                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
+                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
+                                       float *d_opacities, float *d_depths, float *d_probe) {
+    composite_backward<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
+                                   d_picture, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+}
+
+}  // namespace neus

@@ -1,0 +1,141 @@
+// Surfels as a tile looks at them: a pixel's ray meets the plane of one (2DGS, arXiv 2403.17888, section 4.2).
+#pragma once
+#include "splat_forms.h"
+
+namespace neus {
+
+inline Vec away_from_zero(Vec x) { return size_of(x) < SMALLEST ? Vec{} + SMALLEST : x; }
+
+// Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour, depth of
+// the centre, normal, depth of the hit, and of 1 / depth the first two moments about that of the first hit.
+struct SurfelForm {
+    static constexpr int CHANNELS = 10, GRADIENTS = 21;
+    enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19, DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, FIXED = 7 };
+    struct Inputs {
+        const float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
+    };
+    struct Splat {
+        float x, y, t[9], opacity, channels[FIXED];
+    };
+    struct Hit {
+        Vec dx, dy, px, py, u, v, depth, inverse;  // inverse: of the third number of the cross product
+        Ints on_plane;
+    };
+
+    static Splat splat(const Inputs &in, long n) {
+        Splat s;
+        s.x = in.means2d[2 * n], s.y = in.means2d[2 * n + 1], s.opacity = in.opacities[n];
+        std::copy(in.to_picture + 9 * n, in.to_picture + 9 * n + 9, s.t);
+        std::copy(in.colors + 3 * n, in.colors + 3 * n + 3, s.channels);
+        s.channels[DEPTH] = in.depths[n];
+        std::copy(in.normals + 3 * n, in.normals + 3 * n + 3, s.channels + NORMAL);
+        return s;
+    }
+    // Where the disc up to the cut and the blur around its centre may show. A disc that reaches behind the camera may
+    // show anywhere.
+    static Window reach_of(const Splat &s, int width, int height) {
+        const double cut = log_cut(s.opacity);
+        if (cut < 0) return {0, 0, -1, -1};
+        const double r = 2 * cut;
+        const double divisor = r * ((double)s.t[6] * s.t[6] + (double)s.t[7] * s.t[7]) - (double)s.t[8] * s.t[8];
+        if (divisor >= 0) return {0, 0, width - 1, height - 1};
+        double low[2], high[2];
+        for (int k = 0; k < 2; k++) {
+            const float *row = s.t + 3 * k;
+            const double a = row[0], b = row[1], c = row[2], at = k ? s.y : s.x;
+            const double middle = (r * (a * s.t[6] + b * s.t[7]) - c * s.t[8]) / divisor;
+            const double square = middle * middle - (r * (a * a + b * b) - c * c) / divisor;
+            const double half = std::sqrt(std::max(square, 0.0)), blur = std::sqrt(cut);
+            low[k] = std::min(middle - half, at - blur) - EDGE, high[k] = std::max(middle + half, at + blur) + EDGE;
+        }
+        return window(0.5 * (low[0] + high[0]), 0.5 * (low[1] + high[1]), 0.5 * (high[0] - low[0]), 0.5 * (high[1] - low[1]),
+                      width, height);
+    }
+    static Splat seen_from(Splat s, float x0, float y0) {
+        s.x -= x0, s.y -= y0;
+        for (int k = 0; k < 3; k++) {
+            s.t[k] = (float)(s.t[k] - (double)x0 * s.t[6 + k]);
+            s.t[3 + k] = (float)(s.t[3 + k] - (double)y0 * s.t[6 + k]);
+        }
+        return s;
+    }
+    static Vec sigma(const Splat &s, Vec px, Vec py, Hit &hit) {
+        Vec h[3], k[3];
+        for (int i = 0; i < 3; i++) h[i] = px * s.t[6 + i] - s.t[i], k[i] = py * s.t[6 + i] - s.t[3 + i];
+        hit.inverse = 1.f / away_from_zero(h[0] * k[1] - h[1] * k[0]);
+        hit.u = (h[1] * k[2] - h[2] * k[1]) * hit.inverse, hit.v = (h[2] * k[0] - h[0] * k[2]) * hit.inverse;
+        hit.px = px, hit.py = py, hit.dx = s.x - px, hit.dy = s.y - py;
+        const Vec depth = s.t[6] * hit.u + s.t[7] * hit.v + s.t[8];
+        const Vec on_plane = hit.u * hit.u + hit.v * hit.v, blurred = 2.f * (hit.dx * hit.dx + hit.dy * hit.dy);
+        hit.on_plane = (on_plane <= blurred) & (depth > 0.f);
+        hit.depth = hit.on_plane ? depth : Vec{} + s.t[8];
+        return 0.5f * (hit.on_plane ? on_plane : blurred);
+    }
+    static Vec origin(const Hit &hit, Vec before, Vec weight, Vec known) {
+        return (before == 1.f) & (weight > 0.f) ? 1.f / away_from_zero(hit.depth) : known;
+    }
+    static void add(Sums sums, const Splat &s, const Hit &hit, Vec weight, Vec origin) {
+        for (int c = 0; c < FIXED; c++) sums[c] += weight * s.channels[c];
+        const Vec place = 1.f / away_from_zero(hit.depth) - origin;
+        sums[HIT] += weight * hit.depth;
+        sums[FIRST] += weight * place;
+        sums[SECOND] += weight * place * place;
+    }
+    static Vec worth(const Vec *g, const Splat &s, const Hit &hit, Vec origin) {
+        const Vec place = 1.f / away_from_zero(hit.depth) - origin;
+        Vec found = g[HIT] * hit.depth + g[FIRST] * place + g[SECOND] * place * place;
+        for (int c = 0; c < FIXED; c++) found += g[c] * s.channels[c];
+        return found;
+    }
+    static void back(Vec *acc, const Splat &s, const Hit &hit, Vec d_sigma, Vec weight, const Vec *g, Vec origin,
+                     bool absolute) {
+        for (int c = 0; c < FIXED; c++) acc[D_CHANNELS + c] += weight * g[c];
+        const Vec inverse = 1.f / away_from_zero(hit.depth), place = inverse - origin;
+        const Vec d_depth = weight * (g[HIT] - inverse * inverse * (g[FIRST] + 2.f * g[SECOND] * place));
+        const Vec on_depth = hit.on_plane ? d_depth : Vec{}, d_blur = hit.on_plane ? Vec{} : 2.f * d_sigma;
+        const Vec du = (hit.on_plane ? d_sigma * hit.u : Vec{}) + on_depth * s.t[6];
+        const Vec dv = (hit.on_plane ? d_sigma * hit.v : Vec{}) + on_depth * s.t[7];
+        const Vec dc[3] = {du * hit.inverse, dv * hit.inverse, -(du * hit.u + dv * hit.v) * hit.inverse};
+        Vec h[3], k[3];
+        for (int i = 0; i < 3; i++)
+            h[i] = hit.px * s.t[6 + i] - s.t[i], k[i] = hit.py * s.t[6 + i] - s.t[3 + i];
+        Vec at_x{}, at_y{};
+        for (int i = 0; i < 3; i++) {
+            const int a = (i + 1) % 3, b = (i + 2) % 3;
+            const Vec dh = k[a] * dc[b] - k[b] * dc[a], dk = dc[a] * h[b] - dc[b] * h[a];
+            acc[D_T + i] -= dh;
+            acc[D_T + 3 + i] -= dk;
+            acc[D_T + 6 + i] += hit.px * dh + hit.py * dk;
+            at_x = -dh, at_y = -dk;
+        }
+        acc[D_T + 6] += on_depth * hit.u;
+        acc[D_T + 7] += on_depth * hit.v;
+        acc[D_T + 8] += d_depth;
+        const Vec x = d_blur * hit.dx, y = d_blur * hit.dy;
+        acc[D_X] += x;
+        acc[D_Y] += y;
+        if (absolute) acc[D_PROBE] += size_of(at_x * s.t[8] + x), acc[D_PROBE + 1] += size_of(at_y * s.t[8] + y);
+    }
+    // The probe is the gradient of the projected centre, which moves with the plane and with the blur around it.
+    static void finish(const Splat &s, float x0, float y0, bool absolute, float *d) {
+        if (!absolute) {
+            d[D_PROBE] = d[D_T + 2] * s.t[8] + d[D_X];
+            d[D_PROBE + 1] = d[D_T + 5] * s.t[8] + d[D_Y];
+        }
+        for (int i = 0; i < 3; i++) d[D_T + 6 + i] -= x0 * d[D_T + i] + y0 * d[D_T + 3 + i];
+    }
+    struct Outputs {
+        float *means2d, *to_picture, *normals, *colors, *opacities, *depths, *probe;
+    };
+    static void write(const Outputs &to, long n, const float *d) {
+        std::copy(d + D_X, d + D_X + 2, to.means2d + 2 * n);
+        std::copy(d + D_T, d + D_T + 9, to.to_picture + 9 * n);
+        to.opacities[n] = d[D_OPACITY];
+        std::copy(d + D_CHANNELS, d + D_CHANNELS + 3, to.colors + 3 * n);
+        to.depths[n] = d[D_CHANNELS + DEPTH];
+        std::copy(d + D_CHANNELS + NORMAL, d + D_CHANNELS + NORMAL + 3, to.normals + 3 * n);
+        std::copy(d + D_PROBE, d + D_PROBE + 2, to.probe + 2 * n);
+    }
+};
+
+}  // namespace neus

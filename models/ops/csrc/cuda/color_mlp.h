@@ -1,0 +1,111 @@
+// The colour network on all points: ReLU layers, an optional sigmoid, and the gradient with respect to weights, normals and
+// features. The reference is ops/color_mlp.py. Hidden layers are kept for the backward pass where `keeps`, else computed
+// again; the record holds them one after the other, [n, stride_of(width) + PAD] with n rounded up to whole blocks.
+#pragma once
+#include "layers.h"
+#include "sigmoid.h"
+
+namespace neus {
+
+struct ColorNet {
+    int last, fixed, normals, features;
+    std::vector<Layer> layers;
+    long stride;  // of scratch
+
+    ColorNet(const ColorSizes &sizes, const float *packed)
+        : last(sizes.layers - 1), fixed(sizes.fixed), normals(3 * sizes.normals), features(sizes.features),
+          layers(read_layers(packed, sizes.widths)), stride(widest(layers)) {}
+
+    long kept_stride(int l) const { return stride_of(layers[l].inputs) + PAD; }
+    long recorded() const {
+        long total = 0;
+        for (int l = 1; l <= last; l++) total += kept_stride(l);
+        return total;
+    }
+};
+
+// What the layers read of the rows from `begin` on: x_0 in the column order of the published network, then x_1, x_2, ...
+inline std::vector<Parts> color_inputs(const ColorNet &net, const float *fixed, const float *normals,
+                                       const float *feature, long begin, float *record, long rows, long first) {
+    std::vector<Parts> x{{{fixed + begin * net.fixed, net.fixed, net.fixed, 1.f},
+                          {normals + begin * 3, 3, net.normals, 1.f},
+                          {feature + begin * net.features, net.features, net.features, 1.f}}};
+    for (int l = 1; l <= net.last; l++) {
+        x.push_back({{record + first * net.kept_stride(l), net.kept_stride(l), net.layers[l].inputs, 1.f}});
+        record += rows * net.kept_stride(l);
+    }
+    return x;
+}
+
+inline void color_hidden(const ColorNet &net, long rows, const std::vector<Parts> &x) {
+    for (int l = 0; l < net.last; l++) {
+        float *to = const_cast<float *>(x[l + 1][0].values);
+        linear(net.layers[l], rows, x[l], to, x[l + 1][0].stride);
+        bias_relu(net.layers[l], rows, to, x[l + 1][0].stride);
+    }
+}
+
+// rgb [n, outputs], and the record where `sizes.keeps`.
+inline void color_forward(const ColorSizes &sizes, long n, const float *fixed, const float *normals,
+                          const float *feature, const float *packed, float *rgb, float *kept) {
+    const ColorNet net(sizes, packed);
+    const Layer &top = net.layers[net.last];
+    const long most = at_once(n), padded = rounded_to_blocks(n);
+    Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded());
+    const bool squeezes = sizes.squeeze;
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const std::vector<Parts> x =
+            sizes.keeps ? color_inputs(net, fixed, normals, feature, begin, kept, padded, begin)
+                        : color_inputs(net, fixed, normals, feature, begin, hidden.values, most, 0);
+        color_hidden(net, rows, x);
+        float *to = rgb + begin * top.outputs;
+        const float *bias = top.bias;
+        linear(top, rows, x[net.last], to, top.outputs);
+        each_place(rows, top.outputs, [=] __device__(int, int i, long at) {
+            const float value = to[at] + bias[i];
+            to[at] = squeezes ? sigmoid(value) : value;
+        });
+    }
+}
+
+// Cotangents of normals [n, 3], feature [n, features] and packed parameters from those of rgb.
+inline void color_backward(const ColorSizes &sizes, long n, const float *fixed, const float *normals,
+                           const float *feature, const float *packed, const float *rgb, const float *kept,
+                           const float *d_rgb, float *d_normals, float *d_feature, float *d_packed) {
+    const ColorNet net(sizes, packed);
+    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded()), first(most * stride), second(most * stride);
+    const bool squeezes = sizes.squeeze;
+    const int outputs = net.layers[net.last].outputs;
+    clear(d_packed, parameters_of(net.layers));
+    if (!sizes.normals) clear(d_normals, n * 3);
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const std::vector<Parts> x =
+            sizes.keeps
+                ? color_inputs(net, fixed, normals, feature, begin, const_cast<float *>(kept), padded, begin)
+                : color_inputs(net, fixed, normals, feature, begin, hidden.values, most, 0);
+        if (!sizes.keeps) color_hidden(net, rows, x);
+        float *d = first.values, *other = second.values;
+        const float *value = rgb + begin * outputs, *from = d_rgb + begin * outputs;
+        float *to = d;
+        each_place(rows, outputs, [=] __device__(int r, int i, long at) {
+            to[r * stride + i] = from[at] * (squeezes ? value[at] * (1.f - value[at]) : 1.f);
+        });
+        for (int l = net.last; l > 0; l--) {
+            const Part &h = x[l][0];
+            add_gradients(net.layers[l], rows, d, stride, x[l], d_packed);
+            linear_backward(net.layers[l], rows, d, stride, 0, h.width, 1.f, 0.f, other, stride);
+            relu_backward(rows, h.width, h.values, h.stride, other, stride);
+            std::swap(d, other);
+        }
+        const Layer &bottom = net.layers[0];
+        add_gradients(bottom, rows, d, stride, x[0], d_packed);
+        linear_backward(bottom, rows, d, stride, net.fixed, net.normals, 1.f, 0.f, d_normals + begin * 3, 3);
+        linear_backward(bottom, rows, d, stride, net.fixed + net.normals, net.features, 1.f, 0.f,
+                        d_feature + begin * net.features, net.features);
+    }
+}
+
+}  // namespace neus

@@ -1,0 +1,134 @@
+// The few words that texts for CUDA are written in. Here they mean a card; an emulation on the CPU, whose header then
+// stands in front, gives them another meaning and the same contract.
+//
+// Everything runs in the order of its launch, on Jittor's stream, and nothing waits for it. Matrices are row by row, the
+// stride is that from one row to the next.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace neus {
+
+inline void demand(bool is_well, const char *what, int status) {
+    if (!is_well) throw std::runtime_error(std::string(what) + ": status " + std::to_string(status));
+}
+
+}  // namespace neus
+
+#ifdef __CUDACC__
+#include <cublas_v2.h>
+#include <executor.h>
+
+namespace jittor {
+extern cublasHandle_t cublas_handle;
+extern int use_tensorcore;  // 0: products in float32; 1: in TF32
+}
+
+namespace neus {
+
+constexpr int THREADS = 256;
+constexpr long MOST_BLOCKS = 1 << 16;
+
+// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first.
+template <typename T>
+struct Scratch {
+    T *values;
+    explicit Scratch(long count) : allocation(jittor::exe.temp_allocator, (count > 0 ? count : 1) * sizeof(T)) {
+        values = (T *)allocation.ptr;
+    }
+    Scratch(Scratch &&other) = default;
+
+   private:
+    jittor::Allocation allocation;
+};
+
+// Run a kernel: `threads` of each of `blocks`.
+template <typename... Parameters, typename... Arguments>
+inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
+    kernel<<<blocks, threads>>>(Parameters(arguments)...);
+    const cudaError_t status = cudaGetLastError();
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+}
+
+template <typename Work>
+__global__ void each_kernel(long count, Work work) {
+    for (long i = blockIdx.x * (long)blockDim.x + threadIdx.x; i < count; i += (long)gridDim.x * blockDim.x) work(i);
+}
+
+// work(i) for i = 0 ... count - 1, in any order.
+template <typename Work>
+inline void each(long count, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures travels to the card as bytes");
+    if (count <= 0) return;
+    const long blocks = (count + THREADS - 1) / THREADS;
+    launch(each_kernel<Work>, dim3((unsigned)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS)), THREADS, count, work);
+}
+
+// Set `count` values to zero.
+template <typename T>
+inline void clear(T *values, long count) {
+    const cudaError_t status = cudaMemsetAsync(values, 0, count * sizeof(T));
+    demand(status == cudaSuccess, "cudaMemset", status);
+}
+
+// C [rows, columns] = scale A B + keep C, where A is [rows, depth], or [depth, rows] if turned, and B likewise.
+inline void product(long rows, long columns, long depth, float scale, const float *a, long stride_a, bool turn_a,
+                    const float *b, long stride_b, bool turn_b, float keep, float *c, long stride_c) {
+    if (rows <= 0 || columns <= 0) return;
+    const cublasComputeType_t kind =
+        jittor::use_tensorcore ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    // Columns first is how cuBLAS counts: it is given the transposed product.
+    const cublasStatus_t status = cublasGemmEx(
+        jittor::cublas_handle, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)columns,
+        (int)rows, (int)depth, &scale, b, CUDA_R_32F, (int)stride_b, a, CUDA_R_32F, (int)stride_a, &keep, c,
+        CUDA_R_32F, (int)stride_c, kind, CUBLAS_GEMM_DEFAULT);
+    demand(status == CUBLAS_STATUS_SUCCESS, "cuBLAS", status);
+}
+
+// Memory that the threads of a block share.
+#define SHARED(type, name, count) __shared__ type name[count]
+
+}  // namespace neus
+#endif
+
+namespace neus {
+
+// Rows of points that a pass through a network takes at once: enough for all of a card, and scratch of 0.2 GiB.
+#ifndef ROWS_AT_ONCE
+#define ROWS_AT_ONCE 16384
+#endif
+
+inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
+
+constexpr uint32_t EXPONENT = 0x7f800000u;  // all ones in what is infinite or not a number
+
+// Seen by the bits: the fast maths that kernels are built with takes every number for finite.
+__device__ inline bool is_finite(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return (bits & EXPONENT) != EXPONENT;
+}
+
+// work(row, column, row * width + column) for all of [rows, width], in any order.
+template <typename Work>
+struct AtPlaces {
+    unsigned width;
+    Work work;
+    __device__ void operator()(long i) const {
+        const unsigned row = (unsigned)i / width;  // what passes take at once is far below 2^32, whose division is quick
+        work((int)row, (int)((unsigned)i - row * width), i);
+    }
+};
+
+template <typename Work>
+inline void each_place(long rows, int width, Work work) {
+    if (width > 0) each(rows * width, AtPlaces<Work>{(unsigned)width, work});
+}
+
+}  // namespace neus

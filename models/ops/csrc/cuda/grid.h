@@ -1,0 +1,185 @@
+// The multiresolution grid, a thread for each point in each level: the features there with their slopes, and the way of
+// cotangents back into the table. The reference is ops/grid.py.
+//
+// Points share rows of the table, and additions of float32 in the order in which threads come would give other bits each
+// time. So the parts are added as whole numbers, in units small enough that nothing is lost that float32 would keep: the
+// sum is the same in any order.
+#pragma once
+#include "reduce.h"
+
+namespace neus {
+
+constexpr int CORNERS = 8, MOST_LEVELS = 64;               // what tells of the levels travels with each launch
+constexpr long MOST_PARTS = 1 << 10;  // blocks that look for the largest number
+constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.05989, eq. 4; the factor of x is 1
+
+struct Level {
+    int resolution;
+    uint32_t mask;  // of the rows, where they are hashed
+    bool dense;
+    long start;  // of its part of the table, in numbers
+};
+
+struct Grid {
+    int levels, active;
+    long size;  // of the table, in numbers
+    Level level[MOST_LEVELS];
+};
+
+inline Grid read_grid(const GridSizes &sizes) {
+    Grid grid{};
+    grid.levels = (int)sizes.resolutions.size();
+    grid.active = sizes.active;
+    demand(grid.levels <= MOST_LEVELS, "levels of a grid", grid.levels);
+    for (int l = 0; l < grid.levels; l++) {
+        const long corners = sizes.resolutions[l] + 1;
+        grid.level[l] = {sizes.resolutions[l], (uint32_t)sizes.entries[l] - 1,
+                         corners * corners * corners == sizes.entries[l], grid.size};
+        grid.size += (long)sizes.entries[l] * FEATURES;
+    }
+    return grid;
+}
+
+// Where a point lies in a level.
+struct Cell {
+    long corner[CORNERS];  // numbers in front of its row in the table; bit 0 of a corner is along x, bit 1 y, bit 2 z
+    float share[3];        // place within the cell, 0 to 1
+    float scale[3];        // cells per unit of length; 0 along the axes that the point is beyond the cube
+
+    __device__ Cell(const Level &level, const float *point) {
+        int first[3];
+        const float half = 0.5f * level.resolution;
+        for (int axis = 0; axis < 3; axis++) {
+            const float inside = fminf(fmaxf(point[axis], -1.f), 1.f), place = __fmul_rn(inside + 1.f, half);
+            const int last = level.resolution - 1, lowest = (int)place < last ? (int)place : last;
+            first[axis] = lowest > 0 ? lowest : 0;  // in the level whatever the point, NaN included
+            share[axis] = place - first[axis];
+            scale[axis] = inside == point[axis] ? half : 0.f;
+        }
+        for (int c = 0; c < CORNERS; c++) {
+            const uint32_t x = first[0] + (c & 1), y = first[1] + (c >> 1 & 1), z = first[2] + (c >> 2);
+            const uint32_t side = level.resolution + 1;
+            const uint32_t row = level.dense ? x + side * (y + side * z) : (x ^ y * HASH_Y ^ z * HASH_Z) & level.mask;
+            corner[c] = level.start + (long)row * FEATURES;
+        }
+    }
+
+    // Feature f and, unless null, its slopes along the axes, a number `stride` behind the other.
+    __device__ float interpolate(const float *table, int f, float *slopes, long stride) const {
+        float low[4], along[4];  // on the four edges along x: at the lower end and the rise to the upper one
+        for (int e = 0; e < 4; e++) {
+            low[e] = table[corner[2 * e] + f];
+            along[e] = table[corner[2 * e + 1] + f] - low[e];
+        }
+        const float x = share[0], y = share[1], z = share[2];
+        const float edge[4] = {low[0] + x * along[0], low[1] + x * along[1], low[2] + x * along[2], low[3] + x * along[3]};
+        const float rise[2] = {edge[1] - edge[0], edge[3] - edge[2]};  // along y, in the lower and the upper face
+        const float face[2] = {edge[0] + y * rise[0], edge[2] + y * rise[1]};
+        if (slopes) {
+            const float lower = along[0] + y * (along[1] - along[0]), upper = along[2] + y * (along[3] - along[2]);
+            slopes[0] = (lower + z * (upper - lower)) * scale[0];
+            slopes[stride] = (rise[0] + z * (rise[1] - rise[0])) * scale[1];
+            slopes[2 * stride] = (face[1] - face[0]) * scale[2];
+        }
+        return face[0] + z * (face[1] - face[0]);
+    }
+
+    // What cotangents are worth at corner c: that of a feature, d, times the corner's share, and the feature's pull times
+    // the change of that share along `push`.
+    __device__ float part(int c, float d, float pull, const float *push) const {
+        const float x = c & 1 ? share[0] : 1.f - share[0], y = c & 2 ? share[1] : 1.f - share[1];
+        const float z = c & 4 ? share[2] : 1.f - share[2];
+        float sum = x * y * z * d;
+        if (push) {
+            const float in_x = push[0] * scale[0] * y * z, in_y = push[1] * scale[1] * x * z;
+            const float in_z = push[2] * scale[2] * x * y;
+            sum += pull * ((c & 1 ? in_x : -in_x) + (c & 2 ? in_y : -in_y) + (c & 4 ? in_z : -in_z));
+        }
+        return sum;
+    }
+};
+
+// The cotangents that reach the table, of n points: those of the features [n, stride] and, unless null, the slopes of the
+// distance along them [n, stride_pull] with the cotangents of its gradient [n, 3].
+struct Scattered {
+    const float *points, *features;
+    long stride;
+    const float *pull;
+    long stride_pull;
+    const float *push;
+
+    // What no part of one of a point's features can be more than.
+    __device__ float bound(const Grid &grid, long r, int l, int f) const {
+        float sum = fabsf(features[r * stride + l * FEATURES + f]);
+        if (!push) return sum;
+        const float reach = fabsf(push[r * 3]) + fabsf(push[r * 3 + 1]) + fabsf(push[r * 3 + 2]);
+        return sum + fabsf(pull[r * stride_pull + l * FEATURES + f]) * reach * (0.5f * grid.level[l].resolution);
+    }
+};
+
+// largest = the largest bound by its bits: numbers that are not negative ascend as their bits do, and those of what is not
+// finite come last.
+__global__ inline void largest_kernel(long n, Grid grid, Scattered from, unsigned *largest) {
+    SHARED(unsigned, found, THREADS);
+    const long width = (long)grid.active * FEATURES;
+    unsigned most = 0;
+    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < n * width; i += (long)gridDim.x * THREADS) {
+        const int at = (int)(i % width);
+        const float bound = from.bound(grid, i / width, at / FEATURES, at % FEATURES);
+        unsigned bits;
+        memcpy(&bits, &bound, sizeof(bits));
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    found[threadIdx.x] = most;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if ((int)threadIdx.x < half && found[threadIdx.x + half] > found[threadIdx.x])
+            found[threadIdx.x] = found[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) atomicMax(largest, found[0]);
+}
+
+// The power of two that parts are multiplied by: 8 parts of each of n points, none more than `largest`, add up to less than
+// 2^62.
+__device__ inline double unit_of(unsigned largest, long n) {
+    int room = 62 - 3;
+    for (long points = 1; points < n; points *= 2) room--;
+    const int exponent = (int)(largest >> 23) - 127 + 1;
+    return ldexp(1.0, room - exponent);
+}
+
+// d_table from cotangents of n points.
+inline void scatter(const Grid &grid, long n, const Scattered &from, float *d_table) {
+    Scratch<unsigned> largest_scratch(1);
+    Scratch<unsigned long long> sum_scratch(grid.size);
+    unsigned *largest = largest_scratch.values;
+    unsigned long long *sums = sum_scratch.values;
+    clear(largest, 1);
+    clear(sums, grid.size);
+    if (n > 0 && grid.active > 0) {
+        const long blocks = (n * grid.active * FEATURES + THREADS - 1) / THREADS;
+        launch(largest_kernel, dim3((unsigned)(blocks < MOST_PARTS ? blocks : MOST_PARTS)), THREADS, n,
+               grid, from, largest);
+        each(n * grid.active, [=] __device__(long i) {
+            const long r = i % n;  // neighbours in memory at once, level by level
+            const int l = (int)(i / n);
+            const double unit = unit_of(largest[0], n);
+            const Cell cell(grid.level[l], from.points + r * 3);
+            for (int f = 0; f < FEATURES; f++) {
+                const float d = from.features[r * from.stride + l * FEATURES + f];
+                const float pull = from.push ? from.pull[r * from.stride_pull + l * FEATURES + f] : 0.f;
+                for (int c = 0; c < CORNERS; c++) {
+                    const float part = cell.part(c, d, pull, from.push ? from.push + r * 3 : nullptr);
+                    atomicAdd(sums + cell.corner[c] + f, (unsigned long long)(long long)rint(part * unit));
+                }
+            }
+        });
+    }
+    each(grid.size, [=] __device__(long i) {
+        const float lost = largest[0] >= EXPONENT ? NAN : 0.f;  // what is not finite in a step is not finite in here
+        d_table[i] = (float)((double)(long long)sums[i] / unit_of(largest[0], n)) + lost;
+    });
+}
+
+}  // namespace neus

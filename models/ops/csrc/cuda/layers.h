@@ -1,0 +1,125 @@
+// Linear layers on rows of points: what they read may lie in several parts, side by side in the layer's columns, so that
+// nothing is copied together.
+#pragma once
+#include "device.h"
+#include "reduce.h"
+
+namespace neus {
+
+// One linear layer y = x W^T + b.
+struct Layer {
+    int inputs, outputs;
+    const float *weight, *bias;  // [outputs, inputs], [outputs]
+    long offset;                 // of the weight in the packed parameters
+    long bias_offset() const { return offset + (long)inputs * outputs; }
+};
+
+// The layers of a packed parameter vector: for each (inputs, outputs) of `widths` a weight, then a bias.
+inline std::vector<Layer> read_layers(const float *packed, const std::vector<int> &widths) {
+    std::vector<Layer> layers;
+    long offset = 0;
+    for (size_t l = 0; l + 1 < widths.size(); l += 2) {
+        const long size = (long)widths[l] * widths[l + 1];
+        layers.push_back({widths[l], widths[l + 1], packed + offset, packed + offset + size, offset});
+        offset += size + widths[l + 1];
+    }
+    return layers;
+}
+
+inline long parameters_of(const std::vector<Layer> &layers) {
+    return layers.back().bias_offset() + layers.back().outputs;
+}
+
+inline long rounded_to_blocks(long n) { return (n + BLOCK - 1) / BLOCK * BLOCK; }
+
+// Row stride of activations in scratch: whole vectors.
+inline long stride_of(int width) { return (width + PAD - 1) / PAD * PAD; }
+
+inline long widest(const std::vector<Layer> &layers) {
+    long width = 0;
+    for (const Layer &layer : layers) {
+        width = width > stride_of(layer.inputs) ? width : stride_of(layer.inputs);
+        width = width > stride_of(layer.outputs) ? width : stride_of(layer.outputs);
+    }
+    return width;
+}
+
+// Some of the columns that a layer reads, [rows, width], each number times `scale`; a part may be empty.
+struct Part {
+    const float *values;
+    long stride;
+    int width;
+    float scale;
+};
+using Parts = std::vector<Part>;
+
+// y [rows, outputs] = x W^T: the bias is left to what comes behind.
+inline void linear(const Layer &layer, long rows, const Parts &x, float *y, long stride) {
+    int column = 0;
+    for (const Part &part : x) {
+        if (part.width == 0) continue;
+        product(rows, layer.outputs, part.width, part.scale, part.values, part.stride, false, layer.weight + column,
+                layer.inputs, true, column > 0 ? 1.f : 0.f, y, stride);
+        column += part.width;
+    }
+}
+
+// The gradient of W, in `gradients` as in the packed parameters, += d_y^T x.
+inline void add_outer(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x, float *gradients) {
+    int column = 0;
+    for (const Part &part : x) {
+        if (part.width == 0) continue;
+        product(layer.outputs, part.width, rows, part.scale, d_y, stride, true, part.values, part.stride, false, 1.f,
+                gradients + layer.offset + column, layer.inputs);
+        column += part.width;
+    }
+}
+
+// The gradients of W and b += those of d_y.
+inline void add_gradients(const Layer &layer, long rows, const float *d_y, long stride, const Parts &x, float *gradients) {
+    add_outer(layer, rows, d_y, stride, x, gradients);
+    add_columns(rows, layer.outputs, 1.f, d_y, stride, gradients + layer.bias_offset());
+}
+
+// d_x [rows, width] = scale d_y W + keep d_x, of the columns from `column` on.
+inline void linear_backward(const Layer &layer, long rows, const float *d_y, long stride, int column, int width,
+                            float scale, float keep, float *d_x, long stride_x) {
+    product(rows, width, layer.outputs, scale, d_y, stride, false, layer.weight + column, layer.inputs, false, keep, d_x,
+            stride_x);
+}
+
+// y = max(y + b, 0).
+inline void bias_relu(const Layer &layer, long rows, float *y, long stride) {
+    const float *bias = layer.bias;
+    each_place(rows, layer.outputs, [=] __device__(int r, int i, long) {
+        const float value = y[r * stride + i] + bias[i];
+        y[r * stride + i] = value > 0.f ? value : 0.f;
+    });
+}
+
+// d_y = 0 where the value of ReLU is not positive.
+inline void relu_backward(long rows, int width, const float *value, long stride_value, float *d_y, long stride) {
+    each_place(rows, width, [=] __device__(int r, int i, long) {
+        if (!(value[r * stride_value + i] > 0.f)) d_y[r * stride + i] = 0.f;
+    });
+}
+
+// gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double: the fast sines that kernels are built with are
+// wrong by their argument's size, and an octave multiplies that by up to 2^23.
+inline void encode(const float *x, long rows, int width, int octaves, float scale, float *encoded, long stride) {
+    each_place(rows, width * (octaves + 1), [=] __device__(int r, int k, long) {
+        const int j = k % width, octave = k / width - 1;
+        const float value = x[r * width + j] * scale;
+        float *to = encoded + r * stride + j;
+        if (octave < 0) {
+            to[0] = value;
+            return;
+        }
+        double sine, cosine;
+        sincos((double)value * (double)(1 << octave), &sine, &cosine);
+        to[(1 + 2 * octave) * width] = (float)sine;
+        to[(2 + 2 * octave) * width] = (float)cosine;
+    });
+}
+
+}  // namespace neus

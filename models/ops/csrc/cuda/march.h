@@ -1,0 +1,189 @@
+// Samples of rays in the occupied cells of a grid. The reference is ops/march.py.
+//
+// Every sample is looked up by its own place, rounded as the reference rounds it; what is skipped are depths that lie well
+// inside an empty box. So both find the same samples, to the bit: products in front of a sum are written as what is never
+// fused, whatever the compiler's flags. A ray is walked twice, to count its samples and to write them: nothing has to be
+// kept whose size is not known.
+#pragma once
+#include "reduce.h"
+
+namespace neus {
+
+constexpr int BOX = 8;  // cells along an edge of the boxes that are empty as a whole, or not; a power of two
+// Depths nearer to the end of an empty box than this share of a step are looked up themselves: far more than rounding.
+constexpr float MARGIN = 0.01f;
+
+// Occupied cells [cells, cells, cells] and boxes of the cube.
+struct Occupancy {
+    const uint8_t *cell, *box;
+    int cells, boxes;
+
+    __device__ int kind(const int *at) const { return cell[((long)at[0] * cells + at[1]) * cells + at[2]]; }
+    __device__ bool is_box_occupied(const int *at) const {
+        return box[((long)(at[0] / BOX) * boxes + at[1] / BOX) * boxes + at[2] / BOX];
+    }
+    // Whether any cell of a box is not empty.
+    __device__ uint8_t any_of(long index) const {
+        const int x = index / boxes / boxes, y = index / boxes % boxes, z = index % boxes;
+        for (int i = x * BOX; i < cells && i < (x + 1) * BOX; i++)
+            for (int j = y * BOX; j < cells && j < (y + 1) * BOX; j++)
+                for (int k = z * BOX; k < cells && k < (z + 1) * BOX; k++)
+                    if (cell[((long)i * cells + j) * cells + k]) return 1;
+        return 0;
+    }
+};
+
+struct Ray {
+    float origin[3], direction[3], near, far, jitter;
+
+    __device__ float depth(int k, float step) const { return near + __fmul_rn((float)k + jitter, step); }
+    __device__ float place(int axis, float depth) const { return origin[axis] + __fmul_rn(direction[axis], depth); }
+
+    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells,
+    // each `side` long. Rounded as it comes: MARGIN is far more.
+    __device__ int next(int k, float step, const int *at, int size, float side) const {
+        float leaves = far;
+        for (int axis = 0; axis < 3; axis++) {
+            const int low = at[axis] & -size, face = direction[axis] > 0.f ? low + size : low;
+            const float crosses = __fdiv_rn((float)face * side - 1.f - origin[axis], direction[axis]);
+            leaves = direction[axis] != 0.f && crosses < leaves ? crosses : leaves;
+        }
+        const float ahead = __fdiv_rn(leaves - near, step) - jitter - MARGIN;
+        return ahead > (float)k ? (int)(ahead < 1e9f ? ahead : 1e9f) + 1 : k + 1;
+    }
+};
+
+// All rays.
+struct Rays {
+    const float *origins, *directions, *near, *far, *jitter;
+    __device__ Ray operator[](long r) const {
+        Ray ray;
+        for (int axis = 0; axis < 3; axis++) {
+            ray.origin[axis] = origins[3 * r + axis];
+            ray.direction[axis] = directions[3 * r + axis];
+        }
+        ray.near = near[r];
+        ray.far = far[r];
+        ray.jitter = jitter[r];
+        return ray;
+    }
+};
+
+// Walk along a ray, take(depth) for each of its samples; returns how many there are.
+template <typename Take>
+__device__ inline int walk(const March &is, const Occupancy &occupancy, const Ray &ray, Take take) {
+    const float half = (float)(0.5 * is.cells), cells = (float)is.cells, side = __fdiv_rn(2.f, cells);
+    int found = 0;
+    for (int k = 0; k < is.most_steps;) {
+        const float depth = ray.depth(k, is.step);
+        if (!(depth < ray.far)) break;
+        float place[3];
+        int at[3];
+        bool inside = true;
+        for (int axis = 0; axis < 3; axis++) {
+            place[axis] = __fmul_rn(ray.place(axis, depth) + 1.f, half);
+            inside = inside && place[axis] >= 0.f && place[axis] < cells;
+        }
+        for (int axis = 0; axis < 3; axis++) at[axis] = inside ? (int)place[axis] : 0;
+        const int kind = inside ? occupancy.kind(at) : 0;
+        if (kind == SOLID) break;
+        if (kind) take(found++, depth);
+        if (!inside || kind)
+            k++;
+        else
+            k = ray.next(k, is.step, at, occupancy.is_box_occupied(at) ? 1 : BOX, side);
+    }
+    return found;
+}
+
+struct CountOnly {
+    __device__ void operator()(int, float) const {}
+};
+
+// Where a ray's samples go.
+struct Samples {
+    const Ray &ray;
+    int r, begin;
+    int *ray_of;
+    float *depths, *points, *views;
+    __device__ void operator()(int found, float depth) const {
+        const long s = (long)begin + found;
+        ray_of[s] = r;
+        depths[s] = depth;
+        for (int axis = 0; axis < 3; axis++) {
+            points[s * 3 + axis] = ray.place(axis, depth);
+            views[s * 3 + axis] = ray.direction[axis];
+        }
+    }
+};
+
+// offsets [rays + 1] from the counts, up to the budget, and how many rays are kept: those whose samples, with all before
+// them, fit into it. One block, each thread some rays in a row.
+__global__ inline void offsets_kernel(long rays, long samples, const int *counts, int *offsets, int *kept) {
+    SHARED(long, sums, THREADS);
+    const int t = threadIdx.x;
+    const long begin = rays * t / THREADS, end = rays * (t + 1) / THREADS;
+    long sum = 0;
+    for (long r = begin; r < end; r++) sum += counts[r];
+    sums[t] = sum;
+    __syncthreads();
+    long before = 0;
+    for (int other = 0; other < t; other++) before += sums[other];
+    __syncthreads();
+    long fitting = 0, last = 0;
+    for (long r = begin; r < end; r++) {
+        before += counts[r];
+        if (before > samples) break;
+        fitting++;
+        last = before;
+    }
+    const long all = block_sum(fitting, sums);
+    __syncthreads();
+    // Of the thread with the last ray that is kept, or of the first one where none is.
+    sums[t] = fitting > 0 ? last : 0;
+    __syncthreads();
+    long used = 0;
+    for (int other = 0; other < THREADS; other++) used = sums[other] > used ? sums[other] : used;
+    before = 0;
+    if (t == 0) {
+        offsets[0] = 0;
+        kept[0] = (int)all;
+    }
+    __syncthreads();
+    sums[t] = sum;
+    __syncthreads();
+    for (int other = 0; other < t; other++) before += sums[other];
+    for (long r = begin; r < end; r++) {
+        before += counts[r];
+        offsets[r + 1] = (int)(r < all ? before : used);
+    }
+}
+
+inline void march(const March &layout, long rays, const float *origins, const float *directions, const float *near,
+                  const float *far, const float *jitter, const uint8_t *occupied, int *offsets, int *kept, int *ray_of,
+                  float *depths, float *points, float *views) {
+    const March is = layout;
+    const int boxes = (is.cells + BOX - 1) / BOX;
+    Scratch<uint8_t> box_scratch((long)boxes * boxes * boxes);
+    Scratch<int> count_scratch(rays);
+    uint8_t *box = box_scratch.values;
+    int *counts = count_scratch.values;
+    const Occupancy occupancy{occupied, box, is.cells, boxes};
+    const Rays all{origins, directions, near, far, jitter};
+    each((long)boxes * boxes * boxes, [=] __device__(long i) { box[i] = occupancy.any_of(i); });
+    each(rays, [=] __device__(long r) { counts[r] = walk(is, occupancy, all[r], CountOnly{}); });
+    launch(offsets_kernel, dim3(1), THREADS, rays, (long)is.samples, counts, offsets, kept);
+    each(rays, [=] __device__(long r) {
+        if (r >= kept[0]) return;
+        const Ray ray = all[r];
+        walk(is, occupancy, ray, Samples{ray, (int)r, offsets[r], ray_of, depths, points, views});
+    });
+    each(is.samples, [=] __device__(long s) {
+        if (s < offsets[rays]) return;
+        ray_of[s] = 0;
+        depths[s] = 0.f;
+        for (int axis = 0; axis < 3; axis++) points[s * 3 + axis] = views[s * 3 + axis] = 0.f;
+    });
+}
+
+}  // namespace neus

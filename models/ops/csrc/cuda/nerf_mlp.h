@@ -1,0 +1,103 @@
+// A NeRF on all points: a trunk of ReLU layers, at a skip with the encoded point in front again; one linear layer for
+// feature and density together; a ReLU layer of feature and encoded view; a linear layer for the colour. Gradients go to
+// the weights alone. The backward pass computes the layers again: cheaper than keeping them. The reference is
+// ops/nerf_mlp.py.
+#pragma once
+#include "layers.h"
+
+namespace neus {
+
+// The network and room for all its layers on some rows.
+struct NerfPass {
+    int trunk, coordinates, octaves, view_octaves, encoded, encoded_view, features;
+    std::vector<Layer> layers;
+    long most, stride, stride_e, stride_v;
+    Scratch<float> points, views, hidden;  // hidden: what each layer but the last puts out, [most, stride]
+
+    NerfPass(const NerfSizes &sizes, long n, const float *packed)
+        : trunk(sizes.trunk), coordinates(sizes.coordinates), octaves(sizes.octaves), view_octaves(sizes.view_octaves),
+          encoded(coordinates * (1 + 2 * octaves)), encoded_view(3 * (1 + 2 * view_octaves)),
+          features(sizes.widths[2 * trunk + 1] - 1), layers(read_layers(packed, sizes.widths)), most(at_once(n)),
+          stride(widest(layers)), stride_e(stride_of(encoded)), stride_v(stride_of(encoded_view)),
+          points(most * stride_e), views(most * stride_v), hidden(most * stride * (trunk + 2)) {}
+
+    float *output(int l) const { return hidden.values + l * most * stride; }
+    // What layer l reads: in the trunk and the heads hidden channels, the encoded point in front of them where it joins.
+    Parts input(int l) const {
+        if (l == 0) return {{points.values, stride_e, encoded, 1.f}};
+        if (l == trunk + 1)
+            return {{output(trunk), stride, features, 1.f}, {views.values, stride_v, encoded_view, 1.f}};
+        const int width = l <= trunk ? layers[l - 1].outputs : layers[l].inputs;
+        return {{points.values, stride_e, layers[l].inputs - width, 1.f}, {output(l - 1), stride, width, 1.f}};
+    }
+    int offset(int l) const { return l > 0 ? layers[l].inputs - layers[l - 1].outputs : 0; }
+};
+
+// All layers but the last of some points [rows, coordinates] seen along directions [rows, 3].
+inline void nerf_layers(const NerfPass &pass, long rows, const float *points, const float *directions) {
+    encode(points, rows, pass.coordinates, pass.octaves, 1.f, pass.points.values, pass.stride_e);
+    encode(directions, rows, 3, pass.view_octaves, 1.f, pass.views.values, pass.stride_v);
+    const long stride = pass.stride;
+    for (int l = 0; l < pass.trunk + 2; l++) {
+        const Layer &layer = pass.layers[l];
+        float *to = pass.output(l);
+        linear(layer, rows, pass.input(l), to, stride);
+        const float *bias = layer.bias;
+        if (l == pass.trunk)
+            each_place(rows, layer.outputs, [=] __device__(int r, int i, long) { to[r * stride + i] += bias[i]; });
+        else
+            bias_relu(layer, rows, to, stride);
+    }
+}
+
+// density [n, 1] and rgb [n, 3] of points [n, coordinates] seen along directions [n, 3].
+inline void nerf_forward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                         const float *packed, float *density, float *rgb) {
+    const NerfPass pass(sizes, n, packed);
+    const Layer &top = pass.layers.back();
+    for (long begin = 0; begin < n; begin += pass.most) {
+        const long rows = n - begin < pass.most ? n - begin : pass.most, stride = pass.stride;
+        nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
+        const float *heads = pass.output(pass.trunk) + pass.features, *bias = top.bias;
+        float *to_density = density + begin, *to_rgb = rgb + begin * 3;
+        linear(top, rows, pass.input(pass.trunk + 2), to_rgb, 3);
+        each_place(rows, 3, [=] __device__(int r, int i, long at) {
+            to_rgb[at] += bias[i];
+            if (i == 0) to_density[r] = heads[r * stride];
+        });
+    }
+}
+
+// Gradient of the packed parameters from the cotangents of density and rgb.
+inline void nerf_backward(const NerfSizes &sizes, long n, const float *points, const float *directions,
+                          const float *packed, const float *d_density, const float *d_rgb, float *d_packed) {
+    const NerfPass pass(sizes, n, packed);
+    const long stride = pass.stride;
+    const int heads = pass.trunk, view = heads + 1, color = heads + 2, features = pass.features;
+    Scratch<float> first(pass.most * stride), second(pass.most * stride);
+    clear(d_packed, parameters_of(pass.layers));
+    for (long begin = 0; begin < n; begin += pass.most) {
+        const long rows = n - begin < pass.most ? n - begin : pass.most;
+        nerf_layers(pass, rows, points + begin * pass.coordinates, directions + begin * 3);
+        float *d = first.values, *other = second.values;
+        const float *from_rgb = d_rgb + begin * 3, *from_density = d_density + begin;
+        add_gradients(pass.layers[color], rows, from_rgb, 3, pass.input(color), d_packed);
+        linear_backward(pass.layers[color], rows, from_rgb, 3, 0, pass.layers[color].inputs, 1.f, 0.f, d, stride);
+        relu_backward(rows, pass.layers[color].inputs, pass.output(view), stride, d, stride);
+        add_gradients(pass.layers[view], rows, d, stride, pass.input(view), d_packed);
+        linear_backward(pass.layers[view], rows, d, stride, 0, features, 1.f, 0.f, other, stride);
+        float *to = other;
+        each(rows, [=] __device__(long r) { to[r * stride + features] = from_density[r]; });
+        std::swap(d, other);
+        for (int l = heads; l >= 0; l--) {
+            add_gradients(pass.layers[l], rows, d, stride, pass.input(l), d_packed);
+            if (l == 0) break;
+            const int width = pass.layers[l - 1].outputs;
+            linear_backward(pass.layers[l], rows, d, stride, pass.offset(l), width, 1.f, 0.f, other, stride);
+            relu_backward(rows, width, pass.output(l - 1), stride, other, stride);
+            std::swap(d, other);
+        }
+    }
+}
+
+}  // namespace neus

@@ -1,0 +1,55 @@
+// Sums in an order that their lengths alone decide: the same bits whatever the card.
+#pragma once
+#include "device.h"
+
+namespace neus {
+
+constexpr int SUM_COLUMNS = 32, SUM_ROWS = 8;  // of a block's threads
+constexpr long ROWS_OF_A_SLICE = 256, MOST_SLICES = 64;
+
+// Sum of the block's THREADS values, in thread 0; `shared` has room for them.
+template <typename T>
+__device__ inline T block_sum(T value, T *shared) {
+    const int t = threadIdx.x;
+    shared[t] = value;
+    for (int half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (t < half) shared[t] += shared[t + half];
+    }
+    __syncthreads();
+    return shared[0];
+}
+
+// parts [slices, width]: sums of the columns over a slice of the rows each.
+__global__ inline void column_sums_kernel(long rows, int width, const float *values, long stride, float *parts) {
+    SHARED(float, sums, SUM_ROWS * SUM_COLUMNS);
+    const int column = threadIdx.x % SUM_COLUMNS, row = threadIdx.x / SUM_COLUMNS;
+    const int at = blockIdx.x * SUM_COLUMNS + column;
+    const long slices = gridDim.y, slice = blockIdx.y;
+    float sum = 0.f;
+    if (at < width)
+        for (long r = slice * rows / slices + row; r < (slice + 1) * rows / slices; r += SUM_ROWS)
+            sum += values[r * stride + at];
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (row > 0 || at >= width) return;
+    for (int other = 1; other < SUM_ROWS; other++) sum += sums[other * SUM_COLUMNS + column];
+    parts[slice * width + at] = sum;
+}
+
+// sums [width] += scale times the columns of values [rows, width].
+inline void add_columns(long rows, int width, float scale, const float *values, long stride, float *sums) {
+    long slices = (rows + ROWS_OF_A_SLICE - 1) / ROWS_OF_A_SLICE;
+    slices = slices < 1 ? 1 : slices > MOST_SLICES ? MOST_SLICES : slices;
+    Scratch<float> scratch(slices * width);
+    float *parts = scratch.values;
+    launch(column_sums_kernel, dim3((width + SUM_COLUMNS - 1) / SUM_COLUMNS, (unsigned)slices), SUM_ROWS * SUM_COLUMNS,
+           rows, width, values, stride, parts);
+    each(width, [=] __device__(long i) {
+        float sum = 0.f;
+        for (long slice = 0; slice < slices; slice++) sum += parts[slice * width + i];
+        sums[i] += scale * sum;
+    });
+}
+
+}  // namespace neus

@@ -1,0 +1,103 @@
+// The signed-distance network on all points: value, feature and input gradient in one forward pass, and the gradient of
+// all three with respect to the weights. The reference is ops/sdf_mlp.py, the notation that of softplus_net.h. Points are
+// constants. The record holds h_1 ... h_L, each [n, width], n rounded up to whole blocks.
+#pragma once
+#include "softplus_net.h"
+
+namespace neus {
+
+inline SoftplusNet sdf_net(const SdfSizes &sizes, const float *packed) {
+    return {packed, sizes.widths, sizes.encoded, (unsigned)sizes.skips, SKIP_SCALE};
+}
+
+// The encoding's transposed Jacobian: `total` -> gradient [rows, 3].
+inline void sdf_to_points(int octaves, long rows, const float *encoded, const float *total, long stride,
+                          float *gradient) {
+    each_place(rows, 3, [=] __device__(int r, int j, long at) {
+        const float *e = encoded + r * stride + j, *t = total + r * stride + j;
+        float sum = t[0];
+        for (int f = 0; f < octaves; f++)
+            sum += (float)(1 << f) * (e[6 + 6 * f] * t[3 + 6 * f] - e[3 + 6 * f] * t[6 + 6 * f]);
+        gradient[at] = sum;
+    });
+}
+
+// Its Jacobian: cotangents of the gradient [rows, 3] -> `hat` [rows, stride_e].
+inline void sdf_from_points(int octaves, long rows, const float *encoded, const float *cotangent, float *hat,
+                            long stride) {
+    each_place(rows, 3, [=] __device__(int r, int j, long at) {
+        const float *e = encoded + r * stride + j, g = cotangent[at];
+        float *to = hat + r * stride + j;
+        to[0] = g;
+        for (int f = 0; f < octaves; f++) {
+            to[3 + 6 * f] = (float)(1 << f) * e[6 + 6 * f] * g;
+            to[6 + 6 * f] = -(float)(1 << f) * e[3 + 6 * f] * g;
+        }
+    });
+}
+
+// sdf [n, 1] alone.
+inline void sdf_distance(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf) {
+    const SoftplusNet net = sdf_net(sizes, packed);
+    const long most = at_once(n);
+    Scratch<float> encoded(most * net.stride_e), hidden(most * net.recorded());
+    const std::vector<Rows> h = rows_of_layers(net, {encoded.values, net.stride_e}, hidden.values, most, 0);
+    Layer top = net.layers[net.last];
+    top.outputs = 1;
+    const float *bias = top.bias, scale = sizes.scale;
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        float *to = sdf + begin;
+        encode(points + begin * 3, rows, 3, sizes.octaves, scale, encoded.values, net.stride_e);
+        hidden_layers(net, rows, h);
+        linear(top, rows, net.parts(net.last, h[net.last], h[0]), to, 1);
+        each(rows, [=] __device__(long i) { to[i] = (to[i] + bias[0]) / scale; });
+    }
+}
+
+// sdf [n, 1], feature [n, F], gradient [n, 3] and, where `sizes.keeps`, the record.
+inline void sdf_forward(const SdfSizes &sizes, long n, const float *points, const float *packed, float *sdf,
+                        float *feature, float *gradient, float *record) {
+    const SoftplusNet net = sdf_net(sizes, packed);
+    const Layer &top = net.layers[net.last];
+    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const int features = top.outputs - 1;
+    Scratch<float> encoded(most * net.stride_e), total(most * net.stride_e), a(most * stride), b(most * stride);
+    Scratch<float> hidden(sizes.keeps ? 0 : most * net.recorded());
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const Rows first{encoded.values, net.stride_e};
+        const std::vector<Rows> h = sizes.keeps ? rows_of_layers(net, first, record, padded, begin)
+                                                : rows_of_layers(net, first, hidden.values, most, 0);
+        encode(points + begin * 3, rows, 3, sizes.octaves, sizes.scale, encoded.values, net.stride_e);
+        hidden_layers(net, rows, h);
+        linear(top, rows, net.parts(net.last, h[net.last], h[0]), a.values, stride);
+        give_outputs(rows, top, sizes.scale, a.values, stride, sdf + begin, feature + begin * features);
+        sweep(net, rows, h, a.values, b.values, total.values);
+        sdf_to_points(sizes.octaves, rows, encoded.values, total.values, net.stride_e, gradient + begin * 3);
+    }
+}
+
+// Gradient of the packed parameters from the cotangents of sdf, feature and gradient.
+inline void sdf_backward(const SdfSizes &sizes, long n, const float *points, const float *packed, const float *record,
+                         const float *d_sdf, const float *d_feature, const float *d_gradient, float *d_packed) {
+    const SoftplusNet net = sdf_net(sizes, packed);
+    const long most = at_once(n), padded = rounded_to_blocks(n), stride = net.stride;
+    const int features = net.layers[net.last].outputs - 1;
+    Scratch<float> encoded(most * net.stride_e), hat(most * net.stride_e), memory(most * net.recorded());
+    Scratch<float> a(most * stride), b(most * stride), c(most * stride);
+    clear(d_packed, parameters_of(net.layers));
+    for (long begin = 0; begin < n; begin += most) {
+        const long rows = n - begin < most ? n - begin : most;
+        const std::vector<Rows> h =
+            rows_of_layers(net, {encoded.values, net.stride_e}, const_cast<float *>(record), padded, begin);
+        encode(points + begin * 3, rows, 3, sizes.octaves, sizes.scale, encoded.values, net.stride_e);
+        const std::vector<float *> carried = carried_back(net, rows, h, memory.values, most, a.values);
+        sdf_from_points(sizes.octaves, rows, encoded.values, d_gradient + begin * 3, hat.values, net.stride_e);
+        backward_sweep(net, rows, h, carried, {hat.values, net.stride_e}, a.values, b.values, c.values, d_packed);
+        take_outputs(rows, features, sizes.scale, d_sdf + begin, d_feature + begin * features, a.values, stride);
+        backward_values(net, rows, h, carried, a.values, b.values, d_packed);
+    }
+}
+
+}  // namespace neus

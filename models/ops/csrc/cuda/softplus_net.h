@@ -1,0 +1,194 @@
+// A network of softplus layers on some rows of points at once: its hidden layers, the sweep of its input gradient, and the
+// cotangents of both on their way to the weights.
+//
+// Notation, per layer l of L + 1 (the last one is linear): x_l input, a_l = x_l W_l^T + b_l, h_{l+1} = softplus(a_l),
+// s_l = softplus'(a_l); h_0 is what enters the network, x_l is h_l, at a skip with h_0 behind it and all times
+// `skip_scale`. The input gradient is the sweep c_L = W_L[0], u_l = c_{l+1} s_l, (c_l, skipped) = u_l W_l. In the backward
+// pass `hat` marks cotangents of the sweep, which run from the first layer to the last, `bar` those of the values, from the
+// last to the first.
+#pragma once
+#include "layers.h"
+#include "softplus.h"
+
+namespace neus {
+
+// Numbers row by row.
+struct Rows {
+    float *values;
+    long stride;
+};
+
+struct SoftplusNet {
+    std::vector<Layer> layers;
+    int last, entering;  // layer; channels of h_0
+    unsigned skips;      // bit l is set where h_0 joins the input of layer l
+    float skip_scale;
+    long stride, stride_e;  // of scratch as wide as the widest layer, and as h_0
+
+    SoftplusNet(const float *packed, const std::vector<int> &widths, int entering_, unsigned skips_, float skip_scale_)
+        : layers(read_layers(packed, widths)), last((int)layers.size() - 1), entering(entering_), skips(skips_),
+          skip_scale(skip_scale_), stride(widest(layers)), stride_e(stride_of(entering_)) {}
+
+    bool skip(int l) const { return l > 0 && (skips >> l & 1u); }
+    int hidden(int l) const { return layers[l].inputs - (skip(l) ? entering : 0); }  // channels of h_l
+    float factor(int l) const { return skip(l) ? skip_scale : 1.f; }
+    long recorded() const {
+        long total = 0;
+        for (int l = 1; l <= last; l++) total += hidden(l);
+        return total;
+    }
+    // x_l, or what runs alike, from its part as wide as h_l and that as wide as h_0.
+    Parts parts(int l, const Rows &h, const Rows &e) const {
+        return {{h.values, h.stride, hidden(l), factor(l)}, {e.values, e.stride, skip(l) ? entering : 0, skip_scale}};
+    }
+};
+
+// h_0 ... h_L of the rows from `begin` on; `record` holds h_1 ... h_L of `rows` rows, one after the other.
+inline std::vector<Rows> rows_of_layers(const SoftplusNet &net, const Rows &entering, float *record, long rows, long begin) {
+    std::vector<Rows> h(1, entering);
+    for (int l = 1; l <= net.last; l++) {
+        h.push_back({record + begin * net.hidden(l), net.hidden(l)});
+        record += rows * net.hidden(l);
+    }
+    return h;
+}
+
+// h_1 ... h_L from h_0.
+inline void hidden_layers(const SoftplusNet &net, long rows, const std::vector<Rows> &h) {
+    for (int l = 0; l < net.last; l++) {
+        const Layer &layer = net.layers[l];
+        float *to = h[l + 1].values;
+        const float *bias = layer.bias;
+        linear(layer, rows, net.parts(l, h[l], h[0]), to, layer.outputs);
+        each_place(rows, layer.outputs, [=] __device__(int, int i, long at) { to[at] = softplus(to[at] + bias[i]); });
+    }
+}
+
+// c_L in the part of layer L's input that is h_L, times s_{L-1} where `bent`: [rows, width], the same row everywhere.
+inline void first_pull(const SoftplusNet &net, long rows, const Rows &h, bool bent, float *pull, long stride) {
+    const float *row = net.layers[net.last].weight, *value = h.values, factor = net.factor(net.last);
+    each_place(rows, net.hidden(net.last), [=] __device__(int r, int i, long at) {
+        pull[r * stride + i] = row[i] * factor * (bent ? softplus_slope(value[at]) : 1.f);
+    });
+}
+
+// The sweep: d y_0 / d h_0 in `total` [rows, stride_e]; `a` and `b` are scratch, [rows, stride].
+inline void sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *a, float *b, float *total) {
+    const long stride = net.stride, stride_e = net.stride_e;
+    const int last = net.last;
+    const float *top = net.layers[last].weight, factor = net.factor(last);
+    const int from = net.skip(last) ? net.hidden(last) : 0;
+    const bool is_read = last == 0 || net.skip(last);
+    each_place(rows, net.entering, [=] __device__(int r, int i, long) {
+        total[r * stride_e + i] = is_read ? top[from + i] * factor : 0.f;
+    });
+    if (last > 0) first_pull(net, rows, h[last], true, a, stride);
+    for (int l = last - 1; l >= 0; l--) {
+        const Layer &layer = net.layers[l];
+        const int width = net.hidden(l);
+        if (net.skip(l)) linear_backward(layer, rows, a, stride, width, net.entering, net.skip_scale, 1.f, total, stride_e);
+        if (l == 0) {
+            linear_backward(layer, rows, a, stride, 0, width, 1.f, 1.f, total, stride_e);
+            return;
+        }
+        linear_backward(layer, rows, a, stride, 0, width, net.factor(l), 0.f, b, stride);
+        const float *value = h[l].values;
+        each_place(rows, width, [=] __device__(int r, int i, long at) { b[r * stride + i] *= softplus_slope(value[at]); });
+        std::swap(a, b);
+    }
+}
+
+// c_{l+1} of the hidden layers, [rows, width] each, one after the other.
+inline std::vector<float *> carried_back(const SoftplusNet &net, long rows, const std::vector<Rows> &h, float *memory,
+                                        long most, float *scratch) {
+    std::vector<float *> carried;
+    for (int l = 0; l < net.last; l++) {
+        carried.push_back(memory);
+        memory += most * net.hidden(l + 1);
+    }
+    if (net.last > 0) first_pull(net, rows, h[net.last], false, carried.back(), net.hidden(net.last));
+    for (int l = net.last - 1; l > 0; l--) {
+        const float *c = carried[l], *value = h[l + 1].values;
+        const int width = net.layers[l].outputs;
+        each(rows * width, [=] __device__(long at) { scratch[at] = c[at] * softplus_slope(value[at]); });
+        linear_backward(net.layers[l], rows, scratch, width, 0, net.hidden(l), net.factor(l), 0.f, carried[l - 1],
+                        net.hidden(l));
+    }
+    return carried;
+}
+
+// The cotangents of the sweep, from `hat`, first layer to last: weight gradients, and carried[l] becomes what reaches a_l
+// through s_l. `into`, `next` and `bent` are scratch, [rows, stride].
+inline void backward_sweep(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
+                               const std::vector<float *> &carried, const Rows &hat, float *into, float *next,
+                               float *bent, float *gradients) {
+    Rows x = hat;
+    for (int l = 0; l < net.last; l++) {
+        const Layer &layer = net.layers[l];
+        const int width = layer.outputs;
+        const float *value = h[l + 1].values;
+        float *c = carried[l], *to = next;
+        each(rows * width, [=] __device__(long at) { bent[at] = c[at] * softplus_slope(value[at]); });
+        add_outer(layer, rows, bent, width, net.parts(l, x, hat), gradients);
+        linear(layer, rows, net.parts(l, x, hat), to, width);
+        each(rows * width, [=] __device__(long at) {
+            const float s = softplus_slope(value[at]), through = to[at] * s;
+            c[at] *= through * BETA * (1.f - s);  // softplus'' is BETA s (1 - s)
+            to[at] = through;
+        });
+        x = {to, width};
+        std::swap(into, next);
+    }
+    float *row = gradients + net.layers[net.last].offset;
+    for (const Part &part : net.parts(net.last, x, hat)) {
+        if (part.width > 0) add_columns(rows, part.width, part.scale, part.values, part.stride, row);
+        row += part.width;
+    }
+}
+
+// The cotangents of the values, from those of the last layer's outputs in `bar` [rows, stride], last layer to first; those
+// of what reaches a_l otherwise join them where `carried` has them. `other` is scratch, [rows, stride]. Returns where the
+// cotangents of layer 0's outputs are.
+inline float *backward_values(const SoftplusNet &net, long rows, const std::vector<Rows> &h,
+                                const std::vector<float *> &carried, float *bar, float *other, float *gradients) {
+    const long stride = net.stride;
+    for (int l = net.last; l >= 0; l--) {
+        const Layer &layer = net.layers[l];
+        add_gradients(layer, rows, bar, stride, net.parts(l, h[l], h[0]), gradients);
+        if (l == 0) break;
+        const int width = net.hidden(l);
+        linear_backward(layer, rows, bar, stride, 0, width, net.factor(l), 0.f, other, stride);
+        const float *value = h[l].values, *joins = carried.empty() ? nullptr : carried[l - 1];
+        float *to = other;
+        each_place(rows, width, [=] __device__(int r, int i, long at) {
+            to[r * stride + i] = to[r * stride + i] * softplus_slope(value[at]) + (joins ? joins[at] : 0.f);
+        });
+        std::swap(bar, other);
+    }
+    return bar;
+}
+
+// The last layer's sums [rows, stride] with its bias: the distance [rows], divided by `scale`, and the feature behind it
+// [rows, outputs - 1].
+inline void give_outputs(long rows, const Layer &top, float scale, const float *sums, long stride, float *sdf,
+                         float *feature) {
+    const float *bias = top.bias;
+    const int features = top.outputs - 1;
+    each_place(rows, features + 1, [=] __device__(int r, int i, long) {
+        const float value = sums[r * stride + i] + bias[i];
+        if (i == 0)
+            sdf[r] = value / scale;
+        else
+            feature[(long)r * features + i - 1] = value;
+    });
+}
+
+// The cotangents of the same sums.
+inline void take_outputs(long rows, int features, float scale, const float *d_sdf, const float *d_feature, float *bar,
+                         long stride) {
+    each_place(rows, features + 1, [=] __device__(int r, int i, long) {
+        bar[r * stride + i] = i == 0 ? d_sdf[r] / scale : d_feature[(long)r * features + i - 1];
+    });
+}
+
+}  // namespace neus

@@ -1,0 +1,187 @@
+// One step of Adam over all parameters, and the readings by which a step is judged beforehand. The reference is
+// ops/update.py. `Vars` is a list of Jittor's variables, all float32 but the verdict. What a launch needs to know of some
+// variables travels with it: nothing is copied to the card.
+#pragma once
+#include "reduce.h"
+
+namespace neus {
+
+constexpr int AT_ONCE = 32;  // variables of a launch: what tells of them has to fit into 4 KiB
+constexpr long MOST_PARTS = 64, NUMBERS_OF_A_THREAD = 4;
+
+template <typename Vars>
+inline float *values(const Vars &vars, size_t index) {
+    return vars[index]->template ptr<float>();
+}
+
+// Blocks for the largest of some variables.
+template <typename Vars>
+inline long parts_of(const Vars &vars, int begin, int end) {
+    long most = 1;
+    for (int k = begin; k < end; k++) {
+        const long parts = (vars[k]->num + THREADS * NUMBERS_OF_A_THREAD - 1) / (THREADS * NUMBERS_OF_A_THREAD);
+        most = parts > most ? parts : most;
+    }
+    return most < MOST_PARTS ? most : MOST_PARTS;
+}
+
+struct Viewed {
+    const float *values;
+    long size;
+};
+struct ViewedSome {
+    Viewed at[AT_ONCE];
+};
+
+template <typename Vars>
+inline ViewedSome view(const Vars &vars, int begin, int end) {
+    ViewedSome some{};
+    for (int k = begin; k < end; k++) some.at[k - begin] = {values(vars, k), vars[k]->num};
+    return some;
+}
+
+// sums [variables, parts] of squares, or from the variable `squared` on of the numbers themselves. A square is taken in
+// float32, where Adam takes it too: it shall overflow here as it does there.
+__global__ inline void sums_kernel(ViewedSome some, int squared, double *sums) {
+    SHARED(double, shared, THREADS);
+    const Viewed &at = some.at[blockIdx.y];
+    double sum = 0.0;
+    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
+        sum += (int)blockIdx.y < squared ? at.values[i] * at.values[i] : at.values[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0) sums[blockIdx.y * MOST_PARTS + blockIdx.x] = sum;
+}
+
+// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of squares, the sum of all
+// parameters}.
+template <typename Vars>
+inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
+    const int gradients = layout.gradients, count = (int)inputs.size() - 1;
+    Scratch<double> scratch(count * MOST_PARTS);
+    double *sums = scratch.values;
+    clear(sums, count * MOST_PARTS);
+    for (int k = 0; k < count; k += AT_ONCE) {
+        const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
+        launch(sums_kernel, dim3((unsigned)parts_of(inputs, 1 + k, 1 + end), end - k), THREADS,
+               view(inputs, 1 + k, 1 + end), gradients - k, sums + k * MOST_PARTS);
+    }
+    const float *loss = values(inputs, 0);
+    float *readings = values(outputs, 0);
+    each(gradients + 2, [=] __device__(long i) {
+        if (i == 0) {
+            readings[0] = loss[0];
+            return;
+        }
+        const long first = i - 1, last = first < gradients ? i : count;
+        double sum = 0.0;
+        for (long k = first * MOST_PARTS; k < last * MOST_PARTS; k++) sum += sums[k];
+        readings[i] = (float)sum;
+    });
+}
+
+__global__ inline void lost_kernel(ViewedSome some, int *lost) {
+    const Viewed &at = some.at[blockIdx.y];
+    bool is_lost = false;
+    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
+        is_lost |= !is_finite(at.values[i]);
+    if (is_lost) atomicOr(lost, 1);
+}
+
+// outputs = {whether all numbers of all inputs are finite}.
+template <typename Vars>
+inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs) {
+    Scratch<int> scratch(1);
+    int *lost = scratch.values;
+    clear(lost, 1);
+    const int count = (int)inputs.size();
+    for (int k = 0; k < count; k += AT_ONCE) {
+        const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
+        launch(lost_kernel, dim3((unsigned)parts_of(inputs, k, end), end - k), THREADS, view(inputs, k, end), lost);
+    }
+    bool *finite = outputs[0]->template ptr<bool>();
+    each(1, [=] __device__(long) { finite[0] = lost[0] == 0; });
+}
+
+// What a step reads of a parameter, and what it replaces.
+struct Stepped {
+    const float *parameter, *gradient, *first, *second;
+    float *to, *to_first, *to_second;
+    long size;
+};
+struct SteppedSome {
+    AdamStep step;
+    Stepped at[AT_ONCE];
+};
+
+// Take the step where it may be taken; `lost` tells whether any new number is not finite.
+__global__ inline void adam_kernel(SteppedSome some, const float *rates, const bool *accepted, int *lost) {
+    if (!accepted[0]) return;
+    const AdamStep &step = some.step;
+    const Stepped &at = some.at[blockIdx.y];
+    const float rate = rates[blockIdx.y];
+    bool is_lost = false;
+    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS) {
+        const float g = at.gradient[i];
+        const float first = at.first[i] * step.beta_1 + g * (1.f - step.beta_1);
+        const float second = at.second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
+        const float value = at.parameter[i] - first * rate / (sqrtf(second) * step.root + step.epsilon);
+        at.to[i] = value;
+        at.to_first[i] = first;
+        at.to_second[i] = second;
+        is_lost |= !is_finite(value) || !is_finite(first) || !is_finite(second);
+    }
+    if (is_lost) atomicOr(lost, 1);
+}
+
+// The old numbers where the step was not taken.
+__global__ inline void restore_kernel(SteppedSome some, const bool *accepted, const int *lost) {
+    if (accepted[0] && lost[0] == 0) return;
+    const Stepped &at = some.at[blockIdx.y];
+    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS) {
+        at.to[i] = at.parameter[i];
+        at.to_first[i] = at.first[i];
+        at.to_second[i] = at.second[i];
+    }
+}
+
+template <typename Vars>
+inline SteppedSome stepped(const AdamStep &step, const Vars &inputs, const Vars &outputs, int begin, int end) {
+    const int count = (int)outputs.size() / 3;
+    SteppedSome some{step, {}};
+    for (int k = begin; k < end; k++)
+        some.at[k - begin] = {values(inputs, 2 + k),
+                              values(inputs, 2 + count + k),
+                              values(inputs, 2 + 2 * count + k),
+                              values(inputs, 2 + 3 * count + k),
+                              values(outputs, k),
+                              values(outputs, count + k),
+                              values(outputs, 2 * count + k),
+                              outputs[k]->num};
+    return some;
+}
+
+// inputs = {verdict (bool), rates (one a parameter), parameters, gradients, first moments, second moments}; outputs =
+// {parameters, first moments, second moments, final verdict}: the old numbers where the verdict is false, or where any of
+// the new ones is not finite.
+template <typename Vars>
+inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
+    const int count = (int)outputs.size() / 3;
+    const bool *accepted = inputs[0]->template ptr<bool>();
+    Scratch<int> scratch(1);
+    int *lost = scratch.values;
+    clear(lost, 1);
+    for (const bool restores : {false, true})
+        for (int k = 0; k < count; k += AT_ONCE) {
+            const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
+            const SteppedSome some = stepped(step, inputs, outputs, k, end);
+            const dim3 blocks((unsigned)parts_of(outputs, k, end), end - k);
+            if (restores)
+                launch(restore_kernel, blocks, THREADS, some, accepted, lost);
+            else
+                launch(adam_kernel, blocks, THREADS, some, values(inputs, 1) + k, accepted, lost);
+        }
+    bool *taken = outputs[3 * count]->template ptr<bool>();
+    each(1, [=] __device__(long) { taken[0] = accepted[0] && lost[0] == 0; });
+}
+
+}  // namespace neus

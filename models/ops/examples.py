@@ -1,0 +1,220 @@
+"""A small example of each operation, for comparing its native form with its reference on whatever device there is."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+from models import ops
+from models.machine.backend import jt
+from models.ops.color_mlp import color
+from models.ops.grid import grid_encode
+from models.ops.grid_sdf import grid_sdf, grid_values, with_network
+from models.ops.grid_sizes import FEATURES, grid_sizes
+from models.ops.kernel import Kernel
+from models.ops.march import EMPTY, OCCUPIED, SOLID, march
+from models.ops.nerf_mlp import nerf
+from models.ops.network import Weights
+from models.ops.packed import packed_sum, packed_weights
+from models.ops.sdf_mlp import sdf_distance, sdf_field
+from models.ops.section_alpha import section_alpha
+from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, encoding_width
+from models.ops.update import AdamStep, Update, adam, all_finite, readings
+from models.ops.upsample import upsample
+from models.structs import Var
+
+POINTS = 150  # more than two blocks of a kernel, the last not full
+RAYS = 20
+
+
+@dataclass(frozen=True)
+class Example:
+    """An operation and arguments for it."""
+
+    kernel: Kernel
+    arguments: tuple[Any, ...]
+    trained: tuple[Var, ...] = ()  # what its gradients are compared for
+    compared: int | None = None  # so many of its outputs, from the first: several orders may be right; None for all
+
+
+Maker = Callable[[np.random.Generator], Example]
+
+
+def kernels() -> dict[str, Kernel]:
+    """Every operation of this package, by its name."""
+    modules = [importlib.import_module(f"{ops.__name__}.{entry.name}") for entry in pkgutil.iter_modules(ops.__path__)]
+    return {
+        name: value for module in modules for name, value in sorted(vars(module).items()) if isinstance(value, Kernel)
+    }
+
+
+def outputs(found: Any) -> list[Var]:
+    """The Vars of a result, in order."""
+    if is_dataclass(found):
+        return [leaf for field in fields(found) for leaf in outputs(getattr(found, field.name))]
+    if isinstance(found, list | tuple):
+        return [leaf for value in found for leaf in outputs(value)]
+    return [found]
+
+
+def _sdf(rng: np.random.Generator) -> tuple[Var, Weights, SdfSizes]:
+    """A network with a skip."""
+    encoded = encoding_width(3, 2)
+    widths = (encoded, 32 - encoded, 32, 24, 24, 9)
+    weights = _weights(rng, widths)
+    return _normal(rng, POINTS, 3, size=0.5), weights, SdfSizes(3, encoded, 2, 1 << 1, widths, 1.5)
+
+
+def _distance(rng: np.random.Generator) -> Example:
+    return Example(sdf_distance, _sdf(rng))
+
+
+def _field(rng: np.random.Generator) -> Example:
+    points, weights, sizes = _sdf(rng)
+    return Example(sdf_field, (points, weights, sizes), _trained(weights))
+
+
+def _color(rng: np.random.Generator) -> Example:
+    widths = (6 + 3 + 8, 24, 24, 3)
+    weights = _weights(rng, widths)
+    fixed, normals, features = (_normal(rng, POINTS, width) for width in (6, 3, 8))
+    sizes = ColorSizes(2, 1, 6, 1, 8, widths)
+    return Example(color, (fixed, normals, features, weights, sizes), (normals, features, *_trained(weights)))
+
+
+def _nerf(rng: np.random.Generator) -> Example:
+    encoded, views = encoding_width(4, 2), encoding_width(3, 1)
+    widths = (encoded, 24, 24, 24, 24 + encoded, 24, 24, 25, 24 + views, 12, 12, 3)
+    weights = _weights(rng, widths)
+    points, directions = _normal(rng, POINTS, 4, size=0.5), _directions(rng, POINTS)
+    return Example(nerf, (points, directions, weights, NerfSizes(3, 4, 2, 1, (1,), widths)), _trained(weights))
+
+
+def _upsample(rng: np.random.Generator) -> Example:
+    origins, directions, depths = _normal(rng, RAYS, 3, size=0.1), _directions(rng, RAYS), _ascending(rng, RAYS, 16)
+    distances = depths.numpy() - rng.uniform(0.4, 0.9, (RAYS, 1)).astype(np.float32)
+    return Example(upsample, (origins, directions, depths, jt.array(-distances), 64.0, 8), compared=2)
+
+
+def _grid(rng: np.random.Generator, outputs: int) -> tuple[Var, Var, Weights, Any]:
+    """A grid with a level that is dense, two that are not, and one that is not active; a network behind it."""
+    sizes = with_network(grid_sizes(4, 4, 40, 10, active=3), [24], outputs)
+    table = _normal(rng, sizes.rows, FEATURES, size=0.1)
+    points = jt.array(rng.uniform(-1.1, 1.1, (POINTS, 3)).astype(np.float32))
+    return points, table, _weights(rng, sizes.widths), sizes
+
+
+def _encode(rng: np.random.Generator) -> Example:
+    points, table, _, sizes = _grid(rng, 4)
+    return Example(grid_encode, (points, table, sizes), (points, table))
+
+
+def _grid_values(rng: np.random.Generator) -> Example:
+    points, table, weights, sizes = _grid(rng, 4)
+    return Example(grid_values, (points, table, weights, sizes), (table, *_trained(weights)))
+
+
+def _grid_sdf(rng: np.random.Generator) -> Example:
+    points, table, weights, sizes = _grid(rng, 9)
+    return Example(grid_sdf, (points, table, weights, sizes), (table, *_trained(weights)))
+
+
+def _alpha(rng: np.random.Generator) -> Example:
+    sdf, cos = _normal(rng, POINTS, 1, size=0.05), _normal(rng, POINTS, 1)
+    lengths = jt.array(rng.uniform(0.01, 0.1, (POINTS, 1)).astype(np.float32))
+    sharpness = jt.array(np.float32([40.0]))
+    return Example(section_alpha, (sdf, cos, lengths, sharpness, 0.7), (sdf, cos, sharpness))
+
+
+def _march(rng: np.random.Generator) -> Example:
+    directions = _directions(rng, RAYS)
+    cells = rng.choice(np.array([EMPTY, OCCUPIED, SOLID], np.uint8), (16, 16, 16), p=[0.6, 0.35, 0.05])
+    near, far, jitter = (np.full((RAYS, 1), value, np.float32) for value in (1.0, 3.0, 0.5))
+    where = [directions * -2.0, directions, *map(jt.array, (near, far, jitter, cells))]
+    return Example(march, (*where, 0.05, RAYS * 40))
+
+
+def _offsets(rng: np.random.Generator) -> Var:
+    """Samples of rays, some of which have none, and samples of no ray at the end."""
+    counts = rng.integers(0, 2 * POINTS // RAYS - 4, RAYS)
+    return jt.array(np.concatenate([[0], np.minimum(np.cumsum(counts), POINTS - 3)]).astype(np.int32))
+
+
+def _packed_weights(rng: np.random.Generator) -> Example:
+    alpha = jt.array(rng.uniform(0.0, 0.5, (POINTS, 1)).astype(np.float32))
+    return Example(packed_weights, (alpha, _offsets(rng)), (alpha,))
+
+
+def _packed_sum(rng: np.random.Generator) -> Example:
+    weights, values = _normal(rng, POINTS, 1), _normal(rng, POINTS, 5)
+    return Example(packed_sum, (weights, values, _offsets(rng)), (weights, values))
+
+
+def _adam(rng: np.random.Generator) -> Example:
+    shapes = ((7, 5), (300, 2), (1,))
+    parameters, gradients, firsts = ([_normal(rng, *shape) for shape in shapes] for _ in range(3))
+    seconds = [_normal(rng, *shape).sqr() for shape in shapes]
+    before = Update(parameters, firsts, seconds, jt.array(np.array([True])))
+    return Example(adam, (before, gradients, [1e-2, 2e-2, 3e-2], AdamStep(root=1.1)))
+
+
+def _readings(rng: np.random.Generator) -> Example:
+    loss, *values = (_normal(rng, *shape) for shape in ((1,), (30, 20), (5,), (30, 20), (5,)))
+    return Example(readings, (loss, values[:2], values[2:]))
+
+
+def _all_finite(rng: np.random.Generator) -> Example:
+    return Example(all_finite, ([_normal(rng, 9), jt.array(np.float32([np.inf]))],))
+
+
+def _weights(rng: np.random.Generator, widths: Sequence[int]) -> Weights:
+    """Linear layers of these inputs and outputs, one pair after the other."""
+    pairs = list(zip(widths[::2], widths[1::2], strict=True))
+    return Weights([(_normal(rng, out, into, size=into**-0.5), _normal(rng, out, size=0.1)) for into, out in pairs])
+
+
+def _trained(weights: Weights) -> tuple[Var, ...]:
+    return tuple(part for layer in weights.layers for part in layer)
+
+
+def _normal(rng: np.random.Generator, *shape: int, size: float = 1.0) -> Var:
+    return jt.array(rng.normal(0.0, size, shape).astype(np.float32))
+
+
+def _directions(rng: np.random.Generator, count: int) -> Var:
+    found = rng.normal(size=(count, 3))
+    return jt.array((found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32))
+
+
+def _ascending(rng: np.random.Generator, rows: int, count: int) -> Var:
+    return jt.array(np.sort(rng.uniform(0.1, 1.4, (rows, count)), axis=1).astype(np.float32))
+
+
+MAKERS: dict[str, Maker] = {
+    "sdf_distance": _distance,
+    "sdf_field": _field,
+    "color": _color,
+    "nerf": _nerf,
+    "upsample": _upsample,
+    "grid_encode": _encode,
+    "grid_values": _grid_values,
+    "grid_sdf": _grid_sdf,
+    "section_alpha": _alpha,
+    "march": _march,
+    "packed_weights": _packed_weights,
+    "packed_sum": _packed_sum,
+    "adam": _adam,
+    "readings": _readings,
+    "all_finite": _all_finite,
+}
+
+
+def examples(seed: int = 0) -> Iterator[tuple[str, Example]]:
+    """An example of each operation that has one, by its name."""
+    for name, make in MAKERS.items():
+        yield name, make(np.random.default_rng(seed))

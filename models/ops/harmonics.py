@@ -1,0 +1,45 @@
+"""Real spherical harmonics up to degree 3, in the order and with the signs of 3D Gaussian Splatting (arXiv 2308.04079).
+
+Written once, for arrays of NumPy and of Jittor alike. N directions, K = (degree + 1)^2 functions. Knows no Jittor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+MOST_DEGREE = 3
+CONSTANT = 0.28209479177387814  # the function of degree 0
+SAMPLES = 64  # directions that a turned function is fitted to: four times as many as there are functions
+
+
+def count_of(degree: int) -> int:
+    """How many functions there are up to a degree."""
+    return (degree + 1) ** 2
+
+
+def functions(degree: int, d: Any) -> list[Any]:
+    """The functions at unit directions [N, 3], each [N, 1]."""
+    x, y, z = d[:, 0:1], d[:, 1:2], d[:, 2:3]
+    xx, yy, zz = x * x, y * y, z * z
+    one = 0.4886025119029199
+    found = [x * 0.0 + CONSTANT, y * -one, z * one, x * -one]
+    a, b, c = 1.0925484305920792, 0.31539156525252005, 0.5462742152960396
+    found += [x * y * a, y * z * -a, (zz * 2 - xx - yy) * b, x * z * -a, (xx - yy) * c]
+    e, f, g = -0.5900435899266435, 2.890611442640554, -0.4570457994644658
+    h, k = 0.3731763325901154, 1.445305721320277
+    found += [y * (xx * 3 - yy) * e, x * y * z * f, y * (zz * 4 - xx - yy) * g, z * (zz * 2 - xx * 3 - yy * 3) * h]
+    found += [x * (zz * 4 - xx - yy) * g, z * (xx - yy) * k, x * (xx - yy * 3) * e]
+    return found[: count_of(degree)]
+
+
+def turning(degree: int, rotation: np.ndarray) -> np.ndarray:
+    """[K, K], coefficients c -> those of the same colours in a frame that is turned by `rotation` [3, 3].
+
+    That is, sum_k Y_k(R d) c'_k = sum_k Y_k(d) c_k for every direction d. Degrees do not mix.
+    """
+    directions = np.random.default_rng(0).normal(size=(SAMPLES, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    before, after = (np.concatenate(functions(degree, d), axis=1) for d in (directions, directions @ rotation.T))
+    return np.linalg.lstsq(after, before, rcond=None)[0]

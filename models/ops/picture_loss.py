@@ -1,0 +1,83 @@
+"""How far a picture is from a photograph: absolute differences mixed with structural dissimilarity.
+
+(1 - share) mean |x - y| + share (1 - mean SSIM), as in 3D Gaussian Splatting (arXiv 2308.04079, eq. 7): SSIM over
+windows of 11 pixels with a Gaussian of 1.5 (Wang et al., TIP 13, 2004), zeros beyond the border. Differentiable once,
+with respect to the picture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
+from models.ops.source import Source
+from models.structs import Var
+
+RADIUS, SIGMA = 5, 1.5  # of the window, pixels
+STABLE_MEAN, STABLE_VARIANCE = 0.01**2, 0.03**2  # of pictures in [0, 1]
+WINDOW = np.exp(-0.5 * (np.arange(-RADIUS, RADIUS + 1) / SIGMA) ** 2)
+WINDOW = (WINDOW / WINDOW.sum()).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The layout."""
+
+    width: int
+    share: float  # of the dissimilarity
+
+
+SOURCE = Source(
+    "picture_loss.h",
+    (Pictures,),
+    (("RADIUS", RADIUS), ("SIGMA", SIGMA), ("STABLE_MEAN", STABLE_MEAN), ("STABLE_VARIANCE", STABLE_VARIANCE)),
+)
+
+
+def _reference(picture: Var, photograph: Var, share: float) -> Var:
+    """The loss [1] of pictures [H, W, 3]."""
+    maps = [_blurred(value) for value in (picture, photograph, picture.sqr(), photograph.sqr(), picture * photograph)]
+    mean_x, mean_y, xx, yy, xy = maps
+    between = 2.0 * (xy - mean_x * mean_y) + STABLE_VARIANCE
+    each = xx - mean_x.sqr() + yy - mean_y.sqr() + STABLE_VARIANCE
+    likeness = (2.0 * mean_x * mean_y + STABLE_MEAN) / (mean_x.sqr() + mean_y.sqr() + STABLE_MEAN) * between / each
+    return (picture - photograph).abs().mean() * (1.0 - share) + (1.0 - likeness.mean()) * share
+
+
+def _blurred(values: Var) -> Var:
+    """[H, W, 3] under the window."""
+    height, width, _ = values.shape
+    padded = jt.nn.pad(values.permute(2, 0, 1), [RADIUS] * 4)
+    rows = sum(padded[:, k : k + height] * float(weight) for k, weight in enumerate(WINDOW))
+    return sum(rows[:, :, k : k + width] * float(weight) for k, weight in enumerate(WINDOW)).permute(1, 2, 0)
+
+
+def _native(picture: Var, photograph: Var, share: float) -> Var:
+    """One operation for the loss and its slope."""
+    return _Loss(photograph, share)(picture)
+
+
+class _Loss(jt.Function):
+    """Keeps the slope."""
+
+    def __init__(self, photograph: Var, share: float) -> None:
+        super().__init__()
+        self.photograph, self.share = photograph, share
+
+    def execute(self, picture: Var) -> Var:
+        """The loss."""
+        outputs = shapes32((1,), picture.shape)
+        layout = Pictures(picture.shape[1], self.share)
+        loss, self.slope = SOURCE.call("picture_loss", layout, outputs, [picture, self.photograph])
+        return loss
+
+    def grad(self, cotangent: Var) -> Var:
+        """The cotangent of the picture."""
+        return self.slope * cotangent.reshape((1, 1, 1))
+
+
+picture_loss = Kernel(_reference, cpu=_native)

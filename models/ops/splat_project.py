@@ -1,0 +1,191 @@
+"""Splats as a camera sees them: ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888).
+
+N splats: means [N, 3] in the world, quaternions [N, 4] (w, x, y, z, of any length), logarithms of the standard
+deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres lie at +0.5. Both are differentiable
+once, with respect to the splats. The constants are those of gsplat 1.x, which states the published formulas in PyTorch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.network import filled, shapes32
+from models.ops.source import Source
+from models.structs import Var
+
+BLUR = 0.3  # added to a variance in the picture, in square pixels: no ellipsoid falls between pixels
+REACH = 3.33  # standard deviations: an opaque splat falls below 1 / 255 there
+FARTHEST_REACH = 1e6  # pixels; a whole number beyond it would not tell more
+MARGIN = 0.3  # of the half picture: beyond it an ellipsoid's slope is taken at that margin, lest it grow without bounds
+NEAR = 0.01  # what is nearer to the camera's plane is not seen
+LEAST_EXTENT = 1e-4  # of a surfel's bounding box, in square pixels
+SHORTEST = 1e-24  # of a quaternion, squared
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The layout."""
+
+    width: int
+    height: int
+    near: float = NEAR
+
+
+@dataclass(frozen=True)
+class Ellipsoids:
+    """Ellipsoids in a picture."""
+
+    means2d: Var  # [N, 2] pixels
+    depths: Var  # [N, 1] of the centres
+    conics: Var  # [N, 3]: a, b, c of (a x^2 + c y^2) / 2 + b x y
+    radii: Var  # int32 [N, 2] pixels; 0, 0 where it is not seen
+
+
+@dataclass(frozen=True)
+class Surfels:
+    """Surfels in a picture."""
+
+    means2d: Var  # [N, 2], the middle of the projected bounding box
+    depths: Var  # [N, 1] of the centres
+    to_picture: Var  # [N, 3, 3], (u, v, 1) of the surfel in standard deviations -> homogeneous pixels
+    normals: Var  # [N, 3] unit, camera frame, towards the camera
+    radii: Var  # int32 [N, 2]
+
+
+SOURCE = Source(
+    "splat_project.h",
+    (Projection,),
+    (
+        ("BLUR", BLUR),
+        ("REACH", REACH),
+        ("FARTHEST_REACH", FARTHEST_REACH),
+        ("MARGIN", MARGIN),
+        ("LEAST_EXTENT", LEAST_EXTENT),
+        ("SHORTEST", SHORTEST),
+    ),
+)
+
+
+def camera_numbers(world_to_camera: np.ndarray, intrinsics: np.ndarray) -> np.ndarray:
+    """float32 [17] of a pose [4, 4] and intrinsics [3, 3]: rotation by rows, translation, fx, skew, cx, fy, cy."""
+    pose, k = np.asarray(world_to_camera, np.float64), np.asarray(intrinsics, np.float64)
+    k = k / k[2, 2]
+    numbers = [*pose[:3, :3].reshape(-1), *pose[:3, 3], k[0, 0], k[0, 1], k[0, 2], k[1, 1], k[1, 2]]
+    return np.array(numbers, np.float32)
+
+
+def rotations(quats: Var) -> Var:
+    """Matrices [N, 3, 3] of quaternions [N, 4] of any length."""
+    unit = quats / quats.sqr().sum(dim=1, keepdims=True).maximum(SHORTEST).sqrt()
+    w, x, y, z = (unit[:, k] for k in range(4))
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]
+    rows += [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]
+    rows += [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]
+    return jt.stack(rows, dim=1).reshape((-1, 3, 3))
+
+
+def _placed(means: Var, camera: Var) -> tuple[Var, Var, list[Var]]:
+    """Rotation [3, 3], centres in the camera's frame [N, 3], and the intrinsics fx, skew, cx, fy, cy."""
+    turn = camera[:9].reshape((3, 3))
+    return turn, jt.matmul(means, turn.transpose()) + camera[9:12].reshape((1, 3)), [camera[k] for k in range(12, 17)]
+
+
+def _ellipsoids_reference(
+    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
+) -> Ellipsoids:
+    """Ellipsoids by the slope of the projection at their centres."""
+    turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
+    x, y, z = placed[:, 0], placed[:, 1], placed[:, 2].maximum(near)
+    axes = jt.matmul(turn.unsqueeze(0), rotations(quats) * log_sizes.exp().unsqueeze(1))
+    margin_x, margin_y = 0.5 * MARGIN * width / fx, 0.5 * MARGIN * height / fy
+    slope_x = (x / z).maximum(-cx / fx - margin_x).minimum((width - cx) / fx + margin_x)
+    slope_y = (y / z).maximum(-cy / fy - margin_y).minimum((height - cy) / fy + margin_y)
+    none = jt.zeros_like(z)
+    rows = [fx / z, skew / z, -(fx * slope_x + skew * slope_y) / z, none, fy / z, -fy * slope_y / z]
+    flat = jt.matmul(jt.stack(rows, dim=1).reshape((-1, 2, 3)), axes)
+    xx, yy = flat[:, 0].sqr().sum(dim=1) + BLUR, flat[:, 1].sqr().sum(dim=1) + BLUR
+    xy = (flat[:, 0] * flat[:, 1]).sum(dim=1)
+    determinant = xx * yy - xy * xy
+    means2d = jt.stack([(fx * x + skew * y) / z + cx, fy * y / z + cy], dim=1)
+    radii = _radii(means2d, jt.stack([xx, yy], dim=1).sqrt(), placed[:, 2:], width, height, near)
+    conics = jt.stack([yy / determinant, -xy / determinant, xx / determinant], dim=1)
+    return Ellipsoids(means2d, placed[:, 2:], conics, radii)
+
+
+def _surfels_reference(
+    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
+) -> Surfels:
+    """Surfels exactly, as planes; the third size is not read."""
+    turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
+    seen = jt.matmul(turn.unsqueeze(0), rotations(quats))
+    sizes = log_sizes[:, :2].exp().unsqueeze(1)
+    plane = jt.concat([seen[:, :, :2] * sizes, placed.unsqueeze(2)], dim=2)
+    rows = [fx * plane[:, 0] + skew * plane[:, 1] + cx * plane[:, 2], fy * plane[:, 1] + cy * plane[:, 2], plane[:, 2]]
+    to_picture = jt.stack(rows, dim=1)
+    sign = jt.array(np.array([[1, 1, -1]], np.float32))
+    divisor = (sign * rows[2].sqr()).sum(dim=1, keepdims=True)
+    means2d = jt.concat([(sign * row * rows[2]).sum(dim=1, keepdims=True) / divisor for row in rows[:2]], dim=1)
+    square = jt.concat([(sign * row.sqr()).sum(dim=1, keepdims=True) / divisor for row in rows[:2]], dim=1)
+    side = 1.0 - 2.0 * ((seen[:, :, 2] * placed).sum(dim=1, keepdims=True) > 0.0).float32()
+    extent = (means2d.sqr() - square).maximum(LEAST_EXTENT).sqrt()
+    radii = _radii(means2d, extent, placed[:, 2:], width, height, near)
+    return Surfels(means2d, placed[:, 2:], to_picture, seen[:, :, 2] * side.stop_grad(), radii)
+
+
+def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int, near: float) -> Var:
+    """int32 [N, 2] of standard deviations in pixels [N, 2]; 0 for what lies beside the picture or behind."""
+    radii = (extent * REACH).minimum(FARTHEST_REACH).ceil()
+    size = jt.array(np.array([[width, height]], np.float32))
+    is_inside = jt.logical_and(means2d + radii > 0.0, means2d - radii < size).float32()
+    is_seen = is_inside[:, :1] * is_inside[:, 1:] * (depths > near).float32()
+    return (radii * is_seen).int32().stop_grad()
+
+
+def _ellipsoids_native(
+    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
+) -> Ellipsoids:
+    """One operation each way."""
+    outputs = ((2,), (1,), (3,))
+    return Ellipsoids(
+        *_Project("ellipsoids", camera, Projection(width, height, near), outputs)(means, quats, log_sizes)
+    )
+
+
+def _surfels_native(
+    means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
+) -> Surfels:
+    """One operation each way."""
+    outputs = ((2,), (1,), (3, 3), (3,))
+    return Surfels(*_Project("surfels", camera, Projection(width, height, near), outputs)(means, quats, log_sizes))
+
+
+class _Project(jt.Function):
+    """Either form; keeps its inputs and which splats are seen."""
+
+    def __init__(self, form: str, camera: Var, layout: Projection, outputs: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__()
+        self.form, self.camera, self.layout, self.outputs = form, camera, layout, outputs
+
+    def execute(self, means: Var, quats: Var, log_sizes: Var) -> tuple[Var, ...]:
+        """What is seen, and the radii last."""
+        self.inputs = [means, quats, log_sizes]
+        count = means.shape[0]
+        self.shapes = [(count, *width) for width in self.outputs]
+        outputs = [*shapes32(*self.shapes), ((count, 2), "int32")]
+        found = SOURCE.call(f"project_{self.form}", self.layout, outputs, [*self.inputs, self.camera])
+        self.radii = found[-1].stop_grad()
+        return (*found[:-1], self.radii)
+
+    def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
+        """Cotangents of the splats."""
+        inputs = [*self.inputs, self.camera, self.radii, *filled(cotangents[:-1], self.shapes)]
+        shapes = shapes32(*(value.shape for value in self.inputs))
+        return tuple(SOURCE.call(f"project_{self.form}_backward", self.layout, shapes, inputs))
+
+
+project_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native)
+project_surfels = Kernel(_surfels_reference, cpu=_surfels_native)

@@ -1,0 +1,206 @@
+"""Splats laid over each other from front to back (3DGS, arXiv 2308.04079, section 4; 2DGS, arXiv 2403.17888).
+
+N splats, pixels H x W with centres at +0.5, splats in the order of their centres' depths. At a pixel its opacity is
+min(0.99, opacity exp(-sigma)); below 1 / 255 it does not count, and once it would let 1e-4 of the light or less pass,
+the pixel ends before it. The results are one picture [H, W, C]: sums by weight, and the opacity last. Differentiable
+once. `probe` [N, 2] is not read: its cotangent is what densification looks at, the gradient of the projected centres,
+or under `absolute` the sum over the pixels of the sizes of their parts (arXiv 2404.10484).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
+from models.ops.sizes import PAD
+from models.ops.source import Source
+from models.ops.splat_project import Ellipsoids, Surfels
+from models.structs import Var
+
+MOST_ALPHA = 0.99
+LEAST_ALPHA = 1.0 / 255.0
+LEAST_LEFT = 1e-4  # of the light
+SMALLEST = 1e-12  # that is divided by: a surfel seen from its edge
+EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
+
+# Channels of a picture of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
+# normal in the camera's frame, depth of the hits, first and second moment of 1 / depth about that of the first hit.
+COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
+HIT, FIRST, SECOND, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(-1, None)
+ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 11
+
+
+@dataclass(frozen=True)
+class Raster:
+    """The layout."""
+
+    width: int
+    height: int
+    absolute: int = 0  # 1: the probe hears of sizes
+
+
+SOURCE = Source(
+    "splat_raster.h",
+    (Raster,),
+    (("PAD", PAD), ("MOST_ALPHA", MOST_ALPHA), ("LEAST_LEFT", LEAST_LEFT), ("SMALLEST", SMALLEST), ("EDGE", EDGE)),
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a picture is made of besides where the splats are."""
+
+    colors: Var  # [N, 3]
+    opacities: Var  # [N, 1]
+    background: Var  # [3]
+    probe: Var  # [N, 2]
+
+
+class _Sizes(jt.Function):
+    """Its input; the probe's cotangent is the sum of sizes of what passes back."""
+
+    def execute(self, offsets: Var, probe: Var) -> Var:
+        """[P, N, 2]."""
+        del probe
+        return offsets * 1.0
+
+    def grad(self, cotangent: Var) -> tuple[Var, Var]:
+        """As it came, and the sizes over all pixels."""
+        return cotangent, cotangent.abs().sum(dim=0)
+
+
+def _pixels(width: int, height: int) -> Var:
+    """Centres [P, 1, 2]."""
+    x, y = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    return jt.array(np.stack([x, y], axis=-1).reshape(-1, 1, 2).astype(np.float32))
+
+
+def _offsets(centres: Var, probe: Var, layout: Raster) -> Var:
+    """From pixels to centres, [P, N, 2], through which the probe hears of gradients."""
+    if layout.absolute:
+        return _Sizes()(centres.unsqueeze(0) - _pixels(layout.width, layout.height), probe)
+    return (centres + probe).unsqueeze(0) - _pixels(layout.width, layout.height)
+
+
+def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, Var]:
+    """Weights [P, N] of splats by sigma [P, N], and what is left [P, 1]."""
+    order, _ = jt.argsort(depths.reshape((-1,)).stop_grad())
+    rank, _ = jt.argsort(order)
+    is_seen = (radii[:, 0] > 0).float32()
+    full = opacities.reshape((1, -1)) * (-sigma).exp()
+    alpha = jt.ternary(full < MOST_ALPHA, full, jt.full_like(full, MOST_ALPHA))
+    counts = jt.logical_and(alpha >= LEAST_ALPHA, is_seen.broadcast(alpha.shape) > 0).float32().stop_grad()
+    alpha = (alpha * counts)[:, order]
+    before = _products_before(1.0 - alpha)
+    after = (before * (1.0 - alpha)).stop_grad()
+    takes_part = jt.logical_or(after > LEAST_LEFT, alpha == 0.0).float32()
+    # once a pixel ended nothing behind it counts
+    takes_part = 1.0 - ((1.0 - takes_part).cumsum(dim=1) > 0.0).float32()
+    weights = alpha * before * takes_part.stop_grad()
+    return weights[:, rank], 1.0 - weights.sum(dim=1, keepdims=True)
+
+
+def _products_before(factors: Var) -> Var:
+    """Products along the second axis of all that stand before, by doubling."""
+    rows, count = factors.shape
+    product, step = jt.concat([jt.ones((rows, 1)), factors[:, :-1]], dim=1), 1
+    while step < count:
+        product = product * jt.concat([jt.ones((rows, step)), product[:, :-step]], dim=1)
+        step *= 2
+    return product
+
+
+def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster) -> Var:
+    """[H, W, C] of constant channels [N, C - 1]."""
+    sums = jt.matmul(weights, channels)
+    color = sums[:, :3] + left * look.background.reshape((1, 3))
+    return jt.concat([color, sums[:, 3:], 1.0 - left], dim=1).reshape((layout.height, layout.width, -1))
+
+
+def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
+    """Every ellipsoid at every pixel."""
+    offset = _offsets(seen.means2d, look.probe, layout)
+    x, y = offset[:, :, 0], offset[:, :, 1]
+    a, b, c = (seen.conics[:, k].unsqueeze(0) for k in range(3))
+    sigma = (0.5 * (a * x * x + c * y * y) + b * x * y).maximum(0.0)
+    weights, left = _weights(sigma, look.opacities, seen.depths, seen.radii)
+    return _picture(weights, left, jt.concat([look.colors, seen.depths], dim=1), look, layout)
+
+
+def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
+    """Every surfel at every pixel; under `absolute` the probe hears of the blur alone."""
+    offset = _offsets(seen.means2d, look.probe, layout)
+    pixels = _pixels(layout.width, layout.height)
+    # the plane moves with its centre's homogeneous pixel: what the probe adds to the centre it adds to the plane
+    shift = look.probe * seen.depths.detach()
+    rows = [seen.to_picture[:, k].unsqueeze(0) for k in range(3)]
+    shifts = [jt.concat([jt.zeros((shift.shape[0], 2)), shift[:, k : k + 1]], dim=1).unsqueeze(0) for k in range(2)]
+    h = pixels[:, :, 0:1] * rows[2] - (rows[0] if layout.absolute else rows[0] + shifts[0])
+    k = pixels[:, :, 1:2] * rows[2] - (rows[1] if layout.absolute else rows[1] + shifts[1])
+    third = h[:, :, 0] * k[:, :, 1] - h[:, :, 1] * k[:, :, 0]
+    third = jt.ternary(third.abs() < SMALLEST, jt.full_like(third, SMALLEST), third)
+    u = (h[:, :, 1] * k[:, :, 2] - h[:, :, 2] * k[:, :, 1]) / third
+    v = (h[:, :, 2] * k[:, :, 0] - h[:, :, 0] * k[:, :, 2]) / third
+    plane, blur = u * u + v * v, 2.0 * offset.sqr().sum(dim=2)
+    depth = rows[2][:, :, 0] * u + rows[2][:, :, 1] * v + rows[2][:, :, 2]
+    is_hit = jt.logical_and(plane <= blur, depth > 0.0).float32().stop_grad()
+    hit = is_hit * depth + (1.0 - is_hit) * rows[2][:, :, 2]
+    sigma = 0.5 * (is_hit * plane + (1.0 - is_hit) * blur)
+    weights, left = _weights(sigma, look.opacities, seen.depths, seen.radii)
+    flat = _picture(weights, left, jt.concat([look.colors, seen.depths, seen.normals], dim=1), look, layout)
+    place = 1.0 / jt.ternary(hit.abs() < SMALLEST, jt.full_like(hit, SMALLEST), hit)
+    place = place - _first(place, weights, seen.depths)
+    sums = [
+        (weights * values).sum(dim=1).reshape((layout.height, layout.width, 1)) for values in (hit, place, place**2)
+    ]
+    return jt.concat([flat[:, :, :7], *sums, flat[:, :, 7:]], dim=2)
+
+
+def _first(places: Var, weights: Var, depths: Var) -> Var:
+    """Of each pixel the place [P, 1] of the nearest splat that weighs something; 0 without one."""
+    order = np.argsort(depths.numpy().reshape(-1), kind="stable")
+    has_weight = weights.numpy()[:, order] > 0
+    found = places.numpy()[np.arange(len(has_weight)), order[has_weight.argmax(axis=1)]]
+    return jt.array(np.where(has_weight.any(axis=1), found, 0.0).astype(np.float32)[:, None]).stop_grad()
+
+
+def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
+    """One operation each way."""
+    call = _Composite("ellipsoids", seen.radii, look.background, layout, ELLIPSOID_CHANNELS)
+    return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
+
+
+def _surfels_native(seen: Surfels, look: Look, layout: Raster) -> Var:
+    """One operation each way."""
+    call = _Composite("surfels", seen.radii, look.background, layout, SURFEL_CHANNELS)
+    return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
+
+
+class _Composite(jt.Function):
+    """Either form; keeps its inputs and the picture."""
+
+    def __init__(self, form: str, radii: Var, background: Var, layout: Raster, channels: int) -> None:
+        super().__init__()
+        self.form, self.radii, self.background, self.layout, self.channels = form, radii, background, layout, channels
+
+    def execute(self, *values: Var) -> Var:
+        """The picture."""
+        *self.inputs, self.probe = values
+        shape = (self.layout.height, self.layout.width, self.channels)
+        inputs = [*self.inputs, self.radii, self.background]
+        self.picture = SOURCE.call(f"composite_{self.form}", self.layout, shapes32(shape), inputs)[0]
+        return self.picture
+
+    def grad(self, d_picture: Var) -> tuple[Var, ...]:
+        """Cotangents of the inputs, the probe's last."""
+        inputs = [*self.inputs, self.radii, self.picture, d_picture]
+        shapes = shapes32(*(value.shape for value in self.inputs), self.probe.shape)
+        return tuple(SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs))
+
+
+composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native)
+composite_surfels = Kernel(_surfels_reference, cpu=_surfels_native)

@@ -1,0 +1,75 @@
+"""Colours of splats seen from a camera: real spherical harmonics of the direction, up to degree 3.
+
+N splats; colour = max(0, sum_k Y_k(direction from the camera) c_k + 0.5), with the functions in the order and with the
+signs of 3D Gaussian Splatting (arXiv 2308.04079). Differentiable once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.machine.backend import jt
+from models.ops.harmonics import functions
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
+from models.ops.source import Source
+from models.ops.splat_project import SHORTEST
+from models.structs import Var
+
+
+@dataclass(frozen=True)
+class Shading:
+    """The layout."""
+
+    degree: int  # that is read
+    rest: int  # coefficients beyond the first that there are
+
+
+SOURCE = Source("splat_shade.h", (Shading,), (("SHORTEST", SHORTEST), ("REACH", 1.0), ("FARTHEST_REACH", 1.0)))
+
+
+def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
+    """Colours [N, 3].
+
+    Args:
+        dc: [N, 3], coefficients of degree 0.
+        rest: [N, K, 3], those of the degrees above; no more than `degree` asks for are read.
+        camera: [17], see `splat_project.camera_numbers`.
+    """
+    turn, shift = camera[:9].reshape((3, 3)), camera[9:12].reshape((3, 1))
+    centre = -jt.matmul(turn.transpose(), shift).reshape((1, 3))
+    offset = means - centre
+    direction = offset / offset.sqr().sum(dim=1, keepdims=True).maximum(SHORTEST).sqrt()
+    first, *others = functions(degree, direction)
+    total = first * dc + 0.5
+    for index, value in enumerate(others):
+        total = total + value * rest[:, index]
+    return total.maximum(0.0)
+
+
+def _native(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
+    """One operation each way."""
+    return _Shade(camera, Shading(degree, rest.shape[1]))(means, dc, rest)
+
+
+class _Shade(jt.Function):
+    """Keeps its inputs and the colours."""
+
+    def __init__(self, camera: Var, layout: Shading) -> None:
+        super().__init__()
+        self.camera, self.layout = camera, layout
+
+    def execute(self, means: Var, dc: Var, rest: Var) -> Var:
+        """Colours."""
+        self.inputs = [means, self.camera, dc, rest]
+        self.rgb = SOURCE.call("shade_splats", self.layout, shapes32(dc.shape), self.inputs)[0]
+        return self.rgb
+
+    def grad(self, d_rgb: Var) -> tuple[Var, Var, Var]:
+        """Cotangents of means and coefficients."""
+        means, _, dc, rest = self.inputs
+        shapes = shapes32(means.shape, dc.shape, rest.shape)
+        return tuple(SOURCE.call("shade_splats_backward", self.layout, shapes, [*self.inputs, self.rgb, d_rgb]))
+
+
+shade_splats = Kernel(_reference, cpu=_native)

@@ -1,0 +1,1 @@
+"""The interactive viewer in the browser, on viser: scenes, meshes, live renderings. viser is optional."""

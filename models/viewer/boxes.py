@@ -1,0 +1,114 @@
+"""Boxes drawn on photographs in the viewer, as --mode prepare --masks box reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from data.errors import UserError, reason
+from data.io.files import is_file, read_regular, write_result
+from data.io.images import eight_bits
+from data.scenes.scene import Scene
+from models.viewer.stage import Stage, look_through, pose_of
+
+BOXES_FILE = "boxes.json"  # in the scene folder
+SCREEN = 720  # pixels of the height of what is shown behind everything
+LINE = (255, 200, 0)
+MOST_BYTES = 1 << 24
+
+
+class Boxes:
+    """Looks through a photograph and takes a rectangle that is drawn there."""
+
+    def __init__(self, stage: Stage, folder: Path, downscale: int, say: Callable[[str], None]) -> None:
+        """`folder`: the scene's, whose boxes.json is written; its pictures are `downscale` times the scene's."""
+        self._stage, self._path, self._downscale, self._say = stage, folder / BOXES_FILE, downscale, say
+        self._boxes = _read(self._path, say)
+        server, words = stage.server, stage.words
+        with server.gui.add_folder(words("masks"), expand_by_default=False):
+            last = stage.scene.n_views - 1
+            self.view = server.gui.add_slider(words("photograph"), 0, max(1, last), 1, 0, disabled=last == 0)
+            look, draw = server.gui.add_button(words("look")), server.gui.add_button(words("draw"))
+            leave, self._told = server.gui.add_button(words("leave")), server.gui.add_markdown("")
+        look.on_click(lambda event: self._look(event.client))
+        draw.on_click(lambda event: self._draw(event.client))
+        leave.on_click(lambda event: event.client.scene.set_background_image(None))
+
+    def _look(self, client: Any) -> None:
+        """From where the photograph was taken, with it behind everything."""
+        view = min(int(self.view.value), self._stage.scene.n_views - 1)
+        look_through(client, self._stage.scene, view)
+        self._show(client, view, pose_of(client.camera))
+
+    def _show(self, client: Any, view: int, pose: np.ndarray) -> None:
+        """The photograph as the browser's camera at `pose` sees it, with its box."""
+        del pose
+        client.scene.set_background_image(self.seen(view, float(client.camera.fov), float(client.camera.aspect)))
+
+    def seen(self, view: int, fov: float, aspect: float) -> np.ndarray:
+        """The photograph and its box, uint8, in a window of `aspect` (width over height) and `fov` from its pose."""
+        scene = self._stage.scene
+        width = max(1, round(SCREEN * aspect))
+        columns, rows = np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(SCREEN) + 0.5) / SCREEN)
+        pixels = to_pixels(scene, view, np.stack([columns, rows], axis=-1), fov, aspect).astype(np.float32)
+        picture = eight_bits(scene.images[view]).copy()
+        box = self._boxes.get(scene.image_names[view])
+        if box is not None:
+            left, top, right, bottom = (round(corner / self._downscale) for corner in box)
+            cv2.rectangle(picture, (left, top), (right, bottom), LINE, max(1, picture.shape[1] // 300))
+        return cv2.remap(picture, pixels[..., 0], pixels[..., 1], cv2.INTER_LINEAR, borderValue=(40, 40, 40))
+
+    def _draw(self, client: Any) -> None:
+        """Take the next rectangle that is drawn."""
+        self._look(client)
+        view = min(int(self.view.value), self._stage.scene.n_views - 1)
+        self._told.content = self._stage.words("draw_hint")
+
+        @client.scene.on_rect_select()
+        def _(event: Any) -> None:
+            client.scene.remove_rect_select_callback()
+            self.take(view, (event.screen_min, event.screen_max), float(client.camera.fov), float(client.camera.aspect))
+            self._show(client, view, pose_of(client.camera))
+
+    def take(self, view: int, corners: tuple, fov: float, aspect: float) -> None:
+        """A rectangle by its corners on the screen, shares of its sides from the upper left: it is written."""
+        scene = self._stage.scene
+        width, height = scene.size(view)
+        # From the centre of the first pixel to its corner, as the file counts.
+        ends = np.clip(to_pixels(scene, view, np.asarray(corners, float), fov, aspect) + 0.5, 0, (width, height))
+        box = [round(float(corner), 1) for corner in (ends * self._downscale).reshape(-1)]
+        if min(box[2] - box[0], box[3] - box[1]) < 2:
+            return
+        self._boxes[scene.image_names[view]] = box
+        try:
+            write_result(self._path, (json.dumps({"boxes": self._boxes}, indent=1) + "\n").encode())
+        except UserError as error:
+            self._say(f"box of {scene.image_names[view]}: {box}; {error}")
+            return
+        self._told.content = f"{len(self._boxes)} {self._stage.words('boxes_saved')} `{self._path}`"
+        self._say(f"box of {scene.image_names[view]}: {box}, in {self._path}; --mode prepare --masks box takes it")
+
+
+def to_pixels(scene: Scene, view: int, screen: np.ndarray, fov: float, aspect: float) -> np.ndarray:
+    """The photograph's pixels [..., 2] at places [..., 2] of a window, shares of its sides, seen from its pose."""
+    tall = np.tan(0.5 * fov)
+    rays = np.stack([(2 * screen[..., 0] - 1) * tall * aspect, (2 * screen[..., 1] - 1) * tall], axis=-1)
+    found = np.concatenate([rays, np.ones_like(rays[..., :1])], axis=-1) @ scene.intrinsics[view].T
+    return found[..., :2] / found[..., 2:]
+
+
+def _read(path: Path, say: Callable[[str], None]) -> dict[str, list[float]]:
+    """The boxes that are there already; those of a file that cannot be read are told to be replaced."""
+    try:
+        if not is_file(path):
+            return {}
+        found = json.loads(read_regular(path, MOST_BYTES).decode("utf-8"))["boxes"]
+        return {str(name): [float(corner) for corner in box] for name, box in found.items() if len(box) == 4}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        say(f"{path}: cannot be read ({reason(error)}); the first box that is drawn replaces it")
+        return {}

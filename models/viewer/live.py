@@ -1,0 +1,135 @@
+"""The model in the viewer: its mesh, and renderings from the browser's camera at a size the machine keeps up with."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import trimesh
+
+from data.cameras import camera_rays, image_pixels
+from data.io.images import to_uint8
+from models.pages.parts import thinned
+from models.results.snapshot import Snapshot
+from models.surface.described import Surface
+from models.viewer.stage import Stage, pose_of
+from models.views.render import distance_picture, normal_picture
+
+MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
+SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
+FEWEST_RAYS, MOST_RAYS = 40 * 30, 960 * 720
+FINER = 4  # times as many rays with each rendering from a camera that stands still
+FIRST_RATE = 5000.0  # rays per second, until the first one was timed
+NODE = "/mesh"
+FACES = 200_000  # of the mesh that is shown
+
+
+class Live:
+    """Renders for the browsers that look, one picture at a time, in the thread that asks it to."""
+
+    def __init__(self, stage: Stage) -> None:
+        """Add its controls to the stage."""
+        self._stage, self._words = stage, stage.words
+        self._rays: dict[int, int] = {}  # of the newest picture of each browser; 0: its camera moved since
+        self._changed = threading.Event()
+        self._rate = FIRST_RATE
+        self._mesh: Any = None
+        names = {self._words(kind): kind for kind in SHOWN}
+        self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(names))
+        self._names = names
+        self._status = stage.server.gui.add_markdown("")
+        self._mode.on_update(lambda _event: self._switch())
+        stage.server.on_client_connect(self._welcome)
+        stage.server.on_client_disconnect(lambda client: self._rays.pop(client.client_id, None))
+
+    @property
+    def mode(self) -> str:
+        """What is shown."""
+        return self._names[self._mode.value]
+
+    def tell(self, text: str) -> None:
+        """A line below the controls."""
+        self._status.content = text
+
+    def refresh(self) -> None:
+        """The model has changed: what was rendered is old."""
+        self._rays = dict.fromkeys(self._rays, 0)
+        self._changed.set()
+
+    def wait(self, seconds: float) -> None:
+        """Until something is to be done, or so many seconds."""
+        self._changed.wait(seconds)
+        self._changed.clear()
+
+    def show_mesh(self, surface: Surface) -> None:
+        """Put a mesh on the stage, in place of the one before; raises UserError for one too large."""
+        thin, rgb = thinned(surface, FACES)
+        mesh = trimesh.Trimesh(thin.vertices, thin.faces, process=False)
+        if rgb is not None:
+            mesh.visual.vertex_colors = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])
+        self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
+
+    def draw(self, snapshot: Snapshot, at_once: float, longest: float) -> float:
+        """Render what is wanted most; returns the seconds it took, 0 where nothing is wanted or there is no time.
+
+        `at_once`: seconds for the first picture from a new place; finer ones follow, up to the `longest`.
+        """
+        waiting = [(rays, client) for client, rays in list(self._rays.items()) if rays < MOST_RAYS]
+        if self.mode == MESH or not waiting:
+            return 0.0
+        before, number = min(waiting)
+        client = self._stage.server.get_clients().get(number)
+        if client is None:  # its tab was closed
+            self._rays.pop(number, None)
+            return 0.0
+        wanted = FINER * before if before else max(FEWEST_RAYS, int(self._rate * at_once))
+        rays = min(wanted, MOST_RAYS)
+        if rays > self._rate * longest:
+            return 0.0
+        self._rays[number] = rays
+        begun = time.perf_counter()
+        picture = self._picture(snapshot, client.camera, rays)
+        spent = time.perf_counter() - begun
+        self._rate = 0.5 * self._rate + 0.5 * rays / max(spent, 1e-6)
+        if self.mode != MESH:
+            client.scene.set_background_image(picture, format="jpeg")
+        return spent
+
+    def _picture(self, snapshot: Snapshot, camera: Any, rays: int) -> np.ndarray:
+        """What a browser's camera sees, uint8 [h, w, 3] of about so many pixels."""
+        aspect = float(np.clip(camera.aspect, 0.2, 5.0))
+        height = max(2, round(math.sqrt(rays / aspect)))
+        width = max(2, round(height * aspect))
+        focal = 0.5 * height / math.tan(0.5 * float(camera.fov))
+        lens = np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
+        pose = pose_of(camera)
+        seen = snapshot.render(camera_rays(image_pixels(width, height), lens, pose), (height, width))
+        if self.mode == NORMALS:
+            return normal_picture(seen.normal, pose)
+        if self.mode == DEPTH:
+            return np.repeat(distance_picture(seen.distance, seen.opacity)[..., None], 3, axis=-1)
+        return to_uint8(seen.rgb)
+
+    def _welcome(self, client: Any) -> None:
+        """A browser came: its camera is followed."""
+        self._rays[client.client_id] = 0
+
+        @client.camera.on_update
+        def _(_camera: Any) -> None:
+            if client.client_id in self._rays:
+                self._rays[client.client_id] = 0
+                self._changed.set()
+
+        self._changed.set()
+
+    def _switch(self) -> None:
+        """Another thing is shown."""
+        if self._mesh is not None:
+            self._mesh.visible = self.mode == MESH
+        if self.mode == MESH:
+            for client in self._stage.server.get_clients().values():
+                client.scene.set_background_image(None)
+        self.refresh()

@@ -1,0 +1,180 @@
+"""`--mode view` and `--view`: the loop that serves the browsers, and the viewer that follows a training."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from data.errors import UserError, reason
+from data.scenes.scene import Scene
+from models.results.follower import TRAINING, Follower
+from models.viewer.boxes import Boxes
+from models.viewer.scenery import A_MOMENT, Place
+from models.viewer.server import start, stop
+from models.viewer.stage import Stage
+from models.viewer.words import words
+
+if TYPE_CHECKING:
+    from models.results.snapshot import Snapshot
+    from models.surface.described import Surface
+    from models.viewer.live import Live
+
+AT_ONCE = 0.3  # seconds that the first picture from a new place takes
+PATIENCE = 6.0  # seconds that the finest one may take
+SHARE = 0.03  # of a training's time that pictures for the viewer take
+LONGEST = 0.4  # seconds of a training that one of them takes
+FRESH = 5.0  # seconds after which a picture of a training is old
+MOST_CHECKPOINTS = 500
+
+
+def look_at_model(
+    snapshot: Callable[[], Snapshot],
+    mesh: Callable[[Snapshot], Surface | None],
+    checkpoints: Mapping[int, Path],
+    go_to: Callable[[Path], None],
+    place: Place,
+) -> None:
+    """Show a trained model until Ctrl-C.
+
+    Args:
+        snapshot: the model as it is.
+        mesh: its mesh; None where there is no surface.
+        checkpoints: files by step; the slider over them asks `go_to` to load one.
+    """
+    from models.viewer.live import Live
+
+    now = snapshot()
+    say, dataset = now.log.info, now.experiment.conf.dataset
+    server = start(place.host, place.port, now.experiment.folder.name, say)
+    stage = Stage(server, now.experiment.scene, words(place.language), say)
+    live = Live(stage)
+    Boxes(stage, Path(dataset.data_dir), dataset.downscale, say)
+    steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
+    slider = None
+    if len(steps) > 1:
+        at = steps.index(now.step) if now.step in steps else len(steps) - 1
+        marks = ((0, str(steps[0])), (len(steps) - 1, str(steps[-1])))
+        slider = server.gui.add_slider(stage.words("checkpoint"), 0, len(steps) - 1, 1, at, marks=marks)
+        slider.on_update(lambda _event: live.refresh())
+    shown = None
+    try:
+        while True:
+            wanted = now.step if slider is None else steps[int(slider.value)]
+            if wanted != shown:
+                shown = wanted
+                if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
+                    now = snapshot()
+                    _show(live, stage, now, mesh(now))
+            if live.draw(now, AT_ONCE, PATIENCE) == 0.0:
+                live.wait(A_MOMENT)
+    except KeyboardInterrupt:
+        say("the viewer is closed")
+    finally:
+        stop(server)
+
+
+def _loaded(live: Live, go_to: Callable[[Path], None], path: Path) -> bool:
+    """Load a checkpoint; one that cannot be read is told, and the model stays as it is."""
+    try:
+        go_to(path)
+    except UserError as error:
+        live.tell(str(error))
+        return False
+    return True
+
+
+def _show(live: Live, stage: Stage, now: Snapshot, surface: Surface | None) -> None:
+    """The mesh of a step, and what is said of it."""
+    told = f"{stage.words('step')} {now.step}"
+    if surface is None:
+        live.tell(f"{told}: {stage.words('no_surface')}")
+    else:
+        live.show_mesh(surface)
+        live.tell(told)
+    live.refresh()
+
+
+class ViewFollower(Follower):
+    """The viewer while a training runs: its newest mesh, and pictures in a small share of its time."""
+
+    name = "the viewer"
+
+    def __init__(self, scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
+        """Begin to listen; raises UserError where that cannot be."""
+        self._scene, self._folder, self._downscale, self._say = scene, folder, downscale, say
+        self._place, self._live, self._stage = place, None, None
+        self._server = start(place.host, place.port, scene.name, say)
+        self._begun = self._fresh = time.perf_counter()
+        self._spent = 0.0
+        self._is_closed = False
+
+    def _ready(self) -> None:
+        """Set the stage, once Jittor is there."""
+        if self._live is None:
+            from models.viewer.live import Live
+
+            self._stage = Stage(self._server, self._scene, words(self._place.language), self._say)
+            self._live = Live(self._stage)
+            Boxes(self._stage, self._folder, self._downscale, self._say)
+
+    def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
+        """The numbers of a report."""
+        del seconds
+        psnr, say = values["Statistics/psnr"], words(self._place.language)
+        self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, PSNR {psnr:.2f}"))
+
+    def mesh(self, step: int, surface: Surface) -> None:
+        """The newest mesh."""
+        del step
+        self._alone(lambda: self._live.show_mesh(surface))
+
+    def after_step(self, snapshot: Callable[[], Snapshot]) -> None:
+        """A picture, where a browser looks and there is time for it."""
+        left = SHARE * (time.perf_counter() - self._begun) - self._spent
+        if left > 0.0:
+            self._alone(lambda: self._draw(snapshot, min(left, LONGEST)))
+
+    def _draw(self, snapshot: Callable[[], Snapshot], longest: float) -> None:
+        """A picture of the model as it is now, where one is wanted or the last one is old."""
+        now = time.perf_counter()
+        if now - self._fresh > FRESH:
+            self._fresh = now
+            self._live.refresh()
+        self._spent += self._live.draw(snapshot(), longest, longest)
+
+    def write(self, step: int, seconds: float, state: str) -> None:
+        """The end of a training is the viewer's."""
+        del seconds
+        if state == TRAINING or self._is_closed:
+            return
+        self._is_closed = True
+        self._say(f"the viewer closes with the training at step {step}; --mode view opens the model again")
+        with contextlib.suppress(Exception):
+            stop(self._server)
+
+    def _alone(self, work: Callable[[], None]) -> None:
+        """Whatever goes wrong in the viewer ends the viewer, and not the training."""
+        if self._is_closed:
+            return
+        try:
+            self._ready()
+            work()
+        except Exception as error:  # noqa: BLE001 (of a library with threads of its own)
+            self._is_closed = True
+            self._say(f"the viewer is closed, the training goes on: {reason(error)}")
+            with contextlib.suppress(Exception):
+                stop(self._server)
+
+
+def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None], empty: type[Exception]) -> Surface | None:
+    """What `make` makes; None, and a word about it, where there is no surface or it does not fit."""
+    try:
+        return make()
+    except empty as error:
+        tell(str(error))
+    except UserError as error:
+        tell(str(error))
+    return None

@@ -1,0 +1,70 @@
+"""The viewer's server: where it listens, and that it is there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import io
+import logging
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from data.errors import UserError
+
+if TYPE_CHECKING:
+    import viser
+
+PACKAGE = "viser"
+LOOPBACK = "127.0.0.1"
+FIRST_PORT, LAST_PORT, PORT = 1024, 65535, 8080  # below the first, only root may listen
+TRIES = 20  # ports after a busy one
+
+
+def require_viser(flag: str) -> None:
+    """Raises UserError where the viewer is not installed."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise UserError(
+            f"{flag}: the Python package {PACKAGE} is missing; run `pip install -r requirements-view.txt`, or look at "
+            "report.html, which needs nothing"
+        )
+
+
+def free_port(host: str, port: int, say: Callable[[str], None]) -> int:
+    """`port`, or the next one that is free, which is said; raises UserError where the host has none."""
+    for tried in range(port, min(port + TRIES, LAST_PORT) + 1):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, tried))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue
+                raise UserError(
+                    f"--host {host}: this machine cannot listen there ({error.strerror or error}); use {LOOPBACK} for "
+                    "this machine alone, 0.0.0.0 for all that reach it"
+                ) from error
+        if tried != port:
+            say(f"port {port} is in use; the viewer takes {tried}")
+        return tried
+    raise UserError(f"--port {port}: it and the {TRIES} after it are in use; name another one")
+
+
+def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser.ViserServer:
+    """A server that listens, and says where; raises UserError where it cannot."""
+    import viser
+
+    chosen = free_port(host, port, say)
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)  # a closed tab is no news
+    with contextlib.redirect_stdout(io.StringIO()):  # its banner
+        server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
+    server.gui.configure_theme(show_logo=False, show_share_button=False)
+    say(f"viewer: http://{'localhost' if host == LOOPBACK else host}:{server.get_port()} (Ctrl-C ends it)")
+    return server
+
+
+def stop(server: viser.ViserServer) -> None:
+    """End it, without its farewell."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        server.stop()

@@ -1,0 +1,168 @@
+"""A scene in the viewer: cameras with their photographs, points, the region of interest, and boxes for masks.
+
+Everything stands in the working frame, where the region of interest is the unit sphere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import cv2
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from data.io.images import eight_bits, size_within
+from data.scenes.scene import Scene
+from models.viewer.words import Words
+
+if TYPE_CHECKING:
+    import viser
+
+THUMBNAIL = 200  # pixels of a photograph in its camera
+FRUSTUM = 0.06  # of a drawn camera, in distances of the cameras
+AWAY = 1.5  # distances of the cameras: where a browser begins
+MOST_POINTS = 100_000
+POINT = 0.006  # radii
+BLUE, GREY = (70, 130, 190), (90, 90, 90)
+LARGEST_REGION = 4.0  # radii of the region that there is
+
+
+class Stage:
+    """What stands still while a model changes."""
+
+    def __init__(self, server: viser.ViserServer, scene: Scene, words: Words, say: Callable[[str], None]) -> None:
+        """Build it; `say` is told the region of interest when it was moved."""
+        self.server, self.scene, self.words, self._say = server, scene, words, say
+        self.up = _unit(-scene.c2w[:, :3, 1].mean(axis=0))
+        server.scene.set_up_direction(tuple(self.up))
+        distance = float(np.median(np.linalg.norm(scene.c2w[:, :3, 3], axis=1)))
+        level = int(np.argmin(np.abs(scene.c2w[:, :3, 3] @ self.up)))  # the camera that stands lowest over the middle
+        eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
+        server.initial_camera.position, server.initial_camera.look_at = tuple(eye), (0.0, 0.0, 0.0)
+        server.initial_camera.up = tuple(self.up)
+        self._add_cameras(FRUSTUM * distance)
+        self._add_points()
+        self._add_region()
+
+    def _add_cameras(self, scale: float) -> None:
+        """A pyramid with its photograph for each; a click goes there."""
+        self.cameras = frames = [self._add_camera(view, scale) for view in range(self.scene.n_views)]
+        box = self.server.gui.add_checkbox(self.words("cameras"), True)
+
+        @box.on_update
+        def _(_event: Any) -> None:
+            for frame in frames:
+                frame.visible = box.value
+
+    def _add_camera(self, view: int, scale: float) -> Any:
+        """One of them."""
+        width, height = self.scene.size(view)
+        small, _ = size_within((width, height), THUMBNAIL)
+        picture = eight_bits(cv2.resize(self.scene.images[view], small, interpolation=cv2.INTER_AREA))
+        frame = self.server.scene.add_camera_frustum(
+            f"/cameras/{view:03d}",
+            fov=fov_of(self.scene, view),
+            aspect=width / height,
+            scale=scale,
+            color=GREY,
+            image=picture,
+            wxyz=wxyz_of(self.scene.c2w[view]),
+            position=tuple(self.scene.c2w[view, :3, 3]),
+        )
+
+        @frame.on_click
+        def _(event: Any) -> None:
+            if event.client is not None:
+                look_through(event.client, self.scene, view)
+
+        return frame
+
+    def _add_points(self) -> None:
+        """Those of structure from motion."""
+        if self.scene.points is None or not len(self.scene.points.xyz):
+            return
+        every = max(1, len(self.scene.points.xyz) // MOST_POINTS)
+        xyz, rgb = self.scene.points.xyz[::every], self.scene.points.rgb[::every]
+        cloud = self.server.scene.add_point_cloud(
+            "/points", xyz.astype(np.float32), rgb, point_size=POINT, precision="float32"
+        )
+        box = self.server.gui.add_checkbox(self.words("points"), True)
+
+        @box.on_update
+        def _(_event: Any) -> None:
+            cloud.visible = box.value
+
+    def _add_region(self) -> None:
+        """A sphere with arrows, its radius, and the flag that it stands for."""
+        with self.server.gui.add_folder(self.words("region")):
+            shown = self.server.gui.add_checkbox(self.words("show"), True)
+            radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
+            told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
+        handle = self.server.scene.add_transform_controls("/region", scale=0.5, disable_rotations=True)
+        self.server.scene.add_icosphere("/region/sphere", 1.0, BLUE, wireframe=True, opacity=0.25)
+        sphere = self.server.scene.get_handle_by_name("/region/sphere")
+        self.region, self.radius = handle, radius
+
+        def tell(is_final: bool) -> None:
+            centre = np.asarray(handle.position, float)
+            told.content = self._told(centre, radius.value)
+            if is_final:
+                self._say(roi_flag(self.scene, centre, radius.value))
+
+        @handle.on_update
+        def _(event: Any) -> None:
+            tell(getattr(event, "phase", "end") == "end")
+
+        @radius.on_update
+        def _(_event: Any) -> None:
+            sphere.scale = radius.value
+            tell(True)
+
+        @shown.on_update
+        def _(_event: Any) -> None:
+            handle.visible = shown.value
+
+    def _told(self, centre: np.ndarray, radius: float) -> str:
+        return f"{self.words('region_hint')}\n\n`{roi_flag(self.scene, centre, radius)}`"
+
+
+def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
+    """The flag for a sphere of the working frame, in the world of the scene's cameras."""
+    world = scene.scene_to_world @ np.append(centre, 1.0)
+    scale = float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
+    return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], scale * radius)) + '"'
+
+
+def fov_of(scene: Scene, view: int) -> float:
+    """The angle from the upper to the lower border of a photograph, radians."""
+    return 2.0 * math.atan(0.5 * scene.size(view)[1] / float(scene.intrinsics[view, 1, 1]))
+
+
+def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:
+    """The rotation of a pose as viser has it."""
+    x, y, z, w = Rotation.from_matrix(c2w[:3, :3]).as_quat()
+    return (w, x, y, z)
+
+
+def pose_of(camera: Any) -> np.ndarray:
+    """The pose [4, 4] of a browser's camera."""
+    w, x, y, z = camera.wxyz
+    pose = np.eye(4)
+    pose[:3, :3] = Rotation.from_quat([x, y, z, w]).as_matrix()
+    pose[:3, 3] = camera.position
+    return pose
+
+
+def look_through(client: Any, scene: Scene, view: int) -> None:
+    """Put a browser's camera where a photograph was taken."""
+    with client.atomic():
+        client.camera.wxyz = np.asarray(wxyz_of(scene.c2w[view]))
+        client.camera.position = scene.c2w[view, :3, 3]
+        client.camera.fov = fov_of(scene, view)
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 1e-9 else np.array([0.0, 0.0, 1.0])

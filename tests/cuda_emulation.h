@@ -1,0 +1,258 @@
+// The words of models/ops/csrc/cuda/device.h on the CPU, to test the logic of texts for CUDA: a block after the other,
+// its threads as fibers of one thread of the system. What depends on the order in which threads or blocks run, reads
+// memory that was never written, writes beyond its scratch, or waits at a barrier that others do not reach, shows.
+#pragma once
+#include <ucontext.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define ROWS_AT_ONCE 96  // so that few points already take several passes
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+static dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulation {
+
+enum Order { UP, DOWN, SHUFFLED };
+static int order = UP;  // of threads between two barriers, of blocks, and of work without either
+constexpr size_t STACK = 1 << 16, SHARED_BYTES = 48 << 10;  // 48 KiB: what every card lets a block share
+constexpr unsigned MOST_THREADS = 1024;
+
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    bool is_done;
+    int barriers;         // reached so far
+    size_t shared_taken;  // of the block's shared memory
+};
+static std::vector<Fiber> fibers;
+static ucontext_t scheduler;
+static unsigned current;
+static std::function<void()> body;
+alignas(64) static unsigned char shared_memory[SHARED_BYTES];
+
+// 0 ... count - 1 in the order that is asked for.
+inline std::vector<long> ordered(long count) {
+    std::vector<long> places(count);
+    std::iota(places.begin(), places.end(), 0l);
+    if (order == DOWN) std::reverse(places.begin(), places.end());
+    static std::mt19937 random(1);
+    if (order == SHUFFLED) std::shuffle(places.begin(), places.end(), random);
+    return places;
+}
+
+static std::exception_ptr failure;
+
+inline void enter() {
+    try {
+        body();
+    } catch (...) {  // not beyond the fiber: there is nothing on its stack that could take it
+        failure = std::current_exception();
+    }
+    fibers[current].is_done = true;
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+inline void barrier() {
+    fibers[current].barriers++;
+    swapcontext(&fibers[current].context, &scheduler);
+}
+
+// The next piece of the block's shared memory: the same for all its threads, as they ask in the same order.
+inline void *take_shared(size_t bytes) {
+    size_t &taken = fibers[current].shared_taken;
+    void *piece = shared_memory + taken;
+    taken += (bytes + 15) / 16 * 16;
+    if (taken > SHARED_BYTES) throw std::runtime_error("more shared memory than a block has");
+    return piece;
+}
+
+inline void run_block(unsigned count) {
+    std::memset(shared_memory, 0xff, SHARED_BYTES);  // NaN: what is read before it is written shows
+    if (fibers.size() < count) fibers.resize(count);
+    for (unsigned t = 0; t < count; t++) {
+        Fiber &fiber = fibers[t];
+        fiber.is_done = false;
+        fiber.barriers = 0;
+        fiber.shared_taken = 0;
+        fiber.stack.resize(STACK);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = STACK;
+        fiber.context.uc_link = &scheduler;
+        makecontext(&fiber.context, enter, 0);
+    }
+    for (bool is_running = true; is_running;) {
+        for (long t : ordered(count)) {
+            if (fibers[t].is_done) continue;
+            current = (unsigned)t;
+            threadIdx = dim3(current);
+            swapcontext(&scheduler, &fibers[t].context);
+        }
+        if (failure) std::rethrow_exception(std::exchange(failure, nullptr));
+        is_running = false;
+        for (unsigned t = 0; t < count; t++) {
+            if (fibers[t].barriers != fibers[0].barriers) throw std::runtime_error("a barrier that a thread does not reach");
+            is_running |= !fibers[t].is_done;
+        }
+    }
+}
+
+}  // namespace emulation
+
+inline void __syncthreads() { emulation::barrier(); }
+
+inline unsigned long long atomicAdd(unsigned long long *to, unsigned long long value) {
+    const unsigned long long old = *to;
+    *to += value;
+    return old;
+}
+inline int atomicOr(int *to, int value) {
+    const int old = *to;
+    *to |= value;
+    return old;
+}
+inline unsigned atomicMax(unsigned *to, unsigned value) {
+    const unsigned old = *to;
+    *to = std::max(old, value);
+    return old;
+}
+
+// Rounded as they say, never fused: the emulation is compiled without contractions.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+
+#define SHARED(type, name, count) type *name = (type *)emulation::take_shared((count) * sizeof(type))
+
+namespace neus {
+
+constexpr int THREADS = 64;
+constexpr long GUARD = 16;  // values behind scratch that must stay as they are
+
+template <typename T>
+struct Scratch {
+    T *values;
+    explicit Scratch(long count_) : count(count_ > 0 ? count_ : 1), memory((count + GUARD) * sizeof(T), 0xff) {
+        values = (T *)memory.data();
+    }
+    Scratch(Scratch &&other) = default;
+    ~Scratch() noexcept(false) {
+        for (size_t i = count * sizeof(T); i < memory.size(); i++)
+            if (memory[i] != 0xff && !std::uncaught_exceptions()) throw std::runtime_error("a write beyond scratch");
+    }
+
+   private:
+    long count;
+    std::vector<unsigned char> memory;
+};
+
+template <typename... Parameters, typename... Arguments>
+inline void launch(void (*kernel)(Parameters...), dim3 blocks, int threads, Arguments... arguments) {
+    if (threads < 1 || threads > (int)emulation::MOST_THREADS) throw std::runtime_error("a block of so many threads");
+    if (blocks.x < 1 || blocks.y < 1 || blocks.y > 65535 || blocks.z > 65535) throw std::runtime_error("so many blocks");
+    gridDim = blocks;
+    blockDim = dim3(threads);
+    emulation::body = [=] { kernel(Parameters(arguments)...); };
+    for (long b : emulation::ordered((long)blocks.x * blocks.y * blocks.z)) {
+        blockIdx = dim3(b % blocks.x, b / blocks.x % blocks.y, b / blocks.x / blocks.y);
+        emulation::run_block(threads);
+    }
+}
+
+template <typename Work>
+inline void each(long count, Work work) {
+    static_assert(std::is_trivially_copyable<Work>::value, "what the work captures travels to the card as bytes");
+    for (long i : emulation::ordered(std::max(count, 0l))) work(i);
+}
+
+template <typename T>
+inline void clear(T *values, long count) {
+    std::memset((void *)values, 0, count * sizeof(T));
+}
+
+inline void product(long rows, long columns, long depth, float scale, const float *a, long stride_a, bool turn_a,
+                    const float *b, long stride_b, bool turn_b, float keep, float *c, long stride_c) {
+    const long a_row = turn_a ? 1 : stride_a, a_step = turn_a ? stride_a : 1;
+    const long b_column = turn_b ? stride_b : 1, b_step = turn_b ? 1 : stride_b;
+    if (stride_a < (turn_a ? rows : depth) || stride_b < (turn_b ? depth : columns) || stride_c < columns)
+        throw std::runtime_error("a stride that is less than a row");
+    for (long i = 0; i < rows; i++)
+        for (long j = 0; j < columns; j++) {
+            float sum = 0.f;
+            for (long k = 0; k < depth; k++) sum += a[i * a_row + k * a_step] * b[j * b_column + k * b_step];
+            float &to = c[i * stride_c + j];
+            to = scale * sum + (keep != 0.f ? keep * to : 0.f);
+        }
+}
+
+}  // namespace neus
+
+namespace emulation {
+
+// What stands for Jittor's variable in functions that take lists.
+struct Array {
+    void *memory;
+    long num;
+    template <typename T>
+    T *ptr() const {
+        return (T *)memory;
+    }
+};
+using Arrays = std::vector<const Array *>;
+
+template <typename T>
+struct Argument;
+template <typename T>
+struct Argument<T *> {
+    static T *of(const Array *array) { return (T *)array->memory; }
+};
+
+template <typename Layout, typename... Parameters, size_t... I>
+inline void spread(void (*function)(const Layout &, long, Parameters...), const Layout &layout, long rows,
+                   const Arrays &arrays, std::index_sequence<I...>) {
+    function(layout, rows, Argument<Parameters>::of(arrays.at(I))...);
+}
+
+// Call function(layout, rows, inputs ..., outputs ...).
+template <typename Layout, typename... Parameters>
+inline void call(void (*function)(const Layout &, long, Parameters...), const std::map<std::string, double> &numbers,
+                 long rows, const Arrays &inputs, const Arrays &outputs) {
+    Arrays all = inputs;
+    all.insert(all.end(), outputs.begin(), outputs.end());
+    if (all.size() != sizeof...(Parameters)) throw std::runtime_error("another number of arguments");
+    spread(function, Layout(numbers), rows, all, std::index_sequence_for<Parameters...>());
+}
+
+// Call function(layout, inputs, outputs).
+template <typename Layout>
+inline void call(void (*function)(const Layout &, const Arrays &, const Arrays &),
+                 const std::map<std::string, double> &numbers, long, const Arrays &inputs, const Arrays &outputs) {
+    function(Layout(numbers), inputs, outputs);
+}
+
+}  // namespace emulation

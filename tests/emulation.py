@@ -1,0 +1,126 @@
+"""Runs the texts for CUDA on the CPU: each source is compiled once, with the words of cuda_emulation.h in front."""
+
+import ctypes
+import hashlib
+import os
+import re
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from models.machine import toolchain
+from models.machine.backend import jt
+from models.ops.source import CUDA, Source, numbers
+
+HEADER = Path(__file__).with_name("cuda_emulation.h")
+ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
+# No contractions: what a text asks to be rounded is; no fast maths: a NaN that was read stays one.
+FLAGS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ffp-contract=off")
+LARGEST_MESSAGE = 1000
+MOST_INPUTS = 10  # of Jittor's numpy_code
+GUARD = 16  # bytes behind each output that must stay as they are
+
+ENTRY = """
+struct Named {{ const char *name; double value; }};
+extern "C" int {name}(int order, const Named *named, long count, long rows, void **memory, const long *sizes,
+                      long inputs, long outputs, char *message) {{
+    std::map<std::string, double> numbers;
+    for (long i = 0; i < count; i++) numbers[named[i].name] = named[i].value;
+    std::vector<emulation::Array> arrays;
+    for (long i = 0; i < inputs + outputs; i++) arrays.push_back({{memory[i], sizes[i]}});
+    emulation::Arrays in, out;
+    for (long i = 0; i < inputs + outputs; i++) (i < inputs ? in : out).push_back(&arrays[i]);
+    emulation::order = order;
+    try {{
+        emulation::call(neus::{function}, numbers, rows, in, out);
+    }} catch (const std::exception &error) {{
+        std::strncpy(message, error.what(), {largest});
+        return 1;
+    }}
+    return 0;
+}}
+"""
+
+
+class _Named(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_double)]
+
+
+class Emulator:
+    """What `models.ops.source.emulated` takes; `order` is that of threads and blocks."""
+
+    def __init__(self, order="up"):
+        self.order = ORDERS.index(order)
+        self.called = []  # the functions, in their order
+
+    def __call__(self, source, function, layout, outputs, inputs):
+        """The outputs as Jittor's; made when they are asked for, since this may be within `jt.grad`."""
+        entry, rows = getattr(library(source), f"emulate_{function}"), inputs[0].shape[0]
+
+        def run(_, data):
+            self.called.append(function)
+            call(entry, self.order, numbers(layout), rows, data["inputs"], data["outputs"])
+
+        shapes, dtypes = zip(*outputs, strict=True)
+        if len(inputs) > MOST_INPUTS:  # lists of parameters: nothing of them is differentiated
+            found = [np.empty(shape, dtype) for shape, dtype in outputs]
+            run(np, {"inputs": [value.numpy() for value in inputs], "outputs": found})
+            return [jt.array(value) for value in found]
+        return list(jt.numpy_code(list(shapes), list(dtypes), list(inputs), run))
+
+
+def call(entry, order, named, rows, inputs, outputs):
+    """Run an entry of a library on arrays; the outputs hold NaN at first, and nothing may be written behind them."""
+    guarded = [np.full(array.nbytes + GUARD, 0xFF, np.uint8) for array in outputs]
+    arrays = [np.ascontiguousarray(array) for array in inputs]
+    memory = (ctypes.c_void_p * (len(arrays) + len(guarded)))(*(array.ctypes.data for array in (*arrays, *guarded)))
+    sizes = (ctypes.c_long * len(memory))(*(array.size for array in (*arrays, *outputs)))
+    values = (_Named * len(named))(*((name.encode(), value) for name, value in named.items()))
+    message = ctypes.create_string_buffer(LARGEST_MESSAGE + 1)
+    longs = (ctypes.c_long(count) for count in (len(arrays), len(outputs)))
+    if entry(order, values, ctypes.c_long(len(named)), ctypes.c_long(rows), memory, sizes, *longs, message):
+        raise AssertionError(message.value.decode())
+    for array, found in zip(outputs, guarded, strict=True):
+        assert (found[array.nbytes :] == 0xFF).all(), "a write behind an output"
+        array[...] = found[: array.nbytes].view(array.dtype).reshape(array.shape)
+
+
+@cache
+def library(source):
+    """The compiled text of a source; kept from run to run, by a hash of all that it is made of."""
+    text = f'#include "{HEADER.name}"\n{source.text(CUDA)}\n'
+    for function in functions(source):
+        entry = f"{function}<emulation::Arrays>" if source.lists else function
+        text += ENTRY.format(name=f"emulate_{function}", function=entry, largest=LARGEST_MESSAGE).replace(
+            "Named", f"Named_{function}"
+        )
+    return build(text)
+
+
+def build(text):
+    """A library of a text that includes the header."""
+    command = [toolchain.compiler(), *FLAGS]
+    parts = (text, HEADER.read_text(encoding="utf-8"), *command)
+    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    folder = Path(tempfile.gettempdir()) / f"neus-emulation-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / f"{name}.so"
+    if not path.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as made:
+            new, written = Path(made) / "it.so", Path(made) / "it.cpp"
+            written.write_text(text, encoding="utf-8")
+            line = [*command, f"-I{HEADER.parent}", str(written), "-o", str(new)]
+            done = subprocess.run(line, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr[:5000]
+            os.replace(new, path)
+    return ctypes.CDLL(str(path))
+
+
+def functions(source: Source):
+    """The functions of a source's text that take one of its layouts first, and so are called from Python."""
+    text = (source.folder / CUDA / source.header).read_text(encoding="utf-8")
+    layouts = "|".join(layout.__name__ for layout in source.layouts)
+    return re.findall(rf"^inline void (\w+)\(const (?:{layouts}) &", text, re.MULTILINE)

@@ -1,0 +1,79 @@
+"""Compare the splat operations with golden numbers of the published formulas (tests/golden/gaussians_*.npz, float64).
+
+Errors are relative to each array's largest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
+from models.ops.splat_raster import (
+    COLOR,
+    DEPTH,
+    NORMAL,
+    OPACITY,
+    Look,
+    Raster,
+    composite_ellipsoids,
+    composite_surfels,
+)
+from models.ops.splat_shade import shade_splats
+
+KEYS = {"in_means", "in_quats", "in_log_scales", "in_logit_opacities", "in_sh", "viewmat", "K"}
+INPUTS = ("means", "quats", "log_scales", "logit_opacities", "sh")
+DEGREE = {1: 0, 4: 1, 9: 2, 16: 3}  # of the harmonics, by how many there are
+ELLIPSOID_BOUNDS, SURFEL_BOUNDS = (1e-5, 1e-4), (1e-4, 5e-4)  # of pictures, of gradients
+LOSS_BOUND = 1e-4  # a sum over all pixels, which cancel
+
+
+def is_of_gaussians(names: Iterable[str]) -> bool:
+    """Whether a file with these arrays is one of Gaussians."""
+    return set(names) >= KEYS
+
+
+def computed(golden: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What this implementation makes of the inputs of a golden file, by its keys."""
+
+    def var(name: str) -> jt.Var:
+        return jt.array(np.asarray(golden[name], np.float32))
+
+    is_flat = "ray_transforms" in golden
+    inputs = {name: var(f"in_{name}") for name in INPUTS}
+    size = int(golden["width"]), int(golden["height"])
+    camera = jt.array(camera_numbers(golden["viewmat"], golden["K"]))
+    project, composite = (project_surfels, composite_surfels) if is_flat else (project_ellipsoids, composite_ellipsoids)
+    seen = project(inputs["means"], inputs["quats"], inputs["log_scales"], camera, *size)
+    degree = DEGREE[inputs["sh"].shape[1]]
+    colors = shade_splats(inputs["means"], inputs["sh"][:, 0], inputs["sh"][:, 1:], camera, degree)
+    opacities = inputs["logit_opacities"].sigmoid().unsqueeze(1)
+    look = Look(colors, opacities, var("background"), jt.zeros((len(golden["in_means"]), 2)))
+    shown = composite(seen, look, Raster(*size))
+    found = {"image": shown[:, :, COLOR], "alpha": shown[:, :, OPACITY], "depth_sum": shown[:, :, DEPTH]}
+    weights = {"image": "w_color", "alpha": "w_alpha", "depth_sum": "w_depth"}
+    if is_flat:
+        found["normal_sum"], weights["normal_sum"] = shown[:, :, NORMAL], "w_normal"
+    loss = sum((value * var(weights[name]).reshape(value.shape)).sum() for name, value in found.items())
+    found |= {"means2d": seen.means2d, "depths": seen.depths, "radii": seen.radii, "rgb": colors, "loss": loss}
+    found |= {"ray_transforms": seen.to_picture, "normals": seen.normals} if is_flat else {"conics": seen.conics}
+    targets = inputs | {"means2d": seen.means2d}
+    gradients = jt.grad(loss, list(targets.values()))
+    found |= {f"grad_{name}": value for name, value in zip(targets, gradients, strict=True)}
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def rows(golden: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float, float]]:
+    """Name, error and bound of each compared quantity."""
+    picture_bound, gradient_bound = SURFEL_BOUNDS if "ray_transforms" in golden else ELLIPSOID_BOUNDS
+    for name, value in computed(golden).items():
+        target = np.asarray(golden[name], np.float64)
+        if value.size != target.size:
+            yield name, float("inf"), 0.0
+            continue
+        error = np.abs(value.reshape(target.shape) - target)
+        worst = float("nan") if np.isnan(error).any() else float(error.max(initial=0.0))
+        bound = gradient_bound if name.startswith("grad_") else LOSS_BOUND if name == "loss" else picture_bound
+        yield name, worst / (float(np.abs(target).max(initial=0.0)) or 1.0), 0.0 if name == "radii" else bound

@@ -1,0 +1,111 @@
+"""Splats by the words of the definition, in float64 NumPy, a splat at a time; and random ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.ops.splat_project import camera_numbers
+
+BACKGROUND = np.array([0.1, 0.2, 0.3])
+MARGIN, BLUR, CUT = 0.3, 0.3, 1 / 255
+
+
+def camera(size: tuple[int, int], distance: float = 3.0) -> np.ndarray:
+    """Numbers of a camera that looks along +z at the origin."""
+    return camera_numbers(*_matrices(size, distance))
+
+
+def _matrices(size: tuple[int, int], distance: float) -> tuple[np.ndarray, np.ndarray]:
+    width, height = size
+    pose = np.eye(4)
+    turn = 0.3
+    pose[:3, :3] = [[np.cos(turn), 0, np.sin(turn)], [0, 1, 0], [-np.sin(turn), 0, np.cos(turn)]]
+    pose[2, 3] = distance
+    return pose, np.array([[1.1 * width, 0.4, 0.5 * width + 0.3], [0, 1.2 * width, 0.5 * height - 0.7], [0, 0, 1.0]])
+
+
+def random_splats(
+    count: int, seed: int, opacity: tuple[float, float] = (-3.0, 3.0), size: tuple[float, float] = (-3.5, -1.7)
+) -> dict[str, np.ndarray]:
+    """Around the origin; numbers as `Splats` has them, float64."""
+    rng = np.random.default_rng(seed)
+    return {
+        "means": rng.normal(scale=0.5, size=(count, 3)),
+        "quats": rng.normal(size=(count, 4)),
+        "sizes": rng.uniform(*size, (count, 3)),
+        "opacities": rng.uniform(*opacity, (count, 1)),
+        "dc": rng.normal(size=(count, 3)),
+        "rest": rng.normal(scale=0.2, size=(count, 15, 3)),
+    }
+
+
+def _rotations(quats: np.ndarray) -> np.ndarray:
+    w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z)]
+    rows += [1 - 2 * (x * x + z * z), 2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x)]
+    return np.stack([*rows, 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
+
+
+def _harmonics(d: np.ndarray) -> np.ndarray:
+    """[N, 16]."""
+    x, y, z = d.T
+    a, b, c = 1.0925484305920792, 0.31539156525252005, 0.5462742152960396
+    e, f, g, h, k = -0.5900435899266435, 2.890611442640554, -0.4570457994644658, 0.3731763325901154, 1.445305721320277
+    one = 0.4886025119029199
+    rows = [np.full_like(x, 0.28209479177387814), -one * y, one * z, -one * x, a * x * y, -a * y * z]
+    rows += [b * (2 * z * z - x * x - y * y), -a * x * z, c * (x * x - y * y), e * y * (3 * x * x - y * y)]
+    rows += [f * x * y * z, g * y * (4 * z * z - x * x - y * y), h * z * (2 * z * z - 3 * x * x - 3 * y * y)]
+    rows += [g * x * (4 * z * z - x * x - y * y), k * z * (x * x - y * y), e * x * (x * x - 3 * y * y)]
+    return np.stack(rows, axis=1)
+
+
+def picture64(form: str, splats: dict[str, np.ndarray], size: tuple[int, int], cuts: bool = True) -> np.ndarray:
+    """[H, W, 5]: colour over BACKGROUND, depth of the centres, opacity; `cuts` at 1 / 255 and 1e-4."""
+    pose, k = _matrices(size, 3.0)
+    width, height = size
+    turn, placed = pose[:3, :3], splats["means"] @ pose[:3, :3].T + pose[:3, 3]
+    direction = splats["means"] + turn.T @ pose[:3, 3]
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    coefficients = np.concatenate([splats["dc"][:, None], splats["rest"]], axis=1)
+    rgb = np.maximum(np.einsum("nk,nkc->nc", _harmonics(direction), coefficients) + 0.5, 0.0)
+    opacity = 1 / (1 + np.exp(-splats["opacities"][:, 0]))
+    x, y = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
+    sums, left, live = np.zeros((height, width, 4)), np.ones((height, width)), np.ones((height, width), bool)
+    sigma_of = _surfel if form == "surfels" else _ellipsoid
+    for n in np.argsort(placed[:, 2], kind="stable"):
+        if placed[n, 2] <= 0.01:
+            continue
+        axes = turn @ (_rotations(splats["quats"])[n] * np.exp(splats["sizes"][n]))
+        alpha = np.minimum(0.99, opacity[n] * np.exp(-sigma_of(placed[n], axes, k, size, x, y)))
+        counts = live & ((alpha >= CUT) | (not cuts))
+        stops = counts & (left * (1 - alpha) <= 1e-4) & cuts
+        live &= ~stops
+        weight = np.where(counts & ~stops, alpha * left, 0.0)
+        sums += weight[..., None] * np.append(rgb[n], placed[n, 2])
+        left = np.where(counts & ~stops, left * (1 - alpha), left)
+    color = sums[..., :3] + left[..., None] * BACKGROUND
+    return np.concatenate([color, sums[..., 3:], 1 - left[..., None]], axis=2)
+
+
+def _ellipsoid(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, int], x: np.ndarray, y: np.ndarray):
+    (fx, skew, cx), (_, fy, cy) = k[0], k[1]
+    z, (width, height) = p[2], size
+    margin_x, margin_y = 0.5 * MARGIN * width / fx, 0.5 * MARGIN * height / fy
+    slope_x = np.clip(p[0] / z, -cx / fx - margin_x, (width - cx) / fx + margin_x)
+    slope_y = np.clip(p[1] / z, -cy / fy - margin_y, (height - cy) / fy + margin_y)
+    jacobian = np.array([[fx, skew, -(fx * slope_x + skew * slope_y)], [0, fy, -fy * slope_y]]) / z
+    flat = jacobian @ axes
+    conic = np.linalg.inv(flat @ flat.T + BLUR * np.eye(2))
+    u, v, _ = k @ p / z
+    return 0.5 * (conic[0, 0] * (u - x) ** 2 + conic[1, 1] * (v - y) ** 2) + conic[0, 1] * (u - x) * (v - y)
+
+
+def _surfel(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, int], x: np.ndarray, y: np.ndarray):
+    t = k @ np.stack([axes[:, 0], axes[:, 1], p], axis=1)
+    cross = np.cross(x[..., None] * t[2] - t[0], y[..., None] * t[2] - t[1])
+    u, v = cross[..., 0] / cross[..., 2], cross[..., 1] / cross[..., 2]
+    plane = np.where(t[2, 0] * u + t[2, 1] * v + t[2, 2] > 0, u * u + v * v, np.inf)
+    sign = np.array([1, 1, -1.0])
+    centre = [(sign * t[i] * t[2]).sum() / (sign * t[2] ** 2).sum() for i in range(2)]
+    blur = 2 * ((centre[0] - x) ** 2 + (centre[1] - y) ** 2)
+    return 0.5 * np.minimum(plane, blur)

@@ -1,0 +1,192 @@
+"""What `--mode doctor` looks at: each line is ok or has a remedy, whatever else fails."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from cuda_machines import card, computes, driver, facts, takes_its_process_along, toolkit
+from runs import ROOT
+
+from models.doctor import cuda, examine, operations, system
+from models.doctor.gradients import gradients, numpy_gradient
+from models.doctor.line import Line, guarded
+from models.fields.sdf import SDFNetwork
+from models.machine.backend import jt
+from models.machine.cuda import start
+from models.machine.cuda.conclude import conclude
+from models.ops.examples import MAKERS, Example, kernels
+from models.ops.kernel import Kernel
+
+
+def lines_of(check):
+    found = list(check())
+    assert all("\n" not in line.text() for line in found)
+    return found
+
+
+# lines
+
+
+def test_a_line_is_ok_or_ends_with_its_remedy():
+    assert Line("x", "all there").text().split() == ["ok", "x", "all", "there"]
+    assert Line("x", "none", "pip install x").text() == "WRONG  x" + " " * 21 + "none: pip install x"
+
+
+def test_a_check_that_raises_is_a_line_like_others():
+    def check():
+        yield Line("a", "fine")
+        raise LookupError("no b\nat all")
+
+    first, last = lines_of(lambda: guarded("b", check, "report it"))
+    assert first.is_ok and not last.is_ok and "LookupError" in last.found and last.remedy == "report it"
+
+
+# the system
+
+
+def test_this_machine_is_fit():
+    checks = (system.interpreter, system.packages, system.compiler, system.cache)
+    assert [line.text() for check in checks for line in lines_of(check) if not line.is_ok] == []
+
+
+def test_packages_that_are_missing_or_of_another_version_are_named_with_the_command_that_mends_it(
+    monkeypatch, tmp_path
+):
+    (tmp_path / "requirements.txt").write_text("# some\nnumpy>=99\nno-such-package>=1\nscipy>=1.0,<99  # why\n")
+    monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
+    _, *wrong = lines_of(system.packages)
+    assert [line.remedy for line in wrong] == ['pip install "numpy>=99"', system.INSTALL]
+
+
+@pytest.mark.parametrize(
+    ("version", "bounds", "is_within"),
+    [
+        ("1.26.4", ">=1.26,<2", True),
+        ("2.0.0", ">=1.26,<2", False),
+        ("1.9", ">=1.10", False),
+        ("1.3.11.0", ">=1.3.11,<1.3.12", True),
+        ("4.0.0rc1", "<4", False),
+        ("2023.2.0", "==2023.2.0", True),
+    ],
+)
+def test_versions_are_compared_by_their_numbers(version, bounds, is_within):
+    assert system._is_within(version, bounds) is is_within
+
+
+def test_a_compiler_that_fails_is_told_of(monkeypatch):
+    monkeypatch.setenv("cc_path", "no-such-compiler")
+    (line,) = lines_of(system.compiler)
+    assert not line.is_ok and "no-such-compiler" in line.found and "g++" in line.remedy
+
+
+# CUDA
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A function that gives this machine other facts and returns the lines of CUDA."""
+
+    def of(found, *toolkits, device="auto"):
+        have = facts(found, *toolkits)
+        monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
+        monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: list(toolkits))
+        monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: make room"))
+        return lines_of(lambda: cuda.cuda(device, 0))
+
+    return of
+
+
+def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
+    found = machine(None, toolkit())
+    assert all(line.is_ok for line in found) and any("not used: no card" in line.found for line in found)
+
+
+def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine):
+    wanted = machine(driver((13, 0), card(90, "H100")))
+    assert [line.name for line in wanted if not line.is_ok] == ["CUDA"] and "requirements-cuda.txt" in wanted[-1].remedy
+    assert all(line.is_ok for line in machine(driver(), device="cpu"))
+    assert not machine(None, device="cuda")[-1].is_ok
+
+
+def test_of_several_toolkits_each_is_told_whether_and_why_not(machine):
+    found = machine(driver((13, 0)), toolkit((13, 0), without=("cublas",)), toolkit((12, 4)), toolkit((12, 8)))
+    fates = [line.found.rpartition("whole, ")[2] for line in found if line.name == "CUDA toolkit"]
+    assert "lacks libcublas.so" in fates[0] and fates[1:] == ["used", "not used: another comes first"]
+    assert found[-1].remedy == "make room"
+
+
+# what is computed
+
+
+def test_gradients_of_this_machine_are_those_of_numpy():
+    assert [line.text() for line in lines_of(gradients) if not line.is_ok] == []
+
+
+def test_a_wrong_gradient_is_noticed(monkeypatch):
+    monkeypatch.setattr("models.doctor.gradients.numpy_gradient", lambda *given: numpy_gradient(*given) * 1.01)
+    assert [line.is_ok for line in lines_of(gradients)] == [False, False]
+
+
+def test_the_gradient_by_imaginary_steps_is_that_of_differences():
+    from models.doctor.gradients import CONF, _distance
+    from models.fields.state import export_state
+
+    rng = np.random.default_rng(3)
+    network = SDFNetwork(CONF, rng)
+    state = {name: value + rng.normal(0, 0.05, value.shape) for name, value in export_state(network).items()}
+    point = rng.normal(0, 0.4, (1, 3))
+    sides = [_distance((point + side * 1e-6 * np.eye(3)).astype(complex), state).real for side in (1, -1)]
+    np.testing.assert_allclose(numpy_gradient(point, state)[0], (sides[0] - sides[1]) / 2e-6, rtol=1e-5, atol=1e-7)
+
+
+# Compared with their references by tests of their own only; doctor says that it has no example of them.
+WITHOUT = {"picture_loss", "project_ellipsoids", "project_surfels", "composite_ellipsoids", "composite_surfels"}
+WITHOUT |= {"shade_splats"}
+
+
+def test_every_other_operation_has_an_example():
+    assert set(kernels()) - WITHOUT == set(MAKERS) - WITHOUT
+
+
+@pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march"])
+def test_native_forms_are_those_of_their_references(name):
+    if kernels()[name].is_native:
+        error, count = operations.difference(MAKERS[name](np.random.default_rng(1)))
+        assert error <= operations.BOUND and count > 0
+
+
+@pytest.mark.parametrize("factor", [1.01, float("nan")])
+def test_a_native_form_that_is_wrong_is_noticed_in_values_and_in_gradients(factor):
+    x = jt.array(np.float32([1.0, 2.0, 3.0]))
+    value = Kernel(lambda x: x * 2.0, cpu=lambda x: x * 2.0 * factor)
+    slope = Kernel(lambda x: x * 2.0, cpu=lambda x: x.detach() * 2.0 + (x - x.detach()) * 2.0 * factor)
+    right = Kernel(lambda x: x * 2.0, cpu=lambda x: x + x)
+    if not value.is_native:
+        pytest.skip("its native form is for the CPU")
+    errors = [operations.difference(Example(kernel, (x,), (x,)))[0] for kernel in (value, slope, right)]
+    assert errors[0] > operations.BOUND and errors[1] > operations.BOUND and errors[2] <= 1e-6
+
+
+# all of it
+
+
+@pytest.mark.parametrize(("task", "is_ok"), [(computes, True), (takes_its_process_along, False)])
+def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, task, is_ok):
+    monkeypatch.setattr(examine, "compute", task)
+    told = []
+    assert examine.examine("cpu", 0, told.append) is is_ok
+    assert [line for line in told if line.name == "computed"] and told[0].name == "Python"
+    if not is_ok:
+        assert "status -6" in told[-1].found and "last words" in told[-1].found
+
+
+def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
+    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
+    ended = subprocess.run(
+        call, env=os.environ | {"cc_path": "no-such-compiler"}, capture_output=True, text=True, cwd=ROOT
+    )
+    assert ended.returncode == 1, ended.stderr
+    wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
+    assert any("install g++" in line for line in wrong) and "ok     memory" in ended.stdout

@@ -1,0 +1,290 @@
+"""Photographs without masks with confs/fast.conf: what lies beyond the sphere, cameras within it, points, pockets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from runs import ROOT, everything, saved
+from synthetic_scene import write_scene
+from test_fast_neus import SHORT, TINY
+from toys import run_conf
+
+from data.capture import SparsePoints
+from data.errors import UserError
+from data.rays import Rays
+from data.roi.near import near_plane
+from data.scenes.load import load_scene
+from models.kinds.conf import load_config
+from models.kinds.fast.background import FARTHEST, candidates, contracted
+from models.kinds.fast.batch import PackedBatch
+from models.kinds.fast.joined import align, order
+from models.kinds.fast.packed import _ball
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.ops.kernel import REFERENCE, use
+from models.ops.march import EMPTY, OCCUPIED, SOLID
+from models.rendering.occupancy import Occupancy, Walk
+from models.training.trainer import Trainer
+
+CONF = ROOT / "confs/fast.conf"
+OPEN = (
+    *TINY,
+    "train.mask_weight=0",
+    *(f"model.density_grid.{key}" for key in ("levels=4", "coarsest=4", "finest=16", "log2_rows=10", "d_hidden=16")),
+    *(f"model.background.{key}" for key in ("samples=2048", "cells=16", "section=0.3", "prune_from=0.3")),
+)
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def rays_from(origins, towards):
+    origins, directions = origins.astype(np.float32), unit(towards - origins).astype(np.float32)
+    middle = -(origins * directions).sum(axis=1, keepdims=True)
+    return Rays(origins, directions, middle - 1, middle + 1)
+
+
+@pytest.fixture(scope="module")
+def some_rays():
+    """Through the sphere, beside it, and from within."""
+    rng = np.random.default_rng(3)
+    outside = unit(rng.normal(size=(40, 3))) * rng.uniform(1.5, 4, (40, 1))
+    within = unit(rng.normal(size=(10, 3))) * 0.7
+    return rays_from(np.concatenate([outside, within]), rng.uniform(-2, 2, (50, 3)))
+
+
+def trained(*settings, steps=3):
+    """A trainer on the bundled scene as if it had no masks."""
+    conf = load_config(CONF, "demo", [*OPEN, *SHORT, *settings])
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    sampler = model.sampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
+    trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
+    for _ in range(steps):
+        trainer.step()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def trainer():
+    """One that nobody may change."""
+    return trained()
+
+
+@pytest.mark.parametrize("section", [0.05, 0.3])
+def test_samples_beyond_the_sphere_are_even_shares_of_their_distance(some_rays, section):
+    found = candidates(some_rays, np.full((50, 1), 0.5), section, 0.1)
+    points = some_rays.origins[:, None] + some_rays.directions[:, None] * found.depths[..., None].astype(float)
+    radius = np.linalg.norm(points, axis=2)
+    assert radius[found.exist].min() > 1 - 1e-4 and radius[found.exist].max() < 1.05 * FARTHEST
+    assert found.depths[found.exist].min() >= 0.1
+    steps = np.diff(found.depths, axis=1)
+    both = found.exist[:, 1:] & (found.is_before[:, 1:] == found.is_before[:, :-1])
+    share = (steps / np.sqrt(radius[:, 1:] * radius[:, :-1]))[both]  # of the distance, to second order
+    np.testing.assert_allclose(share, section, rtol=0.6 * section)
+    # The last one is far, whatever the ray.
+    last = found.exist.sum(axis=1) - 1
+    assert (radius[np.arange(50), last] > FARTHEST * np.exp(-2.5 * section)).all()
+    assert not found.is_before[40:].any() and found.is_before[:40].any()  # cameras within have nothing before it
+
+
+def test_jitter_moves_samples_within_their_sections(some_rays):
+    first, later = (candidates(some_rays, np.full((50, 1), shift), 0.2, 0.1) for shift in (0.0, 0.75))
+    np.testing.assert_array_equal(first.exist, later.exist)
+    is_next = first.exist[:, 1:] & (first.is_before[:, 1:] == first.is_before[:, :-1])
+    assert (later.depths[:, :-1] < first.depths[:, 1:])[is_next].all() and (later.depths > first.depths)[
+        first.exist
+    ].all()
+
+
+def test_contraction_is_that_of_mip_nerf_360():
+    points = np.random.default_rng(0).normal(size=(200, 3)) * 10
+    radius = np.linalg.norm(points, axis=1, keepdims=True)
+    points, radius = points[radius[:, 0] > 1], radius[radius[:, 0] > 1]
+    np.testing.assert_allclose(contracted(points) * 2, (2 - 1 / radius) * points / radius, atol=1e-6)
+    assert np.abs(contracted(points * 1e6)).max() < 1
+
+
+def walk_of(counts, depths, walked):
+    rows = np.flatnonzero(counts)
+    offsets = np.concatenate([[0], np.cumsum(np.asarray(counts)[rows])]).astype(np.int32)
+    blank = np.zeros((len(depths), 3), np.float32)
+    return Walk(rows, offsets, np.asarray(depths, np.float32)[:, None], blank, blank, walked)
+
+
+def test_two_walks_become_one_row_by_depth_and_back():
+    near = walk_of([2, 0, 3, 1], [1, 4, 1, 2, 3, 9, 0, 0], 4)
+    far = walk_of([3, 1, 0], [0.5, 2, 5, 7, 0], 3)
+    both = align(near, far)
+    assert both.walked == 3
+    np.testing.assert_array_equal(both.rows, [0, 1, 2])
+    np.testing.assert_array_equal(both.near, [0, 2, 2, 5])
+    np.testing.assert_array_equal(both.far, [0, 3, 4, 4])
+    found = order(both.near, near.depths, both.far, far.depths)
+    names = (jt.arange(8).unsqueeze(1).float32(), jt.arange(100, 105).unsqueeze(1).float32())
+    row = found.along_rays(*names).numpy()[:, 0]
+    np.testing.assert_array_equal(row[:9], [100, 0, 101, 1, 102, 103, 2, 3, 4])
+    np.testing.assert_array_equal(np.sort(row), [*range(8), *range(100, 105)])
+    np.testing.assert_array_equal(found.of_near(found.along_rays(*names), 8).numpy()[:, 0], range(8))
+
+
+def test_the_one_row_hands_cotangents_back():
+    rng = np.random.default_rng(0)
+    near, far = (jt.array(rng.normal(size=(count, 2)).astype(np.float32)) for count in (5, 3))
+    found = order(
+        np.int32([0, 3, 5]),
+        rng.random((5, 1)).astype(np.float32),
+        np.int32([0, 1, 3]),
+        rng.random((3, 1)).astype(np.float32),
+    )
+    weights = rng.normal(size=(8, 2)).astype(np.float32)
+    d_near, d_far = jt.grad((found.along_rays(near, far) * jt.array(weights)).sum(), [near, far])
+    place = found.place.numpy()
+    np.testing.assert_array_equal(d_near.numpy(), weights[place[:5]])
+    np.testing.assert_array_equal(d_far.numpy(), weights[place[5:]])
+
+
+@pytest.mark.parametrize("chunk", [20, 3])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
+    batch = trainer.sampler.next()
+    assert batch.mask is None and batch.far_offsets[-1] > 100 and batch.offsets[-1] > 100
+    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
+    for name, value in whole.losses.items():
+        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
+    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
+        expected = theirs.numpy().astype(float)
+        assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
+    assert any(name.startswith("background_density") for name in trainer.optimizer.names)
+
+
+def test_the_objective_is_that_of_the_reference_forms_and_of_finite_differences(trainer):
+    batch = trainer.sampler.next().part(0, 20)
+    native = trainer.gradient_of(batch, None, 1000)
+    with use(REFERENCE):
+        reference = trainer.gradient_of(batch, None, 1000)
+    for name, ours, theirs in zip(trainer.optimizer.names, native.gradients, reference.gradients, strict=True):
+        expected = theirs.numpy().astype(float)
+        assert np.linalg.norm(ours.numpy() - expected) <= 2e-3 * np.linalg.norm(expected) + 1e-9, name
+    named = trainer.optimizer.named_parameters
+    found = dict(zip(trainer.optimizer.names, native.gradients, strict=True))
+    for name in ("background_density.lin1.weight", "background_color.lin1.weight"):
+        gradient, start = found[name].numpy(), named[name].numpy().copy()
+        step = 1e-2 / np.linalg.norm(gradient)
+        losses = []
+        for sign in (1, -1):
+            named[name].update(jt.array(start + sign * step * gradient))
+            named[name].start_grad()
+            losses.append(trainer.gradient_of(batch, None, 1000).losses["total"].item())
+        named[name].update(jt.array(start))
+        named[name].start_grad()
+        assert (losses[0] - losses[1]) / (2 * step) == pytest.approx(float((gradient**2).sum()), rel=0.1), name
+
+
+def test_a_batch_with_a_background_is_made_again_and_others_are_refused(trainer):
+    good = trainer.sampler.next().arrays()
+    again = PackedBatch.from_arrays(good)
+    for name, value in good.items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+    for name in ("far_points", "far_offsets", "depths"):
+        with pytest.raises(ValueError, match="its|belong"):
+            PackedBatch.from_arrays(good | {name: good[name][:-1]})
+
+
+def test_masks_leave_nothing_for_a_background_to_learn():
+    with_masks = trained("train.mask_weight=0.5", steps=0)
+    assert not [name for name in with_masks.networks if name.startswith("background")]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of eight steps without masks, averaged, with points of structure from motion."""
+    folder = tmp_path_factory.mktemp("open")
+    write_scene(folder / "scene", n_views=8, masks=False)
+    settings = (*OPEN, *SHORT, f"dataset.data_dir={folder}/scene", 'dataset.test_dir=""', "train.ema_decay=0.9")
+    assert run_conf(CONF, folder / "whole", "--case", "plain", settings=settings) == 0
+    return folder / "whole", settings
+
+
+def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
+    whole, settings = finished
+    (tmp_path / "checkpoints").mkdir(parents=True)
+    part = whole / "checkpoints" / "ckpt_000004.safetensors"
+    (tmp_path / "checkpoints" / part.name).write_bytes(part.read_bytes())
+    assert run_conf(CONF, tmp_path, "--case", "plain", "--is_continue", settings=settings) == 0
+    one, other = (everything(saved(where, 8)) for where in (whole, tmp_path))
+    assert one == other and "background_cells" in saved(whole, 8).buffers
+
+
+@pytest.mark.parametrize("mode", [("validate_image",), ("validate_mesh", "--resolution", "24"), ("plan",)])
+def test_pictures_meshes_and_plans_come_with_a_background(finished, mode):
+    whole, settings = finished
+    assert run_conf(CONF, whole, "--case", "plain", "--mode", *mode, settings=settings) == 0
+
+
+def test_what_solid_cells_part_from_outside_is_solid():
+    occupancy = Occupancy(_ball(32))
+    radius = np.linalg.norm(occupancy.centres(), axis=1)
+    is_solid = (radius < 0.7) & (radius > 0.4)
+    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    kinds = occupancy.at(np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]]))
+    np.testing.assert_array_equal(kinds, [SOLID, SOLID, SOLID, OCCUPIED, EMPTY])
+    occupancy.cameras = np.array([[0.1, 0, 0], [3.0, 0, 0]])  # a room, seen from inside
+    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    assert occupancy.at(np.zeros((1, 3)))[0] == OCCUPIED
+
+
+def test_the_near_plane_is_found():
+    origins = np.array([[2.0, 0, 0], [0, 3.0, 0]])
+    assert near_plane(origins, None) == pytest.approx(0.2)
+    xyz = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 3)) + [1.2, 0, 0]
+    points = SparsePoints(xyz, np.full(400, 3), np.zeros(400), np.zeros((400, 3), np.uint8))
+    nearest = np.sort(np.linalg.norm(origins[None] - xyz[:, None], axis=2).min(axis=1))
+    assert 0.5 * nearest[0] < near_plane(origins, points) < 0.5 * nearest[10]
+    few = points.at(slice(5))
+    assert near_plane(origins, few) == pytest.approx(0.2)
+
+
+def region(radius):
+    """The setting of a region about the bundled object, its radius in those of its own."""
+    frame = load_scene(load_config(CONF, "demo", OPEN).dataset).scene_to_world
+    numbers = [*frame[:3, 3], radius * np.linalg.norm(frame[:3, 0])]
+    return "dataset.roi=" + " ".join(f"{number:.6f}" for number in numbers)
+
+
+def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
+    inside = (region(3),)
+    conf = load_config(CONF, "demo", [*OPEN, *inside])
+    scene = load_scene(conf.dataset)
+    assert np.linalg.norm(scene.c2w[:, :3, 3], axis=1).min() < 1
+    published = load_config(
+        ROOT / "confs/womask_cpu.conf", "demo", [OPEN[0], *inside, "dataset.camera_outside_sphere=false"]
+    )
+    assert published.dataset.camera_outside_sphere
+    with pytest.raises(UserError, match=r"confs/fast\.conf, whose rays start at the camera"):
+        load_scene(published.dataset)
+    with pytest.raises(UserError, match="in the middle of the region of interest"):
+        load_scene(load_config(CONF, "demo", [*OPEN, region(30)]).dataset)
+
+
+def test_a_step_from_within_the_region():
+    trainer = trained(region(3), steps=1)
+    batch = trainer.sampler.next()
+    assert batch.depths[: batch.offsets[-1]].min() >= trainer.model.occupancy.near_plane > 0
+    assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
+
+
+def test_points_of_structure_from_motion_draw_the_surface():
+    trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
+    model, sampler = trainer.model, trainer.sampler
+    sampler.anchors = model._anchors = unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
+    batch = sampler.next()
+    assert batch.anchors[0] == 64 and batch.is_anchor().sum() == 64
+    np.testing.assert_allclose(np.linalg.norm(batch.points[batch.is_anchor()[:, 0] > 0], axis=1), 0.8, atol=1e-6)
+    term = model.objective(batch, None, trainer.moment).terms["points"]
+    away = np.abs(model.level_set.outward(batch.points[batch.is_anchor()[:, 0] > 0]))
+    assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
+    parts = [batch.part(start, start + 7) for start in range(0, len(batch), 7)]
+    assert sum(part.is_anchor().sum() for part in parts) == 64
+    for _ in range(5):
+        trainer.step()
+    assert sampler.anchors is None  # the first half of eight steps

@@ -1,0 +1,188 @@
+"""Gaussians as a kind of model: whole runs on the bundled scene, resume, and what becomes of their number."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+import trimesh
+from runs import ROOT, everything, saved
+from synthetic_scene import write_scene
+
+import exp_runner
+from data.errors import UserError
+from data.io.images import read_image
+from data.rays import PictureCamera
+from models.kinds.conf import ConfigError, load_config
+from models.kinds.gaussians import densify
+from models.kinds.gaussians.conf import SplatsConfig
+from models.kinds.gaussians.splats import Points, require_seen
+
+FORMS = ("ellipsoids", "surfels")
+SMALL = (
+    "model.gaussians.first=300",
+    "model.gaussians.most=400",
+    "model.gaussians.degrees_until=0.5",
+    "model.gaussians.densify_every=2",
+    "train.end_iter=12",
+    "train.save_freq=6",
+    "train.report_freq=1",
+)
+
+
+def run(folder, form, *arguments, settings=(), name="gaussians"):
+    """The command line on a scene in `folder`/scene; returns the exit status."""
+    values = (f"general.base_exp_dir={folder}/exp", f"dataset.data_dir={folder}/scene", *SMALL)
+    values += (f"model.gaussians.form={form}", *settings)
+    flags = [flag for value in values for flag in ("--set", value)]
+    return exp_runner.main(["--conf", str(ROOT / f"confs/{name}.conf"), "--case", "x", *arguments, *flags])
+
+
+@pytest.fixture(
+    scope="module", params=[("ellipsoids", "mcmc"), ("surfels", "adaptive")], ids=lambda pair: "-".join(pair)
+)
+def trained(request, tmp_path_factory):
+    """Twelve steps with a checkpoint after six, in either form, each with another way to change their number."""
+    folder = tmp_path_factory.mktemp(request.param[0])
+    write_scene(folder / "scene")
+    settings = (f"model.gaussians.densify={request.param[1]}", "model.gaussians.least_pull=1e-6")
+    settings += ("model.gaussians.distortion_weight=1", "model.gaussians.normal_weight=0.1") * (
+        request.param[0] == "surfels"
+    )
+    settings += ("model.gaussians.reset_every=1", "model.gaussians.first_opacity=0.9")
+    assert run(folder, request.param[0], settings=settings) == 0
+    return folder, request.param[0], settings
+
+
+def test_their_number_grows_up_to_the_bound_and_moments_and_buffers_follow(trained):
+    folder, _, _ = trained
+    last = saved(folder / "exp", 12)
+    arrays = [*last.tensors["splats"].values(), last.buffers["pull"], last.buffers["looks"]]
+    arrays += [array for named in last.moments.values() for array in named.values()]
+    (count,) = {len(array) for array in arrays}
+    assert 300 < count <= 400 and "splats" in (folder / "exp/logs/train.log").read_text()
+
+
+def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(trained, tmp_path):
+    folder, form, settings = trained
+    shutil.copytree(folder / "scene", tmp_path / "scene")
+    (tmp_path / "exp/checkpoints").mkdir(parents=True)
+    shutil.copy(folder / "exp/checkpoints/ckpt_000006.safetensors", tmp_path / "exp/checkpoints")
+    assert run(tmp_path, form, "--is_continue", settings=settings) == 0
+    assert everything(saved(tmp_path / "exp", 12)) == everything(saved(folder / "exp", 12))
+
+
+def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
+    folder, form, settings = trained
+    assert run(folder, form, "--mode", "validate_image", "--image", "1", settings=settings) == 0
+    (path,) = (folder / "exp/validations_fine").glob("*_1.png")
+    assert read_image(path).any()
+    status = run(folder, form, "--mode", "validate_mesh", "--resolution", "32", settings=settings)
+    meshes = list((folder / "exp/meshes").glob("*.ply"))
+    assert status == 0 and len(trimesh.load(meshes[0], process=False).faces) > 0
+
+
+def test_training_lowers_the_loss(tmp_path):
+    write_scene(tmp_path / "scene")
+    assert run(tmp_path, "ellipsoids", settings=("train.end_iter=60", "train.save_freq=0")) == 0
+    lines = [line for line in (tmp_path / "exp/logs/train.log").read_text().splitlines() if "PSNR" in line]
+    found = [float(line.split("PSNR ")[1].split(",")[0]) for line in lines]
+    assert np.mean(found[-10:]) > np.mean(found[:10]) + 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_scene_of_one_photograph_and_a_large_downscale_train(form, tmp_path):
+    write_scene(tmp_path / "scene")
+    assert run(tmp_path, form, settings=("dataset.train_views=[0]", "dataset.downscale=8", "train.end_iter=3")) == 0
+
+
+def test_opacities_that_vanish_leave_one_splat():
+    conf = SplatsConfig(first=5, most=10)
+    values = splats(5, opacity=-10.0)
+    change = densify.adaptive(values, np.zeros(5), 1.0, conf, False, False, np.random.default_rng(0))
+    assert len(change.kept) == 1 and len(change.added["means"]) == 0
+    assert densify.relocated(values, conf, True, np.random.default_rng(0)) is None
+
+
+def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
+    camera = PictureCamera(np.array([[50, 0, 10], [0, 50, 10], [0, 0, 1.0]]), np.eye(4), 20, 20)
+    behind, ahead = (Points(np.array([[0.0, 0.0, z]]), np.zeros((1, 3))) for z in (-3.0, 3.0))
+    require_seen(ahead, [camera], "scene")
+    with pytest.raises(UserError, match="scene: no photograph sees"):
+        require_seen(behind, [camera], "scene")
+
+
+def splats(count, opacity=0.0, size=-3.0):
+    """Numbers of some splats."""
+    rng = np.random.default_rng(1)
+    return {
+        "means": rng.normal(size=(count, 3)).astype(np.float32),
+        "quats": rng.normal(size=(count, 4)).astype(np.float32),
+        "sizes": np.full((count, 3), size, np.float32),
+        "opacities": np.full((count, 1), opacity, np.float32),
+        "dc": rng.normal(size=(count, 3)).astype(np.float32),
+        "rest": np.zeros((count, 15, 3), np.float32),
+    }
+
+
+def test_small_splats_that_are_pulled_are_cloned_large_ones_split_and_faint_ones_go():
+    conf = SplatsConfig(most=100)
+    values = splats(4, size=-5.0)
+    values["sizes"][1] = np.log(0.5)
+    values["opacities"][3] = -8.0
+    pull = np.array([1.0, 1.0, 0.0, 1.0])
+    change = densify.adaptive(values, pull, 1.0, conf, False, False, np.random.default_rng(0))
+    assert change.kept.tolist() == [0, 2] and len(change.added["means"]) == 3
+    assert np.allclose(change.added["means"][0], values["means"][0])
+    assert np.allclose(change.added["sizes"][1:], np.log(0.5 / 1.6))
+
+
+def test_the_bound_on_their_number_holds():
+    conf = SplatsConfig(first=5, most=7)
+    change = densify.adaptive(splats(6), np.arange(6) + 1.0, 1.0, conf, False, False, np.random.default_rng(0))
+    assert len(change.kept) + len(change.added["means"]) == 7
+    moved = densify.relocated(splats(6), conf, True, np.random.default_rng(0))
+    assert len(moved.kept) + len(moved.added["means"]) == 7
+    moved = densify.relocated(splats(6), SplatsConfig(first=5, most=7, growth=2.0), True, np.random.default_rng(0))
+    assert len(moved.kept) + len(moved.added["means"]) == 7
+    assert densify.relocated(splats(7), conf, True, np.random.default_rng(0)) is None
+
+
+@pytest.mark.parametrize("copies", [2, 3, 10])
+def test_copies_at_one_place_share_its_opacity_and_absorb_as_much_light(copies):
+    opacity = np.array([0.05, 0.5, 0.9])
+    new, factor = densify.shared(opacity, np.full(3, copies))
+    assert np.allclose(1 - (1 - new) ** copies, opacity)
+    # the light that a line through it loses, summed over a line of offsets, is what one splat takes
+    x = np.linspace(-30, 30, 60001)
+    one = opacity[:, None] * np.exp(-0.5 * x**2)
+    all_of_them = 1 - (1 - new[:, None] * np.exp(-0.5 * (x / factor[:, None]) ** 2)) ** copies
+    assert np.allclose(all_of_them.sum(axis=1), one.sum(axis=1), rtol=2e-3)
+
+
+WRONG = {
+    "model.gaussians.first=70000": "must not be above most",
+    "model.gaussians.form=cubes": "model.gaussians.form",
+    "model.gaussians.densify_until=0.01": "must not be below densify_from",
+    "model.gaussians.normal_weight=1": "form = surfels",
+    "model.gaussians.degree=4": "model.gaussians.degree",
+}
+
+
+@pytest.mark.parametrize("setting", WRONG)
+def test_a_wrong_value_is_one_sentence(setting):
+    with pytest.raises(ConfigError, match=WRONG[setting]):
+        load_config(ROOT / "confs/gaussians.conf", "x", [setting])
+
+
+def test_averaged_weights_are_refused(tmp_path, capsys):
+    write_scene(tmp_path / "scene")
+    assert run(tmp_path, "ellipsoids", settings=("train.ema_decay=0.9",)) == 2
+    assert "train.ema_decay" in capsys.readouterr().err
+
+
+def test_a_reset_leaves_no_opacity_above_a_hundredth():
+    values = np.array([[-9.0], [0.0], [4.0]])
+    found = densify.sigmoid(densify.reset_opacities(values))
+    assert found[0] == densify.sigmoid(values)[0] and np.allclose(found[1:], 0.01)

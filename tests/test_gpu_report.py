@@ -1,0 +1,75 @@
+"""What benchmarks/gpu.sh found becomes one file and one table, however much of it is there."""
+
+import json
+import subprocess
+
+import pytest
+from runs import ROOT
+
+from benchmarks import gpu_report
+
+STEPS = {"steps": [{"seconds": 0.01, "pool_mib": 700.0, "share": 0.7, "shape": "512x64+64"}]}
+PEER = {"peer": {"float32_seconds": 0.04, "peak_mib": 4000.0}}
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder with two stages, one of which failed."""
+    (tmp_path / "stages.csv").write_text("facts,0,3,60\nsteps,0,100,300\nlego,124,420,420\n")
+    (tmp_path / "facts.log").write_text("a card\n" * 100)
+    (tmp_path / "steps.json").write_text(json.dumps(STEPS))
+    (tmp_path / "peer.json").write_text(json.dumps(PEER))
+    (tmp_path / "bunny.json").write_text(json.dumps({"surface": {"chamfer": 0.006, "f_score": 0.9}}))
+    (tmp_path / "lego.json").write_text("cut short {")
+    return tmp_path
+
+
+def test_stages_figures_and_targets_are_in_the_table(results):
+    gpu_report.main(results)
+    text = (results / "results.md").read_text()
+    assert "| lego | 124 | 420 | 420 |" in text and "| share of the card's float32 rate >= 0.6 | 0.7 | yes |" in text
+    assert "| step against the published code <= 0.5 | 0.25 | yes |" in text
+    assert "| Chamfer distance of the bunny <= 0.0065 | 0.006 | yes |" in text
+    assert "| PSNR of lego's test views, dB >= 28.0 | not measured | no |" in text
+    found = json.loads((results / "results.json").read_text())
+    assert found["logs"]["facts"] == ["a card"] * gpu_report.LAST_LINES and found["measured"]["steps"] == STEPS
+
+
+def test_a_folder_without_anything_has_a_table_too(tmp_path):
+    gpu_report.main(tmp_path)
+    assert "not measured" in (tmp_path / "results.md").read_text()
+
+
+def test_the_script_is_one_and_its_programs_are_there():
+    script = ROOT / "benchmarks" / "gpu.sh"
+    subprocess.run(["bash", "-n", script], check=True)
+    text = script.read_text(encoding="utf-8")
+    for name in ("gpu_steps", "gpu_report"):
+        assert f"benchmarks.{name}" in text and (ROOT / "benchmarks" / f"{name}.py").is_file()
+    assert [word for word in text.split() if word.startswith("tests/test_") and not (ROOT / word).is_file()] == []
+
+
+def test_packing_without_scenes_says_which_are_missing(tmp_path):
+    ended = subprocess.run(
+        ["bash", str(ROOT / "benchmarks" / "gpu.sh"), "pack", str(tmp_path)], capture_output=True, text=True
+    )
+    assert ended.returncode == 2 and "bunny is missing" in ended.stderr
+
+
+def test_a_stage_that_fails_stops_no_other(tmp_path):
+    """Where nothing is there: no packages, no card; the python of the stages does nothing."""
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\ncase "$*" in *parity*) exit 3 ;; *gpu_report*) exit 0 ;; *) echo "did $1" ;; esac\n')
+    program.chmod(0o755)
+    ended = subprocess.run(
+        ["bash", str(ROOT / "benchmarks" / "gpu.sh")],
+        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHON": str(program), "OUT": str(tmp_path / "out")}
+        | {"SITE": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    rows = [line.split(",") for line in (tmp_path / "out" / "stages.csv").read_text().splitlines()]
+    names = [row[0] for row in rows]
+    assert names[:3] in (["facts", "doctor", "parity"], ["facts", "unpack", "doctor"]) and names[-1] == "flat"
+    assert {row[0]: row[1] for row in rows}["parity"] == "3"

@@ -1,0 +1,169 @@
+"""Splats as operations: golden numbers, float64 by the words of the definition, and what holds whatever the splats."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import gaussian_parity
+import numpy as np
+import parity
+import pytest
+from splat_oracle import camera, picture64, random_splats
+
+from models.machine.backend import jt
+from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.picture_loss import picture_loss
+from models.ops.splat_project import project_ellipsoids, project_surfels
+from models.ops.splat_raster import Look, Raster, composite_ellipsoids, composite_surfels
+from models.ops.splat_shade import shade_splats
+
+GOLDEN = Path(__file__).parent / "golden"
+FORMS = {"ellipsoids": "gaussians_3d_small", "surfels": "gaussians_2d_small"}
+SIZE = (40, 30)
+NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
+
+
+@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("name", FORMS.values())
+def test_golden_numbers_lie_within_their_bounds(name, form):
+    with use(form):
+        rows = parity.compare(GOLDEN / f"{name}.npz")
+    assert [row for row in rows if not row.passed] == [] and len(rows) >= 15
+    assert any(row.name == "grad_means2d" for row in rows)
+
+
+def test_a_wrong_number_is_noticed():
+    with np.load(GOLDEN / "gaussians_3d_small.npz") as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    arrays["grad_sh"] = arrays["grad_sh"] * 1.001
+    failed = [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound]
+    assert failed == ["grad_sh"]
+
+
+def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0):
+    """The picture and the probe."""
+    values = [jt.array(splats[name].astype(np.float32)) for name in NAMES]
+    means, quats, sizes, opacities, dc, rest = values
+    seen_from = jt.array(camera(size, distance))
+    surfels = form == "surfels"
+    seen = (project_surfels if surfels else project_ellipsoids)(means, quats, sizes, seen_from, *size)
+    colors = shade_splats(means, dc, rest, seen_from, degree)
+    probe = jt.zeros((len(splats["means"]), 2))
+    look = Look(colors, opacities.sigmoid(), jt.array(np.array([0.1, 0.2, 0.3], np.float32)), probe)
+    picture = (composite_surfels if surfels else composite_ellipsoids)(seen, look, Raster(*size, absolute))
+    return picture, values, probe, seen
+
+
+def gradients(form, splats, absolute=0, **named):
+    """Picture and gradients of a loss that touches every channel."""
+    picture, values, probe, _ = shown(form, splats, absolute=absolute, **named)
+    weights = np.random.default_rng(5).normal(size=picture.shape).astype(np.float32)
+    found = jt.grad((picture * jt.array(weights)).sum(), [*values, probe])
+    return picture.numpy(), [value.numpy() for value in found]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_picture_is_that_of_the_definition(form):
+    splats = random_splats(80, seed=1)
+    picture = shown(form, splats)[0].numpy()
+    np.testing.assert_allclose(picture[..., [0, 1, 2, 3, -1]], picture64(form, splats, SIZE), atol=2e-4)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("absolute", [0, 1])
+def test_both_forms_give_the_same_gradients(form, absolute):
+    splats = random_splats(60, seed=2)
+    picture, native = gradients(form, splats, absolute)
+    with use(REFERENCE):
+        expected_picture, expected = gradients(form, splats, absolute)
+    np.testing.assert_allclose(picture[..., :8], expected_picture[..., :8], atol=1e-4)
+    names = NAMES if absolute and form == "surfels" else (*NAMES, "probe")  # the reference's probe hears the blur alone
+    for name, ours, theirs in zip(names, native, expected, strict=False):
+        assert np.abs(ours - theirs).max() <= 2e-3 * np.abs(theirs).max(), name
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_are_those_of_finite_differences_in_float64(form):
+    splats = random_splats(12, seed=3, opacity=(-1.0, 1.0), size=(-2.2, -1.5))
+    weights = np.random.default_rng(5).normal(size=(SIZE[1], SIZE[0], 5))
+    picture, values, _, _ = shown(form, splats)
+    channels = jt.concat([picture[:, :, :4], picture[:, :, -1:]], dim=2)
+    found = jt.grad((channels * jt.array(weights.astype(np.float32))).sum(), values)
+    step = 1e-6
+    for name, ours in zip(NAMES, found, strict=True):
+        ours, largest = ours.numpy(), 0.0
+        for place in np.ndindex(*splats[name].shape):
+            if name == "rest" and place[0] > 2:
+                continue
+            sides = []
+            for sign in (1, -1):
+                moved = {key: array.copy() for key, array in splats.items()}
+                moved[name][place] += sign * step
+                sides.append((picture64(form, moved, SIZE, cuts=False) * weights).sum())
+            largest = max(largest, abs((sides[0] - sides[1]) / (2 * step) - ours[place]))
+        assert largest <= 0.05 * np.abs(ours).max() + 1e-3, name  # without the cuts, whose jumps have no slope
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_threads_change_no_bit(form):
+    splats = random_splats(3000, seed=4)
+    openmp, found = ctypes.CDLL("libgomp.so.1"), []
+    before = openmp.omp_get_max_threads()
+    try:
+        for threads in (1, 2, 5):
+            openmp.omp_set_num_threads(threads)
+            picture, grads = gradients(form, splats, size=(100, 70))
+            found.append(b"".join(array.tobytes() for array in (picture, *grads)))
+    finally:
+        openmp.omp_set_num_threads(before)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("name", "value"), [("means", -10.0), ("sizes", 4.0), ("sizes", -30.0), ("opacities", 30.0), ("quats", 0.0)]
+)
+def test_extreme_splats_give_finite_pictures_and_gradients(form, name, value):
+    splats = random_splats(30, seed=6)
+    splats[name][...] = value
+    picture, grads = gradients(form, splats)
+    assert np.isfinite(picture).all() and all(np.isfinite(array).all() for array in grads)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_picture_of_one_pixel_and_one_without_splats(form):
+    picture, grads = gradients(form, random_splats(5, seed=7), size=(1, 1))
+    assert picture.shape[:2] == (1, 1) and np.isfinite(picture).all()
+    behind = random_splats(3, seed=8)
+    behind["means"][:, 2] -= 100.0
+    picture, grads = gradients(form, behind)
+    assert np.allclose(picture[..., :3], [0.1, 0.2, 0.3]) and not picture[..., 3:].any()
+    assert not any(array.any() for array in grads)
+
+
+def test_many_splats_that_cover_the_whole_picture_take_memory_in_proportion_to_them():
+    splats = random_splats(20000, seed=9, size=(1.0, 1.5), opacity=(-5.0, -4.0))
+    picture, grads = gradients("ellipsoids", splats, size=(320, 320), degree=0)  # 8 million pairs of splat and tile
+    assert np.isfinite(picture).all() and all(np.isfinite(array).all() for array in grads)
+    peak = {line.split(":")[0]: line for line in Path("/proc/self/status").read_text().splitlines()}["VmHWM"]
+    assert int(peak.split()[1]) < 1_500_000  # kB
+
+
+@pytest.mark.parametrize("shape", [(30, 41), (3, 5), (1, 1)])
+def test_the_picture_loss_and_its_slope_are_the_references(shape):
+    rng = np.random.default_rng(0)
+    picture, photograph = (rng.random((*shape, 3)).astype(np.float32) for _ in range(2))
+    found = []
+    for form in (NATIVE, REFERENCE):
+        with use(form):
+            values = jt.array(picture)
+            loss = picture_loss(values, jt.array(photograph), 0.2)
+            found.append((loss.numpy(), jt.grad(loss, [values])[0].numpy()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
+    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-5 * np.abs(found[1][1]).max() + 1e-9)
+
+
+def test_the_picture_loss_is_zero_where_pictures_agree():
+    same = jt.array(np.random.default_rng(1).random((20, 20, 3)).astype(np.float32))
+    assert picture_loss(same, same, 0.2).item() == pytest.approx(0.0, abs=1e-6)

@@ -1,0 +1,195 @@
+"""The viewer: what it refuses, where it listens, what its sphere and boxes say, and what it does in a browser."""
+
+import importlib.util
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from browsing import PHONE, opened, why_not
+from runs import ROOT, command, run
+
+import exp_runner
+from data.errors import UserError
+from data.io.images import read_image
+from data.scenes.load import load_scene
+from models.kinds.conf import load_config
+from models.viewer import server
+from models.viewer.boxes import Boxes, to_pixels
+from models.viewer.stage import Stage, fov_of, pose_of, roi_flag, wxyz_of
+from models.viewer.words import words
+
+needs_viser = pytest.mark.skipif(
+    importlib.util.find_spec("viser") is None, reason="viser, which is optional, is missing"
+)
+needs_browser = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
+CANVAS = "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"  # it is drawn upon
+DESKTOP = (800, 600)  # no graphics card draws it here
+SECONDS = 240  # a busy machine may take that long to start Jittor
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return load_scene(load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",)).dataset)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--mode", "view", "--port", "80"], "'80' is not a whole number in 1024..65535"),
+        (["--mode", "evaluate", "--view"], "--view: belongs to --mode train and inspect"),
+    ],
+)
+def test_a_wrong_flag_gets_its_sentence(words, told, capsys):
+    assert exp_runner.main(words) == 2
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["--mode", "view"], ["--view"], ["--mode", "inspect", "--view"]])
+def test_a_missing_package_gets_its_sentence(flags, capsys, monkeypatch):
+    monkeypatch.setattr(server, "PACKAGE", "no_such_package")
+    assert exp_runner.main(flags) == 2
+    told = capsys.readouterr().err
+    assert "no_such_package is missing" in told and "requirements-view.txt" in told and told.count("\n") == 1
+
+
+def test_a_busy_port_is_the_next_one_and_said():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port, told = taken.getsockname()[1], []
+        assert server.free_port("127.0.0.1", port, told.append) > port
+        assert told[0].startswith(f"port {port} is in use; the viewer takes ")
+    with pytest.raises(UserError, match="--host 203.0.113.7: this machine cannot listen there"):
+        server.free_port("203.0.113.7", 9000, told.append)
+
+
+def test_the_region_is_told_in_the_world_of_the_cameras(scene):
+    centre, radius = np.array([0.1, -0.2, 0.3]), 0.5
+    numbers = [float(text) for text in re.search(r'--roi "(.*)"', roi_flag(scene, centre, radius))[1].split()]
+    assert np.allclose(numbers, [*(np.array([4.0, -7.0, 1.5]) + 2.5 * centre), 1.25], atol=1e-3)
+
+
+def test_a_pose_goes_to_the_browser_and_back(scene):
+    class Camera:
+        wxyz, position = wxyz_of(scene.c2w[5]), scene.c2w[5][:3, 3]
+
+    assert np.allclose(pose_of(Camera), scene.c2w[5])
+
+
+def test_places_of_a_window_are_those_of_the_photograph(scene):
+    fov, (width, height) = fov_of(scene, 3), scene.size(3)
+    middle = to_pixels(scene, 3, np.array([0.5, 0.5]), fov, 2.0)
+    top = to_pixels(scene, 3, np.array([0.5, 0.0]), fov, 2.0)
+    assert np.allclose(middle, scene.intrinsics[3, :2, 2]) and np.isclose(middle[1] - top[1], height / 2)
+    assert np.isclose(to_pixels(scene, 3, np.array([0.75, 0.5]), fov, 2.0)[0] - middle[0], width / 2)
+
+
+def test_every_word_has_two_languages():
+    assert words("zh")("mesh") == "网格" and words("en")("mesh") == "mesh"
+
+
+@pytest.fixture
+def stage(scene):
+    told = []
+    running = server.start("127.0.0.1", 9300, "test", told.append)
+    yield Stage(running, scene, words("en"), told.append), told
+    server.stop(running)
+
+
+@needs_viser
+def test_a_box_is_written_as_prepare_reads_it(stage, tmp_path):
+    shown, told = stage
+    boxes = Boxes(shown, tmp_path, 2, told.append)
+    fov, (width, height) = fov_of(shown.scene, 1), shown.scene.size(1)
+    boxes.take(1, ((0.25, 0.25), (0.75, 1.0)), fov, width / height)
+    found = json.loads((tmp_path / "boxes.json").read_text())["boxes"]
+    left, top, right, bottom = found[shown.scene.image_names[1]]
+    shift = shown.scene.intrinsics[1, :2, 2] + 0.5 - np.array([width, height]) / 2
+    assert np.allclose([left, top], 2 * (np.array([width, height]) / 4 + shift), atol=0.2)
+    assert np.isclose(right - left, width, atol=0.2) and bottom <= 2 * height
+    assert "--mode prepare --masks box takes it" in told[-1]
+    assert boxes.seen(1, fov, 1.5).shape == (720, 1080, 3)
+    (tmp_path / "boxes.json").write_text("[")
+    Boxes(shown, tmp_path, 1, told.append)
+    assert "the first box that is drawn replaces it" in told[-1]
+
+
+@needs_viser
+@needs_browser
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
+    shown, told = stage
+    with opened(f"http://127.0.0.1:{shown.server.get_port()}", size) as (page, errors):
+        page.wait_for_function(CANVAS)
+        page.wait_for_timeout(4000)
+        picture = tmp_path / "canvas.png"
+        page.screenshot(path=str(picture))
+        assert read_image(picture).astype(float).std() > 5
+        for node in shown.cameras:  # they may stand before the sphere
+            node.visible = False
+        page.wait_for_timeout(1500)
+        (client,) = shown.server.get_clients().values()
+        x, y = on_screen(client.camera, np.array([0.3, 0.0, 0.0]), size)
+        page.mouse.move(x, y)
+        page.mouse.down()
+        page.mouse.move(*on_screen(client.camera, np.array([0.6, 0.0, 0.0]), size), steps=8)
+        page.mouse.up()
+        page.wait_for_timeout(1500)
+        assert shown.region.position[0] > 0.1 and any(text.startswith('--roi "') for text in told)
+        assert [text for text in errors if "font" not in text.lower()] == []
+
+
+def on_screen(camera, point, size):
+    """Where a point of the working frame is in the window."""
+    pose = pose_of(camera)
+    seen = pose[:3, :3].T @ (point - pose[:3, 3])
+    focal = 0.5 * size[1] / np.tan(0.5 * camera.fov)
+    return size[0] / 2 + focal * seen[0] / seen[2], size[1] / 2 + focal * seen[1] / seen[2]
+
+
+def started(process):
+    """The address that a viewer prints."""
+    until = time.monotonic() + SECONDS
+    lines = []
+    while time.monotonic() < until:
+        line = process.stdout.readline()
+        lines.append(line)
+        if found := re.search(r"viewer: http://localhost:(\d+)", line):
+            return f"http://127.0.0.1:{found[1]}"
+        if not line and process.poll() is not None:
+            break
+    raise AssertionError("".join(lines))
+
+
+@needs_viser
+@needs_browser
+def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
+    settings = (
+        "train.end_iter=4",
+        "train.warm_up_end=1",
+        "train.save_freq=2",
+        "train.val_freq=0",
+        "train.val_mesh_freq=0",
+    )
+    assert run(tmp_path, settings=settings) == 0
+    words = command(tmp_path, "--mode", "view", "--port", "9400", settings=settings)
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        address = started(process)
+        for _ in range(2):  # a tab that is closed, and another one
+            with opened(address, DESKTOP) as (page, errors):
+                page.wait_for_function(CANVAS)
+                page.get_by_text("step 4", exact=False).first.wait_for(timeout=60_000)
+                page.locator("input[aria-haspopup='listbox']").first.click()
+                page.get_by_role("option", name="normals").click()
+                page.wait_for_timeout(3000)
+                assert [text for text in errors if "font" not in text.lower()] == []
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0 and "the viewer is closed" in process.stdout.read()
+    finally:
+        process.kill()

@@ -360,6 +360,13 @@ GRID_MEANINGS = {
     ),
 }
 
+PHOTOGRAPH_MEANINGS = {
+    "true: an affine change of colours for each photograph, the identity on average; views that are held out get "
+    "none": ("true：每张照片各有一个颜色的仿射变换，平均起来是恒等变换；留出的视角没有"),
+    "factor on train.learning_rate for these": "它们的学习率是 train.learning_rate 的几倍",
+    "weight of their mean square, which keeps them near the identity": "它们均方值的权重，使其接近恒等变换",
+}
+
 SPLAT_MEANINGS = {
     "ellipsoids (3DGS) or surfels (2DGS), which meshes are made with": (
         "ellipsoids：椭球（3DGS）；surfels：面元（2DGS），提取网格用它"
@@ -419,5 +426,6 @@ MEANINGS_ZH = (
     | NETWORK_MEANINGS
     | RENDERER_MEANINGS
     | GRID_MEANINGS
+    | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )

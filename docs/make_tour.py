@@ -81,7 +81,7 @@ CELLS = (
         CODE,
         "# The mesh, coloured from the photographs. 由照片着色的网格\n"
         'run("--mode", "validate_mesh", "--resolution", "128", "--output", str(OUT / "mesh.glb"))\n'
-        'trimesh.load(OUT / "mesh.glb").show(viewer="notebook")',
+        'trimesh.load(OUT / "mesh.glb").show()',
     ),
     (
         CODE,

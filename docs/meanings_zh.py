@@ -236,6 +236,9 @@ TRAIN_MEANINGS = {
     "GB that auto chunks keep within: resident (CPU), of the card (CUDA); auto: what is free less a tenth (likewise)": (
         "auto 的分块所遵守的内存上限，单位 GB：CPU 上为常驻内存，CUDA 上为显存；auto：空闲内存的九成（官方没有）"
     ),
+    "true: products on CUDA in TF32, 10 bits of a factor: faster; its effect was not seen on a card yet (likewise)": (
+        "true：CUDA 上的矩阵乘法用 TF32（每个因子 10 位尾数），更快；对结果的影响还没有在显卡上看到过（官方没有）"
+    ),
     "of averaged weights, which pictures and meshes then come from, such as 0.999; 0: none (likewise)": (
         "滑动平均权重的衰减率，例如 0.999，出图和网格用平均后的权重；0：不平均（官方没有）"
     ),
@@ -357,6 +360,13 @@ GRID_MEANINGS = {
     ),
 }
 
+PHOTOGRAPH_MEANINGS = {
+    "true: an affine change of colours for each photograph, the identity on average; views that are held out get "
+    "none": ("true：每张照片各有一个颜色的仿射变换，平均起来是恒等变换；留出的视角没有"),
+    "factor on train.learning_rate for these": "它们的学习率是 train.learning_rate 的几倍",
+    "weight of their mean square, which keeps them near the identity": "它们均方值的权重，使其接近恒等变换",
+}
+
 SPLAT_MEANINGS = {
     "ellipsoids (3DGS) or surfels (2DGS), which meshes are made with": (
         "ellipsoids：椭球（3DGS）；surfels：面元（2DGS），提取网格用它"
@@ -416,5 +426,6 @@ MEANINGS_ZH = (
     | NETWORK_MEANINGS
     | RENDERER_MEANINGS
     | GRID_MEANINGS
+    | PHOTOGRAPH_MEANINGS
     | SPLAT_MEANINGS
 )

@@ -65,11 +65,33 @@ class Emulator:
             call(entry, self.order, numbers(layout), rows, data["inputs"], data["outputs"])
 
         shapes, dtypes = zip(*outputs, strict=True)
-        if len(inputs) > MOST_INPUTS:  # lists of parameters: nothing of them is differentiated
+        if len(inputs) > MOST_INPUTS and {*dtypes} == {"float32"}:
+            return _as_one(run, outputs, inputs)
+        if len(inputs) > MOST_INPUTS:  # a verdict among lists of parameters: nothing of them is differentiated
             found = [np.empty(shape, dtype) for shape, dtype in outputs]
             run(np, {"inputs": [value.numpy() for value in inputs], "outputs": found})
             return [jt.array(value) for value in found]
         return list(jt.numpy_code(list(shapes), list(dtypes), list(inputs), run))
+
+
+def _as_one(run, outputs, inputs):
+    """The same with all inputs joined to one, and the outputs taken from one: numpy_code takes few."""
+    shapes = [shape for shape, _ in outputs]
+
+    def split(whole, shapes):
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+        return [part.reshape(shape) for part, shape in zip(np.split(whole, ends[:-1]), shapes, strict=True)]
+
+    def run_joined(_, data):
+        found = [np.empty(shape, np.float32) for shape in shapes]
+        run(np, {"inputs": split(data["inputs"][0], [value.shape for value in inputs]), "outputs": found})
+        data["outputs"][0][...] = np.concatenate([value.ravel() for value in found])
+
+    joined = jt.concat([value.reshape((-1,)) for value in inputs], dim=0)
+    total = sum(int(np.prod(shape)) for shape in shapes)
+    whole = jt.numpy_code([total], "float32", [joined], run_joined)
+    starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+    return [whole[int(a) : int(b)].reshape(s) for a, b, s in zip(starts[:-1], starts[1:], shapes, strict=True)]
 
 
 def call(entry, order, named, rows, inputs, outputs):

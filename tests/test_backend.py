@@ -1,5 +1,6 @@
 """The one door to Jittor: the process it leaves behind, the device, and matrix products that go through oneDNN."""
 
+import dataclasses
 import importlib.metadata
 import os
 import subprocess
@@ -213,3 +214,15 @@ def test_a_wheel_that_is_not_installed_has_no_library(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "files", missing)
     assert gemm.library_path() is None
+
+
+@pytest.mark.parametrize(("device", "expected"), [("cpu", 0), ("cuda", 1)])
+def test_products_are_rounded_only_where_the_conf_allows_it_and_only_on_cuda(monkeypatch, device, expected):
+    info = backend.device_info()
+    monkeypatch.setattr(backend._choice, "info", dataclasses.replace(info, name=device))
+    try:
+        backend.allow_tf32(True)
+        assert jt.flags.use_tensorcore == expected
+    finally:
+        backend.allow_tf32(False)
+    assert jt.flags.use_tensorcore == 0

@@ -96,6 +96,7 @@ OURS = {
     "train.ray_chunk": "auto",
     "train.memory_limit": "auto",
     "train.ema_decay": 0.0,
+    "train.tf32": False,
     "train.mesh_resolution": 64,
     "train.learning_rate_decay": "cosine",
     "train.adam_beta_2": 0.999,

@@ -181,12 +181,12 @@ def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         address = started(process)
-        for _ in range(2):  # a tab that is closed, and another one
+        for before, after in (("mesh", "normals"), ("normals", "rendering")):  # a tab that is closed, and another one
             with opened(address, DESKTOP) as (page, errors):
                 page.wait_for_function(CANVAS)
                 page.get_by_text("step 4", exact=False).first.wait_for(timeout=60_000)
-                page.locator("input[aria-haspopup='listbox']").first.click()
-                page.get_by_role("option", name="normals").click()
+                page.locator(f"input[role='combobox'][value='{before}']").click()
+                page.get_by_role("option", name=after).click()
                 page.wait_for_timeout(3000)
                 assert [text for text in errors if "font" not in text.lower()] == []
         process.send_signal(signal.SIGINT)

@@ -3,11 +3,13 @@
 import numpy as np
 import oracles
 import pytest
+from forms import CUDA_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import hard_clip, length, magnitude, softplus
+from models.ops.kernel import NATIVE
 from models.ops.scan import exclusive_cumprod
 
 RNG = np.random.default_rng(0)
@@ -28,6 +30,14 @@ def gradient(function, array, cotangent=None):
     y = y if cotangent is None else y * jt.array(cotangent)
     return jt.grad(y.sum(), x).numpy()
 
+
+@pytest.fixture(params=[NATIVE, *CUDA_FORMS])
+def form(request):
+    with in_form(request.param):
+        yield
+
+
+all_forms = pytest.mark.usefixtures("form")
 
 # products along a ray
 
@@ -62,6 +72,7 @@ def test_the_gradient_of_exclusive_products_is_that_of_finite_differences_zeros_
 # weights
 
 
+@all_forms
 def test_weights_of_five_sections_computed_by_hand():
     # Light that arrives: 1, 1, then 1/2 after the half opaque second, 1/2 * 3/4 = 3/8 after the third, nothing after
     # the opaque fourth; each section keeps its opacity's share of what arrives: 0, 1/2, 1/8, 3/8, 0.
@@ -69,17 +80,20 @@ def test_weights_of_five_sections_computed_by_hand():
     np.testing.assert_allclose(weights, [[0.0, 0.5, 0.125, 0.375, 0.0]], atol=1e-6)
 
 
+@all_forms
 def test_weights_agree_with_the_oracle():
     expected = [oracles.section_weights(row) for row in ALPHA.astype(np.float64)]
     np.testing.assert_allclose(value(volrend.weights_from_alpha, ALPHA), expected, rtol=2e-5, atol=1e-9)
 
 
+@all_forms
 def test_weights_are_not_negative_and_add_up_to_one_at_most():
     alpha = np.vstack([ALPHA, np.zeros(9), np.ones(9), np.full(9, 1e-7), np.full(9, 1.0 - 1e-7)]).astype(np.float32)
     weights = value(volrend.weights_from_alpha, alpha)
     assert (weights >= 0.0).all() and (weights.sum(axis=1) <= 1.0 + 1e-5).all()
 
 
+@all_forms
 @pytest.mark.parametrize("wall", [0, 4, 8])
 def test_an_opaque_wall_gets_all_the_weight(wall):
     alpha = np.zeros((2, 9), np.float32)
@@ -88,12 +102,14 @@ def test_an_opaque_wall_gets_all_the_weight(wall):
     np.testing.assert_allclose(value(volrend.weights_from_alpha, alpha), expected, atol=2e-6)
 
 
+@all_forms
 def test_an_opaque_section_lets_one_part_in_ten_million_through():
     weights = value(volrend.weights_from_alpha, float_rows([1.0, 0.5, 1.0]))
     # Fast-math adds 1 and 1e-7 first, which gives 1 + 1.19e-7.
     np.testing.assert_allclose(weights, [[1.0, 5e-8, 5e-8]], rtol=0.25)
 
 
+@all_forms
 def test_the_gradient_of_weights_is_that_of_finite_differences_behind_an_opaque_section_too():
     alpha = np.vstack([ALPHA[0], ALPHA[1]])
     alpha[1, 3] = alpha[1, 6] = 1.0
@@ -148,6 +164,7 @@ def test_opacity_of_a_radiance_field_agrees_with_the_oracle():
     np.testing.assert_allclose(value(volrend.alpha_from_density, density, lengths), expected, atol=1e-6)
 
 
+@all_forms
 @pytest.mark.parametrize("wall", [0.7, 1.2345])
 def test_the_rendered_distance_of_a_plane_tends_to_the_analytic_one_as_sharpness_grows(wall):
     edges = np.linspace(0.0, 2.0, 101, dtype=np.float32)[None]

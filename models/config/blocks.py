@@ -54,6 +54,7 @@ class TrainConfig:
     learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
     adam_epsilon: float = limits(1e-8, above=0)  # what Adam adds to the root of the second moment
+    tf32: bool = False  # matrix products on CUDA in TF32: 10 bits of each factor, sums in float32
 
     @property
     def background_rgb(self) -> np.ndarray | None:

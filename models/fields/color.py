@@ -49,7 +49,7 @@ class RenderingNetwork(jt.nn.Module):
 
         The normals are the raw gradient of the SDF, not normalised, as published.
         """
-        weights = Weights([(layer.matrix(), layer.bias) for layer in self.layers()])
+        weights = Weights([layer.parts() for layer in self.layers()])
         fixed = [points]
         if "view_dirs" in MODE_INPUTS[self.conf.mode]:
             fixed.append(positional_encoding(view_dirs, self.conf.multires_view))

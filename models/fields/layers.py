@@ -11,6 +11,7 @@ import numpy as np
 
 from models.fields.conf import SdfConfig
 from models.machine.backend import jt
+from models.ops.packing import Parts, matrix_and_bias
 from models.structs import Var
 
 
@@ -31,9 +32,13 @@ class Linear(jt.nn.Module):
 
     def matrix(self) -> Var:
         """The effective W, [out, in]."""
+        return matrix_and_bias(self.parts())[0]
+
+    def parts(self) -> Parts:
+        """What the layer is made of, as the operations take it."""
         if not hasattr(self, "weight_v"):
-            return self.weight
-        return self.weight_v * (self.weight_g / self.weight_v.sqr().sum(dim=1, keepdims=True).sqrt())
+            return self.weight, self.bias
+        return self.weight_v, self.weight_g, self.bias
 
     def execute(self, x: Var) -> Var:
         """[P, in] -> [P, out]."""

@@ -54,7 +54,7 @@ class SDFNetwork(jt.nn.Module):
             widths=tuple(width for pair in conf.widths for width in pair),
             scale=conf.scale,
         )
-        weights = Weights([(layer.matrix(), layer.bias) for layer in self.layers()])
+        weights = Weights([layer.parts() for layer in self.layers()])
         return _AtWeights(*(partial(form, weights=weights, sizes=sizes) for form in (sdf_distance, sdf_field)))
 
     def sdf(self, points: Var) -> Var:

@@ -109,6 +109,11 @@ def __getattr__(name: str) -> Any:  # PEP 562: lets `from models.machine.backend
     raise AttributeError(name)
 
 
+def allow_tf32(is_allowed: bool) -> None:
+    """Whether matrix products on CUDA may round their factors to 10 bits, Jittor's own and those of the operations."""
+    _load().flags.use_tensorcore = int(is_allowed and device_info().name == "cuda")
+
+
 def device_free_bytes() -> int:
     """Free memory of the card that Jittor runs on; 0 where it cannot be asked."""
     if _choice.home is None:

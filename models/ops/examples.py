@@ -21,11 +21,13 @@ from models.ops.march import EMPTY, OCCUPIED, SOLID, march
 from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
 from models.ops.packed import packed_sum, packed_weights
+from models.ops.packing import pack
 from models.ops.sdf_mlp import sdf_distance, sdf_field
 from models.ops.section_alpha import section_alpha
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, encoding_width
 from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import upsample
+from models.ops.volrend import weights_from_alpha
 from models.structs import Var
 
 POINTS = 150  # more than two blocks of a kernel, the last not full
@@ -172,6 +174,16 @@ def _all_finite(rng: np.random.Generator) -> Example:
     return Example(all_finite, ([_normal(rng, 9), jt.array(np.float32([np.inf]))],))
 
 
+def _pack(rng: np.random.Generator) -> Example:
+    normed, plain = [_normal(rng, 9, 5), _normal(rng, 9, 1), _normal(rng, 9)], [_normal(rng, 3, 300), _normal(rng, 3)]
+    return Example(pack, ([tuple(normed), tuple(plain)],), (*normed, *plain))
+
+
+def _ray_weights(rng: np.random.Generator) -> Example:
+    alpha = jt.array(rng.uniform(0.0, 0.5, (RAYS, 12)).astype(np.float32))
+    return Example(weights_from_alpha, (alpha,), (alpha,))
+
+
 def _weights(rng: np.random.Generator, widths: Sequence[int]) -> Weights:
     """Linear layers of these inputs and outputs, one pair after the other."""
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
@@ -196,6 +208,8 @@ def _ascending(rng: np.random.Generator, rows: int, count: int) -> Var:
 
 
 MAKERS: dict[str, Maker] = {
+    "pack": _pack,
+    "weights_from_alpha": _ray_weights,
     "sdf_distance": _distance,
     "sdf_field": _field,
     "color": _color,

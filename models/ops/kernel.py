@@ -44,13 +44,12 @@ class Kernel:
         """Those that have a form of their own."""
         return set(self._native)
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The result of the form that is chosen."""
-        native = self._native.get(device())
-        form = self.reference if native is None or _form.get() == REFERENCE else native
-        return form(*arguments, **named)
-
     @property
     def is_native(self) -> bool:
-        """Whether the device has a form of its own."""
-        return device() in self._native
+        """Whether a form of the device's own is the one that is chosen."""
+        return _form.get() != REFERENCE and device() in self._native
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The result of the form that is chosen."""
+        form = self._native[device()] if self.is_native else self.reference
+        return form(*arguments, **named)

@@ -5,22 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.machine.backend import jt
+from models.ops.packing import Parts, matrix_and_bias, pack
 from models.ops.sizes import BLOCK, PAD
 from models.ops.source import Source
 from models.structs import Var
 
 
 class Weights:
-    """The linear layers of a network as they are now: (matrix [out, in], bias [out]) of each.
+    """The linear layers of a network as they are now.
 
     Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made
     without gradients, it has to be made before: what is first computed within `no_grad` has none ever after.
     """
 
-    def __init__(self, layers: Sequence[tuple[Var, Var]]) -> None:
-        self.layers = list(layers)
+    def __init__(self, layers: Sequence[Parts]) -> None:
+        """The layers as `packing` has them."""
+        self._parts = list(layers)
+        # Where one operation packs them as they are, nothing asks for their matrices.
+        self._matrices = None if pack.is_native else [matrix_and_bias(parts) for parts in self._parts]
         # One vector, layer by layer, as the native operations read them. Jittor is lazy: unread, it costs nothing.
-        self.packed = jt.concat([part.reshape((-1,)) for layer in self.layers for part in layer], dim=0)
+        self.packed = pack(self._parts, self._matrices)
+
+    @property
+    def layers(self) -> list[tuple[Var, Var]]:
+        """(matrix [out, in], bias [out]) of each."""
+        return self._matrices or [matrix_and_bias(parts) for parts in self._parts]
 
 
 def network_source(header: str, layout: type, **constants: float) -> Source:

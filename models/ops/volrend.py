@@ -6,9 +6,14 @@ of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length, softplus
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
 from models.ops.scan import exclusive_cumprod
+from models.ops.source import Source
 from models.structs import Var
 
 # Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and without it alpha would be
@@ -52,9 +57,45 @@ def alpha_from_density(density: Var, lengths: Var) -> Var:
     return 1.0 - (-softplus(density) * lengths).exp()
 
 
-def weights_from_alpha(alpha: Var) -> Var:
+@dataclass(frozen=True)
+class RayWeights:
+    """The layout of the weights of rays."""
+
+    sections: int  # N
+    transmittance_eps: float = TRANSMITTANCE_EPS
+
+
+SOURCE = Source("volrend.h", (RayWeights,))
+
+
+def _weights_reference(alpha: Var) -> Var:
     """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j): [R, N] -> [R, N]. Differentiable, alpha = 1 included."""
     return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
+
+
+def _weights_native(alpha: Var) -> Var:
+    """One operation each way."""
+    return _Weights(alpha)(alpha)
+
+
+class _Weights(jt.Function):
+    """Keeps its input only."""
+
+    def __init__(self, alpha: Var) -> None:
+        super().__init__()
+        self.alpha, self.layout = alpha, RayWeights(alpha.shape[1])
+
+    def execute(self, alpha: Var) -> Var:
+        """Weights."""
+        return SOURCE.call("ray_weights", self.layout, shapes32(alpha.shape), [alpha])[0]
+
+    def grad(self, d_weights: Var) -> Var:
+        """The cotangent of alpha."""
+        return SOURCE.call("ray_weights_backward", self.layout, shapes32(self.alpha.shape), [self.alpha, d_weights])[0]
+
+
+# On the CPU the reference is as good: rays are few, and what counts there are points.
+weights_from_alpha = Kernel(_weights_reference, cuda=_weights_native)
 
 
 def points_along(origins: Var, directions: Var, depths: Var) -> Var:

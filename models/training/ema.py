@@ -29,9 +29,12 @@ class WeightAverage:
         """`model` has networks of the same shapes as `live`, from whose weights the average starts."""
         self.model = model
         self.decay = decay
+        weights = {name: export_state(network) for name, network in live.items()}
+        # A sampler may have given the live ones other sizes, or taken some away.
+        model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in weights.items()})
         self.networks = model.networks
         for name, network in self.networks.items():
-            import_state(network, export_state(live[name]))
+            import_state(network, weights[name])
 
     def update(self, parameters: Sequence[Var], step: int) -> None:
         """Take in the weights after a step, in the order of the networks."""

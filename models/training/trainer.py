@@ -15,7 +15,7 @@ from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
-from models.machine import memory
+from models.machine import backend, memory
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
 from models.training.ema import WeightAverage
@@ -80,6 +80,7 @@ class Trainer:
         averaged: Model | None = None,
     ) -> None:
         """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none."""
+        backend.allow_tf32(conf.tf32)
         self.model = model
         self.sampler = sampler
         self.conf = conf

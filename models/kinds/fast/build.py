@@ -13,6 +13,7 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.kinds.fast.model import FastNeuSModel, Fields
 from models.kinds.fast.nerf import FastNeRFModel, RadianceFields
+from models.kinds.fast.photographed import PhotographedNeRF, PhotographedNeuS
 
 
 def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeuSModel:
@@ -25,7 +26,8 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
     background = Background(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.background_color, generator), conf.background
     )
-    return FastNeuSModel(fields, conf, train, background)
+    kind = PhotographedNeuS if conf.photographs.exposure else FastNeuSModel
+    return kind(fields, conf, train, background)
 
 
 def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeRFModel:
@@ -33,4 +35,5 @@ def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Ge
     fields = RadianceFields(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.rendering_network, generator)
     )
-    return FastNeRFModel(fields, conf, train)
+    kind = PhotographedNeRF if conf.photographs.exposure else FastNeRFModel
+    return kind(fields, conf, train)

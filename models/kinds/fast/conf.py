@@ -9,6 +9,7 @@ from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
+from models.kinds.fast.photographs_conf import PhotographsConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 ANCHOR_SHARE = 1 / 16  # of the samples that are points of structure from motion: as many as a batch has rays, or more
@@ -80,6 +81,7 @@ class FastNeuSConfig(PlainBlock):
     variance_network: VarianceConfig
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
     density_grid: DensityGridConfig = DensityGridConfig()
     background: BackgroundConfig = BackgroundConfig()
     type: str = FAST_NEUS
@@ -154,6 +156,7 @@ class FastNeRFConfig(PlainBlock):
     rendering_network: ColorConfig
     density_grid: DensityGridConfig = DensityGridConfig()
     radiance: RadianceConfig = RadianceConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
     type: str = FAST_NERF
 
     def check(self) -> None:

@@ -1,0 +1,16 @@
+"""The block `model.photographs`: what of the photographs themselves is learned beside the scene. Knows no Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.config.strict import limits
+
+
+@dataclass(frozen=True)
+class PhotographsConfig:
+    """Exposure and white balance of each photograph, which are left as they are by default."""
+
+    exposure: bool = False
+    exposure_rate: float = limits(0.3, above=0)
+    exposure_weight: float = limits(0.01, at_least=0)

@@ -1,0 +1,74 @@
+"""The linear layers of a network in one vector, as the native operations read them: matrix, then bias, layer by layer.
+
+A layer is (matrix [out, in], bias [out]) or, where its matrix is g v / |v| row by row (weight normalisation, arXiv
+1602.07868, eq. 2), (v [out, in], g [out, 1], bias [out]). Differentiable once, in all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from models.machine.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.source import Source
+from models.structs import Var
+
+Parts = tuple[Var, ...]  # of a layer
+NORMED = 3  # parts of one with weight normalisation
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The layout."""
+
+    widths: tuple[int, ...]  # inputs and outputs of each layer, one pair after the other
+    normed: tuple[int, ...]  # 1 where a layer has weight normalisation, else 0
+
+
+SOURCE = Source("packing.h", (Packing,), lists=True)
+
+
+def matrix_and_bias(parts: Parts) -> tuple[Var, Var]:
+    """What a layer computes with."""
+    if len(parts) < NORMED:
+        return parts
+    direction, length, bias = parts
+    return direction * (length / direction.sqr().sum(dim=1, keepdims=True).sqrt()), bias
+
+
+def _reference(layers: Sequence[Parts], matrices: Sequence[tuple[Var, Var]] | None = None) -> Var:
+    """[parameters]; `matrices` are the layers' (matrix, bias), where they are known."""
+    matrices = matrices or [matrix_and_bias(parts) for parts in layers]
+    return jt.concat([part.reshape((-1,)) for layer in matrices for part in layer], dim=0)
+
+
+def _native(layers: Sequence[Parts], matrices: Sequence[tuple[Var, Var]] | None = None) -> Var:
+    """One operation each way."""
+    del matrices
+    widths = tuple(width for parts in layers for width in reversed(parts[0].shape))
+    inputs = [part for parts in layers for part in parts]
+    return _Pack(inputs, Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers)))(*inputs)
+
+
+class _Pack(jt.Function):
+    """Keeps its inputs only."""
+
+    def __init__(self, inputs: list[Var], layout: Packing) -> None:
+        super().__init__()
+        self.inputs, self.layout = inputs, layout
+
+    def execute(self, *inputs: Var) -> Var:
+        """All numbers."""
+        pairs = zip(self.layout.widths[::2], self.layout.widths[1::2], strict=True)
+        total = sum((columns + 1) * rows for columns, rows in pairs)
+        return SOURCE.call("pack", self.layout, [((total,), "float32")], list(inputs))[0]
+
+    def grad(self, d_packed: Var) -> tuple[Var, ...]:
+        """Cotangents of the inputs."""
+        outputs = [(tuple(value.shape), "float32") for value in self.inputs]
+        return tuple(SOURCE.call("pack_backward", self.layout, outputs, [*self.inputs, d_packed]))
+
+
+# On the CPU the reference is fast enough: a network has few parameters, and what counts there are points.
+pack = Kernel(_reference, cuda=_native)

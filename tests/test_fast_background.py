@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from runs import ROOT, everything, saved
@@ -288,3 +290,20 @@ def test_points_of_structure_from_motion_draw_the_surface():
     for _ in range(5):
         trainer.step()
     assert sampler.anchors is None  # the first half of eight steps
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_plain_backdrop_is_there_from_the_start(plain):
+    conf = load_config(CONF, "demo", [*OPEN, *SHORT])
+    scene = load_scene(conf.dataset)
+    rng = np.random.default_rng(0)
+    images = []
+    for image in scene.images:
+        backdrop = np.full_like(image, 230) if plain else rng.integers(0, 256, image.shape, dtype=np.uint8)
+        backdrop[8:-8, 8:-8] = image[8:-8, 8:-8]
+        images.append(backdrop)
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
+    np.testing.assert_allclose(model.background.sky, 230 / 255 if plain else 0, atol=1e-6)
+    density = model.background.density.at_weights().evaluate(jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3)))
+    assert density.density.numpy().mean() == pytest.approx(0.3 if plain else 4.0, rel=0.3)

@@ -26,6 +26,8 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
+THIN = 0.3  # density of a fog that leaves most of the light to a plain backdrop
+PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
 
@@ -53,9 +55,19 @@ class Background:
         return {"background_density": self.density, "background_color": self.color}
 
     def fit(self, scene: Scene) -> None:
-        """The sky is as most of the pictures' borders, so that a plain backdrop is there from the start."""
-        borders = [np.concatenate([to_float(edge) for edge in _edges(image)]) for image in scene.images]
-        self.sky = np.median(np.stack([np.median(border, axis=0) for border in borders]), axis=0).astype(np.float32)
+        """Photographs before a plain backdrop begin with it behind a thin fog, others with a thick one before black.
+
+        A thick fog hides what is in the region for long; seen through a thin one, a backdrop that is not plain is
+        mistaken for the object.
+        """
+        border = np.concatenate([to_float(edge) for image in scene.images for edge in _edges(image)])
+        middle = np.median(border, axis=0)
+        if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
+            return
+        self.sky = middle.astype(np.float32)
+        bias = self.density.layers()[-1].bias
+        bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
+        bias.start_grad()
 
     def walk(self, rays: Rays, jitter: np.ndarray, budget: int, passes: np.ndarray) -> Walk:
         """The samples of rays that light reaches, in contracted places, as many as fit the budget.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -109,34 +109,34 @@ class Runner:
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
+        self._begin(language, followers)
+        with self._told_how_it_ends():
+            progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
+            with Interrupts() as interrupts, progress as bar:
+                with self._saved_where_memory_ends():
+                    speed = _Speed()
+                    while self.step < self.conf.end_iter and interrupts.received is None:
+                        output = self.trainer.step()
+                        self._taken += 1
+                        self._after_step(output, bar, speed)
+                self.trainer.settle()
+                self.recovery.after_step()
+                if self.recovery.has_learnt(self._taken):
+                    self._save()
+            if interrupts.received is not None and self.step < self.conf.end_iter:
+                raise Interrupted(interrupts.received, self.step)
+            if not self.recovery.has_learnt(self._taken):
+                raise self.recovery.nothing_learnt(self._taken)
+        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+
+    def _begin(self, language: str | None, followers: Sequence[Follower]) -> None:
+        """The clock, the chunk of a batch, and those who follow the training."""
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = time.perf_counter()
         self._choose_chunk()
         has_surface = self.trainer.model.level_set is not None
         report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
         self._followers = (report, *followers)
-        with self._told_how_it_ends():
-            self._train()
-        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
-
-    def _train(self) -> None:
-        """The loop, and the last checkpoint."""
-        progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
-        with Interrupts() as interrupts, progress as bar:
-            with self._saved_where_memory_ends():
-                speed = _Speed()
-                while self.step < self.conf.end_iter and interrupts.received is None:
-                    output = self.trainer.step()
-                    self._taken += 1
-                    self._after_step(output, bar, speed)
-            self.trainer.settle()
-            self.recovery.after_step()
-            if self.recovery.has_learnt(self._taken):
-                self._save()
-        if interrupts.received is not None and self.step < self.conf.end_iter:
-            raise Interrupted(interrupts.received, self.step)
-        if not self.recovery.has_learnt(self._taken):
-            raise self.recovery.nothing_learnt(self._taken)
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:

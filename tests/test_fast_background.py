@@ -11,21 +11,17 @@ from synthetic_scene import write_scene
 from test_fast_neus import SHORT, TINY
 from toys import run_conf
 
-from data.capture import SparsePoints
 from data.errors import UserError
 from data.rays import Rays
-from data.roi.near import near_plane
 from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.kinds.fast.background import FARTHEST, candidates, contracted
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.joined import align, order
-from models.kinds.fast.packed import _ball
 from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use
-from models.ops.march import EMPTY, OCCUPIED, SOLID
-from models.rendering.occupancy import Occupancy, Walk
+from models.rendering.occupancy import Walk
 from models.training.trainer import Trainer
 
 CONF = ROOT / "confs/fast.conf"
@@ -221,29 +217,6 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
 def test_pictures_meshes_and_plans_come_with_a_background(finished, mode):
     whole, settings = finished
     assert run_conf(CONF, whole, "--case", "plain", "--mode", *mode, settings=settings) == 0
-
-
-def test_what_solid_cells_part_from_outside_is_solid():
-    occupancy = Occupancy(_ball(32))
-    radius = np.linalg.norm(occupancy.centres(), axis=1)
-    is_solid = (radius < 0.7) & (radius > 0.4)
-    occupancy.renew(np.zeros(len(radius), bool), is_solid)
-    kinds = occupancy.at(np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]]))
-    np.testing.assert_array_equal(kinds, [SOLID, SOLID, SOLID, OCCUPIED, EMPTY])
-    occupancy.cameras = np.array([[0.1, 0, 0], [3.0, 0, 0]])  # a room, seen from inside
-    occupancy.renew(np.zeros(len(radius), bool), is_solid)
-    assert occupancy.at(np.zeros((1, 3)))[0] == OCCUPIED
-
-
-def test_the_near_plane_is_found():
-    origins = np.array([[2.0, 0, 0], [0, 3.0, 0]])
-    assert near_plane(origins, None) == pytest.approx(0.2)
-    xyz = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 3)) + [1.2, 0, 0]
-    points = SparsePoints(xyz, np.full(400, 3), np.zeros(400), np.zeros((400, 3), np.uint8))
-    nearest = np.sort(np.linalg.norm(origins[None] - xyz[:, None], axis=2).min(axis=1))
-    assert 0.5 * nearest[0] < near_plane(origins, points) < 0.5 * nearest[10]
-    few = points.at(slice(5))
-    assert near_plane(origins, few) == pytest.approx(0.2)
 
 
 def region(radius):

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from grid_oracle import encode
 
+from data.capture import SparsePoints
 from data.roi.frustum import Cameras
+from data.roi.near import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from models.fields.conf import SdfGridConfig
 from models.fields.sdf_grid import SDFGrid
+from models.kinds.fast.packed import _ball
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID
 from models.rendering.occupancy import Occupancy
@@ -169,3 +172,26 @@ def test_table_and_network_learn_from_the_gradient_and_the_curvature(gradient):
         value.update(jt.array(start))
         value.start_grad()
         assert (found[0] - found[1]) / 2e-3 == pytest.approx(np.linalg.norm(slope.numpy()), rel=0.05)
+
+
+def test_what_solid_cells_part_from_outside_is_solid():
+    occupancy = Occupancy(_ball(32))
+    radius = np.linalg.norm(occupancy.centres(), axis=1)
+    is_solid = (radius < 0.7) & (radius > 0.4)
+    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    kinds = occupancy.at(np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]]))
+    np.testing.assert_array_equal(kinds, [SOLID, SOLID, SOLID, OCCUPIED, EMPTY])
+    occupancy.cameras = np.array([[0.1, 0, 0], [3.0, 0, 0]])  # a room, seen from inside
+    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    assert occupancy.at(np.zeros((1, 3)))[0] == OCCUPIED
+
+
+def test_the_near_plane_is_found():
+    origins = np.array([[2.0, 0, 0], [0, 3.0, 0]])
+    assert near_plane(origins, None) == pytest.approx(0.2)
+    xyz = np.random.default_rng(0).uniform(-0.5, 0.5, (400, 3)) + [1.2, 0, 0]
+    points = SparsePoints(xyz, np.full(400, 3), np.zeros(400), np.zeros((400, 3), np.uint8))
+    nearest = np.sort(np.linalg.norm(origins[None] - xyz[:, None], axis=2).min(axis=1))
+    assert 0.5 * nearest[0] < near_plane(origins, points) < 0.5 * nearest[10]
+    few = points.at(slice(5))
+    assert near_plane(origins, few) == pytest.approx(0.2)

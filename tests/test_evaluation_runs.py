@@ -14,7 +14,7 @@ from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
 from models.experiment import Experiment
-from models.kinds.registry import KINDS
+from models.kinds.conf import load_config
 from models.results.asked import Asked, read_references
 
 # Wide enough for the geometric initialisation to be a sphere; pictures of 50x50.
@@ -213,12 +213,17 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     assert contents(trained) == before
 
 
-def test_no_kind_of_today_trains_on_points():
-    assert [kind.block.trains_on_points.fget(None) for kind in KINDS.values()] == [False] * len(KINDS)
+def test_what_trains_on_points_says_so():
+    confs = {name: load_config(ROOT / f"confs/{name}.conf", "any").model for name in ("fast", "wmask_cpu", "nerf_cpu")}
+    assert {name: model.trains_on_points for name, model in confs.items()} == {
+        "fast": True,
+        "wmask_cpu": False,
+        "nerf_cpu": False,
+    }
 
 
 def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkeypatch):
-    """No kind of today trains on points; one that says so has them left out."""
+    """One that says so has them left out."""
     points = np.random.default_rng(1).normal(size=(300, 3))
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
     scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)

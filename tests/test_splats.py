@@ -90,9 +90,9 @@ def test_gradients_are_those_of_finite_differences_in_float64(form):
     picture, values, _, _ = shown(form, splats)
     channels = jt.concat([picture[:, :, :4], picture[:, :, -1:]], dim=2)
     found = jt.grad((channels * jt.array(weights.astype(np.float32))).sum(), values)
-    step = 1e-6
+    step = 1e-7
     for name, ours in zip(NAMES, found, strict=True):
-        ours, largest = ours.numpy(), 0.0
+        ours, errors = ours.numpy(), []
         for place in np.ndindex(*splats[name].shape):
             if name == "rest" and place[0] > 2:
                 continue
@@ -100,9 +100,10 @@ def test_gradients_are_those_of_finite_differences_in_float64(form):
             for sign in (1, -1):
                 moved = {key: array.copy() for key, array in splats.items()}
                 moved[name][place] += sign * step
-                sides.append((picture64(form, moved, SIZE, cuts=False) * weights).sum())
-            largest = max(largest, abs((sides[0] - sides[1]) / (2 * step) - ours[place]))
-        assert largest <= 0.05 * np.abs(ours).max() + 1e-3, name  # without the cuts, whose jumps have no slope
+                sides.append((picture64(form, moved, SIZE) * weights).sum())
+            errors.append(abs((sides[0] - sides[1]) / (2 * step) - ours[place]))
+        # Where a cut is crossed within the step, the picture jumps and has no slope: at a place or two at the most.
+        assert np.sort(errors)[: max(1, len(errors) - 2)].max() <= 2e-3 * np.abs(ours).max() + 1e-4, name
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -177,7 +177,6 @@ SCENE_MEANINGS = {
     "a cell that absorbs less of the light is empty": "吸收的光少于此值的单元视为空",
     "in place of packed.prune_from, which masks can do with": "代替 packed.prune_from（后者适用于有掩码的情形）",
     "likewise of packed.shell": "同理，代替 packed.shell",
-    "likewise": "同上",
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from models.machine.backend import jt
-from models.ops.packing import Parts, matrix_and_bias, pack
+from models.ops.packing import Parts, end_to_end, matrix_and_bias, pack
 from models.ops.sizes import BLOCK, PAD
 from models.ops.source import Source
 from models.structs import Var
@@ -24,7 +24,7 @@ class Weights:
         # Where one operation packs them as they are, nothing asks for their matrices.
         self._matrices = None if pack.is_native else [matrix_and_bias(parts) for parts in self._parts]
         # One vector, layer by layer, as the native operations read them. Jittor is lazy: unread, it costs nothing.
-        self.packed = pack(self._parts, self._matrices)
+        self.packed = pack(self._parts) if self._matrices is None else end_to_end(self._matrices)
 
     @property
     def layers(self) -> list[tuple[Var, Var]]:

@@ -37,15 +37,18 @@ def matrix_and_bias(parts: Parts) -> tuple[Var, Var]:
     return direction * (length / direction.sqr().sum(dim=1, keepdims=True).sqrt()), bias
 
 
-def _reference(layers: Sequence[Parts], matrices: Sequence[tuple[Var, Var]] | None = None) -> Var:
-    """[parameters]; `matrices` are the layers' (matrix, bias), where they are known."""
-    matrices = matrices or [matrix_and_bias(parts) for parts in layers]
+def end_to_end(matrices: Sequence[tuple[Var, Var]]) -> Var:
+    """Layers of (matrix, bias) as one vector [parameters]."""
     return jt.concat([part.reshape((-1,)) for layer in matrices for part in layer], dim=0)
 
 
-def _native(layers: Sequence[Parts], matrices: Sequence[tuple[Var, Var]] | None = None) -> Var:
+def _reference(layers: Sequence[Parts]) -> Var:
+    """[parameters]."""
+    return end_to_end([matrix_and_bias(parts) for parts in layers])
+
+
+def _native(layers: Sequence[Parts]) -> Var:
     """One operation each way."""
-    del matrices
     widths = tuple(width for parts in layers for width in reversed(parts[0].shape))
     inputs = [part for parts in layers for part in parts]
     return _Pack(inputs, Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers)))(*inputs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from data.errors import UserError, is_allocation_failure
 from data.io.bars import Bar
+from data.io.lock import TakenError
 from data.scenes.scene import summary
 from models.checkpoints.ours import CheckpointError, not_finite
 from models.experiment import Experiment, frame_state, record
@@ -140,13 +141,16 @@ class Runner:
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
-        """Whatever ends the training, those who follow it hear of it."""
-        state = STOPPED
+        """Whatever ends the training, those who follow it hear of it; but not where the folder is another's now."""
+        state: str | None = STOPPED
         try:
             yield
             state = FINISHED
+        except TakenError:
+            state = None
+            raise
         finally:
-            if self._taken:
+            if self._taken and state is not None:
                 self._tell(lambda follower: follower.write(self.step, self._seconds(), state))
 
     def _tell(self, what: Callable[[Follower], None]) -> None:

@@ -50,7 +50,7 @@ def check(values: argparse.Namespace) -> None:
     """Raises UserError where the viewer is not installed, or is asked of a mode that has none."""
     if values.view and values.mode not in ("train", "inspect", NAME):
         raise UserError(
-            "--view: belongs to --mode train and inspect, not {values.mode}; --mode view shows a trained model"
+            f"--view: belongs to --mode train and inspect, not {values.mode}; --mode view shows a trained model"
         )
     if values.mode == NAME or values.view:
         require_viser("--view" if values.view else "--mode view")

@@ -57,7 +57,8 @@ def costs64(points, normals, views, rows, images, sizes, centres=None):
     """Costs [N] patch by patch and pair by pair, by homographies of the tangent plane; float64."""
     found = []
     span = np.arange(-sizes.radius, sizes.radius + 1)
-    for point, normal, (own, *others), centre in zip(points, normals, views, points if centres is None else centres):
+    centres = points if centres is None else centres
+    for point, normal, (own, *others), centre in zip(points, normals, views, centres, strict=True):
         p, b, o, size = parts(rows[own])
         seen = p @ [*centre, 1]
         u = np.stack(np.meshgrid(span, span), -1).reshape(-1, 2) + seen[:2] / seen[2]
@@ -136,7 +137,9 @@ def test_a_surface_in_its_place_costs_nothing_and_another_does():
     for row in rows:
         p, *_ = parts(row)
         to_texture = np.array([[100.0, 0, 200], [0, 100, 200], [0, 0, 1]]) @ np.linalg.inv(p[:, [0, 1, 3]])  # z = 0
-        images.append(cv2.warpPerspective(texture, to_texture, (WIDTH, HEIGHT), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP))
+        images.append(
+            cv2.warpPerspective(texture, to_texture, (WIDTH, HEIGHT), flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP)
+        )
     images = np.clip(images, 0, 255).astype(np.uint8)
     points = np.column_stack([rng.uniform(-0.6, 0.6, (30, 2)), np.zeros(30)])
     views, up = np.tile(np.int32([0, 1, 2]), (30, 1)), np.tile([0.0, 0, -1], (30, 1))
@@ -171,7 +174,7 @@ def test_views_that_share_no_points_are_no_neighbours():
     assert set(found[:3].ravel().tolist()) <= {-1, 0, 1, 2} and (found[3:] == -1).all()
 
 
-PATCHES = (*OPEN, "model.patches.weight=0.5", "model.patches.begins=0")
+PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from data.roi.sparse import LEAST_POINTS
 # What a shared point says for a pair of views, by the angle at it (MVSNet, arXiv 1804.02505, section 4.1): most at 5
 # degrees, less below, where depths are uncertain, and less above, where a patch looks different.
 BEST_ANGLE, NARROWER, WIDER = 5.0, 1.0, 10.0  # degrees
-LEAST_SHARE = 1e-3  # of what all points could say, below which a view is no neighbour: 40 degrees apart, or hardly shared
+LEAST_SHARE = 1e-3  # of what all points could say, below which a view is no neighbour: 40 degrees, or hardly any shared
 MOST_POINTS = 2000  # evenly chosen; more say the same
 STAND_INS = 200  # places that stand for points where there are none
 STAND_IN_RADIUS = 0.5  # of a sphere, working-frame units: where a training begins

@@ -1,8 +1,8 @@
 """Do photographs agree about a surface? Patches of one, carried to others by the surface's tangent plane, correlated.
 
-N patches of side 2 radius + 1 pixels about where a point of the surface is seen in its own view; the pixels are taken to
-the plane through the point across its normal, and from there to each of K other views. The cost of a pair is one minus
-the normalised cross-correlation of the grey values there, at most `worst`; that of a patch the mean of its `best`
+N patches of side 2 radius + 1 pixels about where a point of the surface is seen in its own view; the pixels are taken
+to the plane through the point across its normal, and from there to each of K other views. The cost of a pair is one
+minus the normalised cross-correlation of the grey values there, at most `worst`; that of a patch the mean of its `best`
 smallest ones, since in some views the point is hidden. So do Geo-NeuS (arXiv 2205.15848, section 3.3) and, before it,
 multi-view stereo (Galliani et al., ICCV 2015, on the choice of the best). A pair that cannot be compared costs `worst`.
 
@@ -53,36 +53,24 @@ def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
         cameras: [V, CAMERA].
         images: uint8 [V, H, W].
     """
-    count, others = points.shape[0], sizes.others
-    own = _camera(cameras[views[:, 0]])
-    ticks = jt.arange(-sizes.radius, sizes.radius + 1).float32()
-    x, y = ticks.repeat(len(ticks)), ticks.unsqueeze(1).repeat(1, len(ticks)).reshape((-1,))
-    centre = _seen(points.detach().unsqueeze(1), own)[0].stop_grad()  # [N, 1, 2]
-    pixels = centre + jt.stack([x, y], dim=1).unsqueeze(0)  # [N, M, 2]
-    patch = pixels.shape[1]
-    rays = _turned(jt.concat([pixels, jt.ones((count, patch, 1))], dim=2), own.to_rays)
-    away = (points - own.position).unsqueeze(1)
-    facing = (normals.unsqueeze(1) * rays).sum(dim=2, keepdims=True)
-    places = own.position.unsqueeze(1) + rays * ((normals.unsqueeze(1) * away).sum(dim=2, keepdims=True) / facing)
-    lengths = (normals.sqr().sum(dim=1, keepdims=True).sqrt().unsqueeze(1)) * rays.sqr().sum(dim=2, keepdims=True).sqrt()
-    is_front = (facing < -sizes.grazing * lengths).all(dim=1)[:, 0]
-    is_whole = jt.logical_and(is_front, _within(pixels, own.size))
-    grey = _bilinear(images, views[:, 0], pixels)
+    plane = _plane(points, normals, _camera(cameras[views[:, 0]]), sizes)
+    grey = _bilinear(images, views[:, 0], plane.pixels)
     costs = []
-    for other in range(others):
+    for other in range(sizes.others):
         view = views[:, 1 + other]
-        camera = _camera(cameras[jt.maximum(view, 0)])
-        there, depths = _seen(places, camera)
+        known = jt.maximum(view, 0)
+        camera = _camera(cameras[known])
+        there, depths = _seen(plane.places, camera)
         is_shown = jt.logical_and(_within(there, camera.size), (depths > 0).all(dim=1)[:, 0])
         towards = (normals.detach() * (camera.position - points.detach())).sum(dim=1)
-        is_pair = jt.logical_and(jt.logical_and(is_whole, is_shown), jt.logical_and(view >= 0, towards > 0))
+        is_pair = jt.logical_and(jt.logical_and(plane.is_whole, is_shown), jt.logical_and(view >= 0, towards > 0))
         there = jt.ternary(is_pair.unsqueeze(1).unsqueeze(2).broadcast(there.shape), there, jt.zeros_like(there))
-        cost = 1.0 - _correlation(grey, _bilinear(images, jt.maximum(view, 0), there), sizes.noise)
+        cost = 1.0 - _correlation(grey, _bilinear(images, known, there), sizes.noise)
         worst = jt.full_like(cost, sizes.worst)
         costs.append(jt.ternary(jt.logical_and(is_pair, cost < sizes.worst), cost, worst))
     ranked = jt.stack(costs, dim=1)
     order = jt.array(np.argsort(ranked.numpy(), axis=1, kind="stable")[:, : sizes.best].astype(np.int32))
-    rows = jt.arange(count).unsqueeze(1).broadcast(order.shape)
+    rows = jt.arange(points.shape[0]).unsqueeze(1).broadcast(order.shape)
     return ranked[rows, order].mean(dim=1, keepdims=True)
 
 
@@ -96,10 +84,35 @@ class _Camera:
     size: Var  # [N, 2]
 
 
+@dataclass(frozen=True)
+class _Plane:
+    """N patches of M pixels."""
+
+    pixels: Var  # [N, M, 2], in their own view
+    places: Var  # [N, M, 3], on the plane
+    is_whole: Var  # bool [N], whether all of it is seen, and from before
+
+
+def _plane(points: Var, normals: Var, own: _Camera, sizes: Patches) -> _Plane:
+    """The patches about points [N, 3] on planes across normals [N, 3]."""
+    ticks = jt.arange(-sizes.radius, sizes.radius + 1).float32()
+    x, y = ticks.repeat(len(ticks)), ticks.unsqueeze(1).repeat(1, len(ticks)).reshape((-1,))
+    centre = _seen(points.detach().unsqueeze(1), own)[0].stop_grad()  # [N, 1, 2]
+    pixels = centre + jt.stack([x, y], dim=1).unsqueeze(0)
+    rays = _turned(jt.concat([pixels, jt.ones((*pixels.shape[:2], 1))], dim=2), own.to_rays)
+    away, across = (points - own.position).unsqueeze(1), normals.unsqueeze(1)
+    facing = (across * rays).sum(dim=2, keepdims=True)
+    places = own.position.unsqueeze(1) + rays * ((across * away).sum(dim=2, keepdims=True) / facing)
+    lengths = across.sqr().sum(dim=2, keepdims=True).sqrt() * rays.sqr().sum(dim=2, keepdims=True).sqrt()
+    is_front = (facing < -sizes.grazing * lengths).all(dim=1)[:, 0]
+    return _Plane(pixels, places, jt.logical_and(is_front, _within(pixels, own.size)))
+
+
 def _camera(rows: Var) -> _Camera:
     """From [N, CAMERA]."""
     count = rows.shape[0]
-    return _Camera(rows[:, :12].reshape((count, 3, 4)), rows[:, 12:21].reshape((count, 3, 3)), rows[:, 21:24], rows[:, 24:])
+    projection, to_rays = rows[:, :12].reshape((count, 3, 4)), rows[:, 12:21].reshape((count, 3, 3))
+    return _Camera(projection, to_rays, rows[:, 21:24], rows[:, 24:])
 
 
 def _turned(vectors: Var, matrices: Var) -> Var:
@@ -128,10 +141,8 @@ def _bilinear(images: Var, views: Var, pixels: Var) -> Var:
     right, low = x - left, y - top
     view = views.unsqueeze(1).broadcast(x.shape)
     column, row = left.int32(), top.int32()
-    above, below = (
-        images[view, row + down, column].float32() * (1.0 - right) + images[view, row + down, column + 1].float32() * right
-        for down in (0, 1)
-    )
+    corners = [[images[view, row + down, column + across].float32() for across in (0, 1)] for down in (0, 1)]
+    above, below = (one * (1.0 - right) + other * right for one, other in corners)
     return above * (1.0 - low) + below * low
 
 

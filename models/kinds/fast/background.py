@@ -26,7 +26,7 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
-THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, so that cells are empty unless they learn otherwise
+THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 

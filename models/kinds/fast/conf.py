@@ -71,6 +71,7 @@ class BackgroundConfig:
     threshold: float = limits(0.01, above=0, at_most=0.5)
     prune_from: float = limits(0.4, at_least=0, at_most=1)
     shell: float = limits(10.0, above=0)
+    patches_weight: float = limits(0.0, at_least=0)
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class PatchesConfig:
     """The comparison of patches across photographs; times are shares of train.end_iter."""
 
     weight: float = limits(0.0, at_least=0)
-    begins: float = limits(0.4, at_least=0, at_most=1)
+    begins: float = limits(0.2, at_least=0, at_most=1)
     radius: int = limits(3, at_least=1, at_most=10)
     neighbours: int = limits(8, at_least=1, at_most=32)
     best: int = limits(4, at_least=1)

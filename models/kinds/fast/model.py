@@ -36,7 +36,7 @@ from models.structs import FieldOutput, Var
 TERMS = ("color", "eikonal", "mask", "free", "points", "patches", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
 PASSES = 1e-3  # of the light, below which nothing is seen through the region
-MATTERS = 3e-5  # weight below which a sample shows nothing; of 3e-4 a surface does not grow any more where it is missing
+MATTERS = 3e-5  # weight below which a sample shows nothing; with 3e-4 a surface that is missing does not grow
 FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
 
@@ -117,8 +117,13 @@ class FastNeuSModel(PackedModel):
             is_within = self.occupancy.hull[self.occupancy.place(xyz)] & (np.abs(xyz).max(axis=1) < 1)
             self._anchors = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
         sampler.anchors = self._anchors
-        self._patches = PatchComparison(scene, self.conf.patches) if self.conf.patches.weight > 0 else None
+        self._patches = PatchComparison(scene, self.conf.patches) if self.patches_weight > 0 else None
         return sampler
+
+    @property
+    def patches_weight(self) -> float:
+        """That of the comparison across photographs; another one where there is a background."""
+        return self.conf.patches.weight if self.background is None else self.conf.background.patches_weight
 
     def before_step(self, moment: Moment) -> None:
         """The points of structure from motion take part at first, or always."""
@@ -152,10 +157,9 @@ class FastNeuSModel(PackedModel):
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
         if batch.anchors is not None:
             terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
-        patches = self.conf.patches
-        if self._patches is not None and moment.step >= patches.begins * self.train.end_iter:
+        if self._patches is not None and moment.step >= self.conf.patches.begins * self.train.end_iter:
             costs = self._patches.costs(batch, seen.field, seen.weights.numpy()[:, 0])
-            terms["patches"] = patch_term(costs, patches.weight)
+            terms["patches"] = patch_term(costs, self.patches_weight)
         if self.conf.packed.curvature_weight > 0:
             curvature = self.fields.sdf.at_weights().curvature(samples.points)
             terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)
@@ -180,7 +184,7 @@ class FastNeuSModel(PackedModel):
 
     @property
     def _sifts(self) -> bool:
-        """Whether samples that show nothing are left out: where cells are, or before a plain backdrop from the start."""
+        """Whether samples that show nothing are left out: once cells are, before a plain backdrop always."""
         return self._is_pruning or bool(self.background.sky.any())
 
     def _light(self, walk: Walk, step: float) -> Light:

@@ -1,4 +1,4 @@
-"""Do the photographs agree about the surface that a batch meets? What `ops.patches` compares, of a scene and of a batch."""
+"""Do the photographs agree about the surface that a batch meets? What `ops.patches` compares, of scene and batch."""
 
 from __future__ import annotations
 

@@ -193,7 +193,12 @@ class PackedSampler:
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come but the occupancy and the step, ready for JSON."""
-        return {"per_ray": self._per_ray, "thinned": self._thinned, "views": len(self._windows), "generator": self._generator.bit_generator.state}
+        return {
+            "per_ray": self._per_ray,
+            "thinned": self._thinned,
+            "views": len(self._windows),
+            "generator": self._generator.bit_generator.state,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""

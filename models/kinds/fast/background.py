@@ -47,6 +47,7 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
+        self.is_plain = False  # whether the scene's photographs are taken before a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
 
     @property
@@ -64,7 +65,7 @@ class Background:
         middle = np.median(border, axis=0)
         if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
             return
-        self.sky = middle.astype(np.float32)
+        self.is_plain, self.sky = True, middle.astype(np.float32)
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()

@@ -185,7 +185,7 @@ class FastNeuSModel(PackedModel):
     @property
     def _sifts(self) -> bool:
         """Whether samples that show nothing are left out: once cells are, before a plain backdrop always."""
-        return self._is_pruning or bool(self.background.sky.any())
+        return self._is_pruning or self.background.is_plain
 
     def _light(self, walk: Walk, step: float) -> Light:
         """What light does in the region along the rays of a walk, told by the distances alone."""

@@ -132,8 +132,9 @@ class PackedModel(PlainModel):
 
     @property
     def prune_from(self) -> float:
-        """The share of the training from which on cells are asked; later where no masks say what is empty anyway."""
-        return self.packed.prune_from if self.background is None else self.background.conf.prune_from
+        """The share of the training from which on cells are asked; later where a background may stand in for them."""
+        is_bare = self.background is None or self.background.is_plain
+        return self.packed.prune_from if is_bare else self.background.conf.prune_from
 
     def _grids(self) -> list[GridField]:
         """The fields whose levels are switched on."""

@@ -75,7 +75,12 @@ class Experiment:
 
 
 def open_training(
-    conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
+    conf: ExperimentConfig,
+    is_continue: bool,
+    checkpoint: Path | None,
+    overwrite: bool,
+    warn: Callable[[str], None],
+    is_first: bool = True,
 ) -> Experiment:
     """Everything a training needs.
 
@@ -83,6 +88,7 @@ def open_training(
         is_continue: go on from the newest checkpoint of the folder, if it has one.
         checkpoint: go on from this file instead, in a folder without checkpoints.
         overwrite: the folder may hold checkpoints, which go once the first new one is complete.
+        is_first: whether this process is the one that writes; another gets the checkpoint from that one.
     Raises:
         UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints of which nothing says what
             is to become; a folder in which another training runs.
@@ -94,6 +100,8 @@ def open_training(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
         )
+    if not is_first:
+        return Experiment(conf, folder, scene, None)
     checkpoints = folder / CHECKPOINTS
     found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
@@ -128,9 +136,16 @@ def _refusal(checkpoints: Path, chosen: Path | None) -> str:
     return f"{checkpoints} holds checkpoints of an earlier run: pass {ways}, or another general.base_exp_dir"
 
 
-def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
+def open_results(
+    conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None], is_first: bool = True
+) -> Experiment:
+    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint.
+
+    A process that is not the first gets the checkpoint from that one.
+    """
     folder = results_folder(conf)
+    if not is_first:
+        return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
         return Experiment(conf, folder, *_imported(conf, checkpoint), Traces(folder, OF_A_RESULT))

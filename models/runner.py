@@ -6,6 +6,7 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,6 +20,7 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
+from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
@@ -29,6 +31,7 @@ from models.surface.request import NETWORK, MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
+from models.watch.agreement import require_agreement, require_same_weights
 from models.watch.interrupts import Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
@@ -55,7 +58,12 @@ class _Speed:
 class Runner:
     """One experiment on the device that `backend.select` chose."""
 
-    def __init__(self, experiment: Experiment, log: RunLogger) -> None:
+    def __init__(self, experiment: Experiment, log: RunLogger, ranks: Ranks = ALONE) -> None:
+        """`ranks` do the same work with this one; raises UserError where they disagree about what it is."""
+        if ranks.size > 1:
+            require_agreement(experiment.conf, experiment.scene, ranks)
+            experiment = replace(experiment, checkpoint=ranks.broadcast(experiment.checkpoint))
+        self.ranks = ranks
         self.experiment = experiment
         self.log = log
         self.conf = experiment.conf.train
@@ -70,8 +78,8 @@ class Runner:
         model = build_model(experiment.conf.model, self.conf, initial)
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)  # the scene says what there is to train
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
-        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
-        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)
+        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
+        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
@@ -88,7 +96,7 @@ class Runner:
         return self.trainer.finished_steps
 
     def snapshot(self) -> Snapshot:
-        """The model as it is now, for results."""
+        """The model as it is now, for results that this process makes by itself."""
         return Snapshot(
             experiment=self.experiment,
             model=self.trainer.result_model,
@@ -99,6 +107,10 @@ class Runner:
             chunks=self._chunks,
         )
 
+    def shared_snapshot(self) -> Snapshot:
+        """The same for results that all ranks make together, at the same time."""
+        return replace(self.snapshot(), ranks=self.ranks)
+
     def train(self, language: str | None = None, *followers: Follower) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
 
@@ -106,7 +118,8 @@ class Runner:
         Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
         numbers do not stay finite.
         """
-        record(self.experiment)
+        if self.ranks.is_first:
+            record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
@@ -114,14 +127,15 @@ class Runner:
         with self._told_how_it_ends():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
             with Interrupts() as interrupts, progress as bar:
-                with self._saved_where_memory_ends():
+                with self._heard(interrupts), self._saved_where_memory_ends():
                     speed = _Speed()
                     while self.step < self.conf.end_iter and interrupts.received is None:
                         output = self.trainer.step()
                         self._taken += 1
                         self._after_step(output, bar, speed)
                 self.trainer.settle()
-                self.recovery.after_step()
+                if interrupts.received is None:
+                    self.recovery.after_step()
                 if self.recovery.has_learnt(self._taken):
                     self._save()
             if interrupts.received is not None and self.step < self.conf.end_iter:
@@ -136,8 +150,9 @@ class Runner:
         self._started = time.perf_counter()
         self._choose_chunk()
         has_surface = self.trainer.model.level_set is not None
-        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
-        self._followers = (report, *followers)
+        if self.ranks.is_first:
+            report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
+            self._followers = (report, *followers)
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
@@ -159,6 +174,24 @@ class Runner:
             self.recovery.attempt(follower.name, partial(what, follower))
 
     @contextmanager
+    def _heard(self, interrupts: Interrupts) -> Iterator[None]:
+        """Signals end the waiting for other ranks, and with it what is within; so does the failure of another rank.
+
+        Then what was trained is saved, as where no other rank is waited for.
+        """
+        self.ranks.stopping = lambda: interrupts.received is not None
+        try:
+            yield
+        except AbandonedError:
+            return
+        except RankFailedError as error:
+            saved = "no step was finished"
+            if self._taken and self.recovery.has_learnt(self._taken):
+                self._save()
+                saved = f"the checkpoint of step {self.step} is written, go on with --is_continue"
+            raise RankFailedError(f"{error}; {saved}", error.status) from error
+
+    @contextmanager
     def _saved_where_memory_ends(self) -> Iterator[None]:
         """Where memory runs out all the same, what was trained is saved and UserError raised."""
         try:
@@ -178,7 +211,8 @@ class Runner:
 
     def _after_step(self, output: StepOutput, bar: Bar, speed: _Speed) -> None:
         """What is due after a step, be it taken or refused."""
-        self._require_folder()
+        if self.ranks.is_first:
+            self._require_folder()
         if self.step >= self.conf.end_iter:
             self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
         self.recovery.after_step()
@@ -186,7 +220,8 @@ class Runner:
         speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-            bar.set_postfix_str(self._report(scalars, speed.since_last()))
+            if self.ranks.is_first:
+                bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
         self._tell(lambda follower: follower.after_step(self.snapshot))
 
@@ -202,7 +237,7 @@ class Runner:
     def _choose_chunk(self) -> None:
         """Settle how many entries of a batch are differentiated at a time."""
         checkpoint = self.experiment.checkpoint
-        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {})
+        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.ranks.size)
         if chunk is None:
             choice = training_chunk(self.trainer)
             chunk = choice.chunk
@@ -249,13 +284,13 @@ class Runner:
             self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             level = self.conf.validate_resolution_level
-            picture = self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
+            picture = self.recovery.attempt("pictures", lambda: validate_image(self.shared_snapshot(), view, level))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:
             try:
                 request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
-                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
+                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.shared_snapshot(), request))
                 if mesh is not None:
                     self._tell(lambda follower: follower.mesh(self.step, mesh))
             except EmptySurfaceError as error:
@@ -278,6 +313,7 @@ class Runner:
         self.trainer.settle()
         if self.trainer.guard.bad_in_a_row > 0:
             return
+        require_same_weights(self.trainer, self.ranks)
         try:
             self._save()
         except CheckpointError as error:
@@ -285,8 +321,10 @@ class Runner:
 
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
+        if not self.ranks.is_first:
+            return
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
-        state |= chunk_state(self.conf, self.trainer.ray_chunk) | frame_state(self.experiment.scene)
+        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
         checkpoint = self.trainer.checkpoint(state)
         if name := not_finite(checkpoint):
             self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")

@@ -11,6 +11,7 @@ from data.io.streams import complain, say
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
 from models.commands.view import VIEWER, place_of
+from models.machine.ranks.place import here
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -33,8 +34,9 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     if conf.train.val_mesh_freq > 0:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
-    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
-    followers = (_viewer(arguments, experiment),) if values.view else ()
+    is_first = here().rank == 0
+    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain, is_first)
+    followers = (_viewer(arguments, experiment),) if values.view and is_first else ()
     return work_on(experiment, lambda runner: runner.train(values.language, *followers))
 
 
@@ -67,4 +69,5 @@ COMMAND = Command(
         *VIEWER,
     ),
     check=check,
+    is_shared=True,
 )

@@ -11,7 +11,6 @@ from functools import partial
 
 import numpy as np
 
-from data.errors import UserError, is_allocation_failure
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
@@ -20,7 +19,7 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
-from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
@@ -32,27 +31,11 @@ from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
 from models.watch.agreement import require_agreement, require_same_weights
+from models.watch.endings import Ending, saved_at_the_end_of_memory, saved_at_the_end_of_ranks
 from models.watch.interrupts import Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
-
-
-class _Speed:
-    """Entries of batches per second between reports."""
-
-    def __init__(self) -> None:
-        self._rays, self._time = 0, time.perf_counter()
-
-    def count(self, rays: int) -> None:
-        """A step took so many."""
-        self._rays += rays
-
-    def since_last(self) -> float:
-        """Of the steps since the last call."""
-        now = time.perf_counter()
-        found = self._rays / (now - self._time)
-        self._rays, self._time = 0, now
-        return found
+from models.watch.speed import Speed
 
 
 class Runner:
@@ -126,9 +109,10 @@ class Runner:
         self._begin(language, followers)
         with self._told_how_it_ends():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
+            ending = Ending(lambda: self.step, self._saved)
             with Interrupts() as interrupts, progress as bar:
-                with self._heard(interrupts), self._saved_where_memory_ends():
-                    speed = _Speed()
+                with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):
+                    speed = Speed()
                     while self.step < self.conf.end_iter and interrupts.received is None:
                         output = self.trainer.step()
                         self._taken += 1
@@ -139,7 +123,10 @@ class Runner:
                 if self.recovery.has_learnt(self._taken):
                     self._save()
             if interrupts.received is not None and self.step < self.conf.end_iter:
-                raise Interrupted(interrupts.received, self.step)
+                stop = Interrupted(interrupts.received, self.step)
+                if self.ranks.size > 1:
+                    self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
+                raise stop
             if not self.recovery.has_learnt(self._taken):
                 raise self.recovery.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
@@ -173,43 +160,14 @@ class Runner:
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
-    @contextmanager
-    def _heard(self, interrupts: Interrupts) -> Iterator[None]:
-        """Signals end the waiting for other ranks, and with it what is within; so does the failure of another rank.
+    def _saved(self) -> str:
+        """Save what was trained where a training ends before its time; half a sentence that says so."""
+        if not self._taken or not self.recovery.has_learnt(self._taken):
+            return "no step was finished"
+        self._save()
+        return "its checkpoint is written, go on with --is_continue"
 
-        Then what was trained is saved, as where no other rank is waited for.
-        """
-        self.ranks.stopping = lambda: interrupts.received is not None
-        try:
-            yield
-        except AbandonedError:
-            return
-        except RankFailedError as error:
-            saved = "no step was finished"
-            if self._taken and self.recovery.has_learnt(self._taken):
-                self._save()
-                saved = f"the checkpoint of step {self.step} is written, go on with --is_continue"
-            raise RankFailedError(f"{error}; {saved}", error.status) from error
-
-    @contextmanager
-    def _saved_where_memory_ends(self) -> Iterator[None]:
-        """Where memory runs out all the same, what was trained is saved and UserError raised."""
-        try:
-            yield
-        except (MemoryError, RuntimeError) as error:
-            if not is_allocation_failure(error):
-                raise
-            memory.release()
-            saved = "no step was finished"
-            if self._taken and self.recovery.has_learnt(self._taken):
-                self._save()
-                saved = "its checkpoint is written, go on with --is_continue"
-            raise UserError(
-                f"memory ran out after step {self.step}; {saved}: end other programs, or lower train.ray_chunk, "
-                "train.memory_limit or train.batch_size"
-            ) from error
-
-    def _after_step(self, output: StepOutput, bar: Bar, speed: _Speed) -> None:
+    def _after_step(self, output: StepOutput, bar: Bar, speed: Speed) -> None:
         """What is due after a step, be it taken or refused."""
         if self.ranks.is_first:
             self._require_folder()

@@ -21,6 +21,7 @@ FLOAT_BYTES = 4
 # Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # in the state of a checkpoint
+RANKS_KEY = "ranks"  # that shared the batches, where there were several
 
 
 def training_chunk(trainer: Trainer) -> memory.Choice:
@@ -52,15 +53,15 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf, ranks)
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(RANKS_KEY, 1) == ranks
     return int(kept["rays"]) if is_same else None
 
 
 def chunk_state(conf: TrainConfig, chunk: int, ranks: int = 1) -> dict[str, Any]:
     """What `settled_chunk` reads back from a checkpoint's state."""
-    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf, ranks)}}
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({RANKS_KEY: ranks} if ranks > 1 else {})
 
 
-def _sizes(conf: TrainConfig, ranks: int) -> list[Any]:
+def _sizes(conf: TrainConfig) -> list[Any]:
     """What a chunk was chosen for, as JSON."""
-    return [conf.batch_size, conf.memory_limit] + ([ranks] if ranks > 1 else [])
+    return [conf.batch_size, conf.memory_limit]

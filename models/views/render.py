@@ -47,9 +47,7 @@ def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
 
 def render_rays(model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
-    parts = [
-        model.view(rays.at(slice(start, start + chunk)), moment) for start in progress(range(0, len(rays), chunk))
-    ]
+    parts = [model.view(rays.at(slice(start, start + chunk)), moment) for start in progress(range(0, len(rays), chunk))]
     return together(parts)
 
 

@@ -13,14 +13,13 @@ from data.errors import UserError, listed
 from data.scenes.scene import Scene
 from models.kinds.conf import ExperimentConfig, flat
 from models.machine import backend
-from models.machine.ranks.ranks import Ranks, differences
+from models.machine.ranks.ranks import MACHINE, Ranks, differences
 from models.training.trainer import Trainer
 
 # Keys that may differ from machine to machine: where things lie. What lies there is compared itself.
 OF_A_MACHINE = ("general.base_exp_dir", "general.recording", "dataset.data_dir", "dataset.test_dir")
 OF_A_MACHINE += ("dataset.reference_mesh", "train.memory_limit")
 PROGRAM = Path(__file__).resolve().parents[2]
-MACHINE = "machine"
 
 
 def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> None:

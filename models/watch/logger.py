@@ -75,9 +75,7 @@ class RunLogger(AbstractContextManager):
         """Give TensorBoard the numbers of one step; keys are tags such as 'Loss/loss'."""
         named = [Summary.Value(tag=one_line(tag), simple_value=float(value)) for tag, value in values.items()]
         summary = Summary(value=named)
-        self._attempt(
-            TENSORBOARD, lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary))
-        )
+        self._attempt(TENSORBOARD, lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary)))
 
     def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> Bar:
         """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's.

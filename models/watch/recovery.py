@@ -36,7 +36,10 @@ class Recovery:
         log: RunLogger,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`ranks` look after the same training; the first one has the folder and its checkpoints. `subfolder` makes a folder of the experiment; raises UserError where it cannot."""
+        """`subfolder` makes a folder of the experiment; raises UserError where it cannot.
+
+        `ranks` look after the same training; the first one has the folder and its checkpoints.
+        """
         self.conf = conf
         self.store = store
         self._subfolder = subfolder

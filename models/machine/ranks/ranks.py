@@ -24,6 +24,7 @@ TAG_RESULT, TAG_TOLD, TAG_FAILED = 1, 2, 3
 SPIN_SECONDS = 2e-4  # of asking without sleep: messages within a machine are there by then
 FIRST_SLEEP, LONGEST_SLEEP = 2e-5, 1e-3
 FAREWELL_SECONDS = 8.0  # that a rank which failed gives rank 0 to save and to end everything
+MACHINE = "machine"  # in what ranks compare: which one each is on
 MISSING = (
     "{starter} started {size} processes, and the Python package mpi4py is missing: "
     "run `pip install -r requirements-mpi.txt`, or start one process"
@@ -230,9 +231,9 @@ def _join(place: Place) -> Ranks:
 def differences(of_all: Sequence[dict[str, Any]]) -> list[str]:
     """Where ranks disagree, each by name: what the first one has, and what the first that differs has."""
     first, found = of_all[0], []
-    for name in first:
+    for name in (name for name in first if name != MACHINE):
         for rank, other in enumerate(of_all):
             if other.get(name) != first[name]:
-                found.append(f"{name}: {first[name]} on rank 0, {other.get(name)} on rank {rank} ({other['machine']})")
+                found.append(f"{name}: {first[name]} on rank 0, {other.get(name)} on rank {rank} ({other[MACHINE]})")
                 break
     return found

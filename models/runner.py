@@ -19,7 +19,7 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
-from models.machine.ranks.ranks import ALONE, Ranks
+from models.machine.ranks.ranks import ALONE, joined
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
@@ -41,8 +41,9 @@ from models.watch.speed import Speed
 class Runner:
     """One experiment on the device that `backend.select` chose."""
 
-    def __init__(self, experiment: Experiment, log: RunLogger, ranks: Ranks = ALONE) -> None:
-        """`ranks` do the same work with this one; raises UserError where they disagree about what it is."""
+    def __init__(self, experiment: Experiment, log: RunLogger) -> None:
+        """Joins the ranks that do the same work; raises UserError where they disagree about what it is."""
+        ranks = joined()
         if ranks.size > 1:
             require_agreement(experiment.conf, experiment.scene, ranks)
             experiment = replace(experiment, checkpoint=ranks.broadcast(experiment.checkpoint))
@@ -79,7 +80,7 @@ class Runner:
         return self.trainer.finished_steps
 
     def snapshot(self) -> Snapshot:
-        """The model as it is now, for results that this process makes by itself."""
+        """The model as it is now, for results that all ranks make together, at the same time."""
         return Snapshot(
             experiment=self.experiment,
             model=self.trainer.result_model,
@@ -88,11 +89,12 @@ class Runner:
             background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
+            ranks=self.ranks,
         )
 
-    def shared_snapshot(self) -> Snapshot:
-        """The same for results that all ranks make together, at the same time."""
-        return replace(self.snapshot(), ranks=self.ranks)
+    def own_snapshot(self) -> Snapshot:
+        """The same for what this process makes by itself."""
+        return replace(self.snapshot(), ranks=ALONE)
 
     def train(self, language: str | None = None, *followers: Follower) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
@@ -181,7 +183,7 @@ class Runner:
             if self.ranks.is_first:
                 bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
-        self._tell(lambda follower: follower.after_step(self.snapshot))
+        self._tell(lambda follower: follower.after_step(self.own_snapshot))
 
     def _require_folder(self) -> None:
         """The folder may have been deleted since the last step; raises UserError where another run has it now."""
@@ -242,13 +244,13 @@ class Runner:
             self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
             level = self.conf.validate_resolution_level
-            picture = self.recovery.attempt("pictures", lambda: validate_image(self.shared_snapshot(), view, level))
+            picture = self.recovery.attempt("pictures", lambda: validate_image(self.snapshot(), view, level))
             if picture is not None:
                 self._tell(lambda follower: follower.picture(self.step, picture))
         if has_mesh:
             try:
                 request = MeshRequest(self.conf.mesh_resolution, color=NETWORK)
-                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.shared_snapshot(), request))
+                mesh = self.recovery.attempt("meshes", lambda: validate_mesh(self.snapshot(), request))
                 if mesh is not None:
                     self._tell(lambda follower: follower.mesh(self.step, mesh))
             except EmptySurfaceError as error:

@@ -106,7 +106,7 @@ def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> E
     from data.scenes.scene import require_view
     from models.experiment import open_results
 
-    experiment = open_results(conf, arguments.checkpoint, complain, here().rank == 0)
+    experiment = open_results(conf, arguments.checkpoint, complain)
     for view in views:
         require_view(experiment.scene, view)
     return experiment
@@ -124,9 +124,8 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
         with RunLogger(experiment.folder, not is_first, resumed_at, is_first) as log:
             from models.runner import Runner
 
-            ranks = joined()
-            work(Runner(experiment, log, ranks))
-            ranks.close()
+            work(Runner(experiment, log))
+            joined().close()
     except (UserError, ImportError, MemoryError):
         experiment.withdraw()
         raise
@@ -149,4 +148,4 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
 
 def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
     """Make a result of a finished training; returns the exit status."""
-    return work_on(experiment, lambda runner: result(runner.shared_snapshot()))
+    return work_on(experiment, lambda runner: result(runner.snapshot()))

@@ -34,9 +34,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     if conf.train.val_mesh_freq > 0:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
-    is_first = here().rank == 0
-    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain, is_first)
-    followers = (_viewer(arguments, experiment),) if values.view and is_first else ()
+    experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
+    followers = (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
     return work_on(experiment, lambda runner: runner.train(values.language, *followers))
 
 

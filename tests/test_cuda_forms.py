@@ -14,12 +14,14 @@ from models.ops.kernel import REFERENCE, use
 from models.ops.source import emulated
 
 OF_RAYS = ("place", "ray_sections", "color_inputs", "shade", "loss_sums", "section_alpha", "weights_from_alpha")
+OF_NUMBERS = ("sharpness", "weighted_means")
 IN_A_STEP = {"place", "ray_sections", "color_inputs", "sdf_forward", "color_forward", "shade", "loss_sums"}
+IN_A_STEP |= {"sharpness", "weighted_means"}
 SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two networks
 
 
 @pytest.mark.parametrize("form", CUDA_FORMS)
-@pytest.mark.parametrize("name", OF_RAYS)
+@pytest.mark.parametrize("name", OF_RAYS + OF_NUMBERS)
 def test_an_operation_of_rays_is_its_reference_whatever_the_order_of_threads(name, form):
     with in_form(form):
         error, count = difference(MAKERS[name](np.random.default_rng(1)))

@@ -29,10 +29,12 @@ from models.ops.ray_sections import ray_sections
 from models.ops.sdf_mlp import sdf_distance, sdf_field
 from models.ops.section_alpha import section_alpha
 from models.ops.shading import shade
+from models.ops.sharpness import sharpness
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, encoding_width
 from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import upsample
 from models.ops.volrend import weights_from_alpha
+from models.ops.weighted_means import weighted_means
 from models.structs import FieldOutput, Var
 
 POINTS = 150  # more than two blocks of a kernel, the last not full
@@ -225,6 +227,16 @@ def _loss_sums(rng: np.random.Generator) -> Example:
     return Example(loss_sums, (rgb, opacity, gradient, target, mask, near), (rgb, opacity, gradient))
 
 
+def _sharpness(rng: np.random.Generator) -> Example:
+    variance = _normal(rng, 1, size=0.2)
+    return Example(sharpness, (variance,), (variance,))
+
+
+def _weighted_means(rng: np.random.Generator) -> Example:
+    totals, counts = [[_normal(rng, 1).sqr() + 1.0 for _ in range(3)] for _ in range(2)]
+    return Example(weighted_means, (totals, [counts[0], 7.0, counts[2]], [0.0, 0.1, 0.2], [1.0, 0.5, 2.0]), (*totals,))
+
+
 def _weights(rng: np.random.Generator, widths: Sequence[int]) -> Weights:
     """Linear layers of these inputs and outputs, one pair after the other."""
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
@@ -256,6 +268,8 @@ MAKERS: dict[str, Maker] = {
     "place": _place,
     "shade": _shade,
     "loss_sums": _loss_sums,
+    "sharpness": _sharpness,
+    "weighted_means": _weighted_means,
     "sdf_distance": _distance,
     "sdf_field": _field,
     "color": _color,

@@ -1,6 +1,6 @@
 """How native text is compiled and called: a header of csrc/, a function in it, and the layout that both sides share.
 
-A layout is a frozen dataclass of numbers, tuples of whole numbers and other layouts, whose names differ from its own.
+A layout is a frozen dataclass of numbers, tuples of numbers of a kind and other layouts, whose names differ from its own.
 It is declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by
 name.
 """
@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from models.machine.backend import device_info, jt
 from models.structs import Var
@@ -108,10 +108,11 @@ def _struct(layout: type) -> str:
             members.append(f"    {_TYPES[kind]} {name};")
             reads.append(f'        {name} = ({_TYPES[kind]})data.at("{name}");')
         else:
-            members.append(f"    std::vector<int> {name};")
+            entry = _TYPES[get_args(kind)[0]]
+            members.append(f"    std::vector<{entry}> {name};")
             reads.append(
                 f'        for (int i = 0; i < (int)data.at("{name}"); i++)\n'
-                f'            {name}.push_back((int)data.at("{name}" + std::to_string(i)));'
+                f'            {name}.push_back(({entry})data.at("{name}" + std::to_string(i)));'
             )
     name = layout.__name__
     made = f" : {', '.join(parts)}" if parts else ""

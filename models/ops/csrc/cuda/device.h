@@ -35,11 +35,13 @@ namespace neus {
 constexpr int THREADS = 256;
 constexpr long MOST_BLOCKS = 1 << 16;
 
-// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first.
+// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first. Not from Jittor's pool
+// for such, which keeps two pieces at most: each further one would be asked of the card and given back to it, which waits
+// for the card.
 template <typename T>
 struct Scratch {
     T *values;
-    explicit Scratch(long count) : allocation(jittor::exe.temp_allocator, (count > 0 ? count : 1) * sizeof(T)) {
+    explicit Scratch(long count) : allocation(jittor::exe.allocator, (count > 0 ? count : 1) * sizeof(T)) {
         values = (T *)allocation.ptr;
     }
     Scratch(Scratch &&other) = default;

@@ -9,6 +9,7 @@ from models.machine.backend import jt
 from models.ops.sharpness import sharpness
 from models.structs import Var
 
+
 class SingleVarianceNetwork(jt.nn.Module):
     """One parameter, under its published name `variance`."""
 

@@ -1,8 +1,7 @@
 """How native text is compiled and called: a header of csrc/, a function in it, and the layout that both sides share.
 
-A layout is a frozen dataclass of numbers, tuples of numbers of a kind and other layouts, whose names differ from its own.
-It is declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by
-name.
+A layout is a frozen dataclass of numbers, tuples of numbers and other layouts, whose names differ from its own. It is
+declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by name.
 """
 
 from __future__ import annotations

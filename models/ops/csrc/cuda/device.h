@@ -101,9 +101,10 @@ inline void product(long rows, long columns, long depth, float scale, const floa
 
 namespace neus {
 
-// Rows of points that a pass through a network takes at once: enough for all of a card, and scratch of 0.2 GiB.
+// Rows of points that a pass through a network takes at once: enough for all of a card, scratch of 0.15 GiB, and a batch of
+// the released size in five passes.
 #ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 16384
+#define ROWS_AT_ONCE 13312
 #endif
 
 inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }

@@ -37,11 +37,11 @@ REST = 15
 SIZE, SPREAD = 0.02, 0.4  # of the Gaussians, as logarithm's mean and deviation
 DESCRIPTION = """
 raster: one picture of 256x256 of 16,384 Gaussians, forward and backward, by the clock and in processor seconds, with
-the memory it takes. --peer "COMMAND" starts another rasteriser, such as the public torch-splatting with its device set
-to the CPU: the command gets the path of an .npz with means, quats, sizes (logarithms), opacities (logits), sh,
-viewmat, K, width and height behind it and has to print one line of JSON, {"seconds": ..., "bytes": ...}, of forward and
-backward of the sum of the picture. quality: a conf on a scene, its held-out views and memory at every --every steps.
-Prints JSON, a line each.
+the memory it takes. --peer "PYTHON benchmarks/peer_splatting.py CHECKOUT" sets the public torch-splatting beside it;
+any other command gets the path of an .npz with means, quats, sizes (logarithms), opacities (logits), sh, viewmat, K,
+width and height behind it and has to print one line of JSON, {"seconds": ..., "processor_seconds": ..., "bytes": ...},
+of forward and backward of the sum of the picture. quality: a conf on a scene, its held-out views and memory at every
+--every steps. Prints JSON, a line each.
 """
 
 
@@ -155,7 +155,7 @@ def main() -> int:
     print(json.dumps({"ours": ours}))
     if given.peer:
         theirs = peer(given.peer, COUNT, SIDE)
-        ratios = {key: theirs[key] / ours[key] for key in ("seconds", "bytes")}
+        ratios = {key: theirs[key] / ours[key] for key in ("seconds", "processor_seconds", "bytes")}
         print(json.dumps({"peer": theirs, "peer_over_ours": ratios}))
     return 0
 

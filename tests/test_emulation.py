@@ -76,11 +76,6 @@ def test_each_mistake_shows_in_some_order_of_threads(name):
     assert any(isinstance(value, str) or not np.allclose(value, expected) for value in results)
 
 
-# Operations of Gaussians, which run in plain Jittor on CUDA.
-WITHOUT_CUDA = {"picture_loss", "project_ellipsoids", "project_surfels", "composite_ellipsoids", "composite_surfels"}
-WITHOUT_CUDA |= {"shade_splats"}
-
-
 def operations():
     """Everything in the modules of models.ops."""
     modules = [importlib.import_module(f"models.ops.{info.name}") for info in pkgutil.iter_modules(models.ops.__path__)]
@@ -94,7 +89,6 @@ def test_each_operation_has_a_form_for_each_device():
     only = ("pack", "weights_from_alpha", "color_inputs", "place", "ray_sections", "shade", "loss_sums", "sharpness")
     only += ("weighted_means",)
     expected = {name: {CUDA} if name.rpartition(".")[2] in only else {CPU, CUDA} for name in kernels}
-    expected |= {name: {CPU} for name in kernels if name.rpartition(".")[2] in WITHOUT_CUDA}
     assert {name: kernel.devices for name, kernel in kernels.items()} == expected
 
 
@@ -109,6 +103,6 @@ def signatures(source, device):
 def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_arguments():
     sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
     shared = [source for source in sources.values() if all((CSRC / d / source.header).exists() for d in (CPU, CUDA))]
-    assert len(shared) >= 9
+    assert len(shared) >= 13
     for source in shared:
         assert signatures(source, CPU) == signatures(source, CUDA) and signatures(source, CUDA), source.header

@@ -14,10 +14,13 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
 from data.rays import PictureCamera
+from models.fields.state import take_rows
 from models.kinds.conf import ConfigError, load_config
 from models.kinds.gaussians import densify
 from models.kinds.gaussians.conf import SplatsConfig
 from models.kinds.gaussians.splats import Points, require_seen
+from models.kinds.registry import build_model
+from models.machine.backend import jt
 
 FORMS = ("ellipsoids", "surfels")
 SMALL = (
@@ -81,6 +84,55 @@ def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
     status = run(folder, form, "--mode", "validate_mesh", "--resolution", "32", settings=settings)
     meshes = list((folder / "exp/meshes").glob("*.ply"))
     assert status == 0 and len(trimesh.load(meshes[0], process=False).faces) > 0
+
+
+def test_a_plan_says_how_many_fit_at_which_resolution(tmp_path, capsys):
+    write_scene(tmp_path / "scene")
+    assert run(tmp_path, "surfels", "--mode", "plan", settings=("train.memory_limit=9",)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "n_importance" not in "".join(lines) and any("pictures/s" in line for line in lines)
+    fitting = [line for line in lines if "Gaussians fit" in line]
+    assert len(fitting) == 3 and all("model.gaussians.most = 400 fits" in line for line in fitting)
+    counts = [int(line.split(" Gaussians fit")[0].split()[-1]) for line in fitting]
+    assert 1000 < counts[0] <= counts[1] <= counts[2]
+
+
+def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_path):
+    write_scene(tmp_path / "scene")
+    settings = ("model.photographs.exposure=true", "model.photographs.exposure_rate=0.05", "dataset.test_views=[1]")
+    assert run(tmp_path, "ellipsoids", settings=settings) == 0
+    last = saved(tmp_path / "exp", 12)
+    affine = last.tensors["exposure"]["affine"]
+    views = len(list((tmp_path / "scene/image").iterdir())) - 1
+    assert affine.shape == (views, 12) and np.abs(affine).max() > 0.01
+    assert run(tmp_path, "ellipsoids", "--is_continue", settings=(*settings, "train.end_iter=14")) == 0
+    status = run(tmp_path, "ellipsoids", "--mode", "evaluate", "--resolution", "16", settings=settings)
+    assert status == 0 and (tmp_path / "exp/report/metrics.json").exists()
+
+
+def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average():
+    conf = load_config(ROOT / "confs/gaussians.conf", "x", ["model.photographs.exposure=true"])
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    rng = np.random.default_rng(1)
+    model.exposure.affine.update(jt.array(rng.normal(0, 0.1, (1, 12)).astype(np.float32)).detach())
+    rgb = jt.array(rng.random((4, 5, 3)).astype(np.float32))
+    assert np.allclose(model.taken(rgb, 0).numpy(), rgb.numpy(), atol=1e-6)
+    take_rows(model.exposure, {"affine": (3, 12)})
+    affine = rng.normal(0, 0.1, (3, 12)).astype(np.float32)
+    model.exposure.affine.update(jt.array(affine).detach())
+    rays = jt.array(np.full(20, 2))
+    expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
+    assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
+    assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
+
+
+def test_the_noise_of_surfels_stays_in_their_planes():
+    values = splats(50, opacity=-5.0, size=-1.0)
+    moved = densify.wandered(values, 1.0, True, np.random.default_rng(0)) - values["means"]
+    normals = densify.rotations(values["quats"])[:, :, 2]
+    assert np.abs(moved).max() > 0.01 and np.abs((moved * normals).sum(axis=1)).max() < 1e-6
+    free = densify.wandered(values, 1.0, False, np.random.default_rng(0)) - values["means"]
+    assert np.abs((free * normals).sum(axis=1)).max() > 0.01
 
 
 def test_training_lowers_the_loss(tmp_path):

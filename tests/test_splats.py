@@ -9,13 +9,15 @@ import gaussian_parity
 import numpy as np
 import parity
 import pytest
+from forms import CUDA_FORMS, in_form
+from forms import FORMS as ALL_FORMS
 from splat_oracle import camera, picture64, random_splats
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_project import project_ellipsoids, project_surfels
-from models.ops.splat_raster import Look, Raster, composite_ellipsoids, composite_surfels
+from models.ops.splat_raster import MEDIAN, Look, Raster, composite_ellipsoids, composite_surfels
 from models.ops.splat_shade import shade_splats
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -24,10 +26,10 @@ SIZE = (40, 30)
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
 
 
-@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("form", ALL_FORMS)
 @pytest.mark.parametrize("name", FORMS.values())
 def test_golden_numbers_lie_within_their_bounds(name, form):
-    with use(form):
+    with in_form(form):
         rows = parity.compare(GOLDEN / f"{name}.npz")
     assert [row for row in rows if not row.passed] == [] and len(rows) >= 15
     assert any(row.name == "grad_means2d" for row in rows)
@@ -41,8 +43,8 @@ def test_a_wrong_number_is_noticed():
     assert failed == ["grad_sh"]
 
 
-def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0):
-    """The picture and the probe."""
+def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=NATIVE):
+    """The picture and the probe; `composed` is the form that lays splats over each other, the others are native."""
     values = [jt.array(splats[name].astype(np.float32)) for name in NAMES]
     means, quats, sizes, opacities, dc, rest = values
     seen_from = jt.array(camera(size, distance))
@@ -51,7 +53,8 @@ def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0):
     colors = shade_splats(means, dc, rest, seen_from, degree)
     probe = jt.zeros((len(splats["means"]), 2))
     look = Look(colors, opacities.sigmoid(), jt.array(np.array([0.1, 0.2, 0.3], np.float32)), probe)
-    picture = (composite_surfels if surfels else composite_ellipsoids)(seen, look, Raster(*size, absolute))
+    with use(composed):
+        picture = (composite_surfels if surfels else composite_ellipsoids)(seen, look, Raster(*size, absolute))
     return picture, values, probe, seen
 
 
@@ -75,12 +78,28 @@ def test_the_picture_is_that_of_the_definition(form):
 def test_both_forms_give_the_same_gradients(form, absolute):
     splats = random_splats(60, seed=2)
     picture, native = gradients(form, splats, absolute)
-    with use(REFERENCE):
-        expected_picture, expected = gradients(form, splats, absolute)
+    expected_picture, expected = gradients(form, splats, absolute, composed=REFERENCE)
     np.testing.assert_allclose(picture[..., :8], expected_picture[..., :8], atol=1e-4)
+    if form == "surfels":
+        np.testing.assert_allclose(picture[..., MEDIAN], expected_picture[..., MEDIAN], atol=1e-4)
     names = NAMES if absolute and form == "surfels" else (*NAMES, "probe")  # the reference's probe hears the blur alone
     for name, ours, theirs in zip(names, native, expected, strict=False):
         assert np.abs(ours - theirs).max() <= 2e-3 * np.abs(theirs).max(), name
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("absolute", [0, 1])
+def test_the_texts_for_cuda_give_the_same_bits_in_any_order_of_threads_and_the_numbers_of_the_cpu(form, absolute):
+    splats, found = random_splats(150, seed=2), []
+    for order in CUDA_FORMS:
+        with in_form(order):
+            picture, grads = gradients(form, splats, absolute)
+        found.append(b"".join(array.tobytes() for array in (picture, *grads)))
+    assert found[0] == found[1] == found[2]
+    expected_picture, expected = gradients(form, splats, absolute)
+    np.testing.assert_allclose(picture, expected_picture, atol=2e-5 * np.abs(expected_picture).max())
+    for name, ours, theirs in zip((*NAMES, "probe"), grads, expected, strict=True):
+        assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), name
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -121,24 +140,28 @@ def test_threads_change_no_bit(form):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("device", [NATIVE, CUDA_FORMS[0]])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("name", "value"), [("means", -10.0), ("sizes", 4.0), ("sizes", -30.0), ("opacities", 30.0), ("quats", 0.0)]
 )
-def test_extreme_splats_give_finite_pictures_and_gradients(form, name, value):
+def test_extreme_splats_give_finite_pictures_and_gradients(form, name, value, device):
     splats = random_splats(30, seed=6)
     splats[name][...] = value
-    picture, grads = gradients(form, splats)
+    with in_form(device):
+        picture, grads = gradients(form, splats)
     assert np.isfinite(picture).all() and all(np.isfinite(array).all() for array in grads)
 
 
+@pytest.mark.parametrize("device", [NATIVE, CUDA_FORMS[0]])
 @pytest.mark.parametrize("form", FORMS)
-def test_a_picture_of_one_pixel_and_one_without_splats(form):
-    picture, grads = gradients(form, random_splats(5, seed=7), size=(1, 1))
-    assert picture.shape[:2] == (1, 1) and np.isfinite(picture).all()
+def test_a_picture_of_one_pixel_and_one_without_splats(form, device):
     behind = random_splats(3, seed=8)
     behind["means"][:, 2] -= 100.0
-    picture, grads = gradients(form, behind)
+    with in_form(device):
+        picture, _ = gradients(form, random_splats(5, seed=7), size=(1, 1))
+        assert picture.shape[:2] == (1, 1) and np.isfinite(picture).all()
+        picture, grads = gradients(form, behind)
     assert np.allclose(picture[..., :3], [0.1, 0.2, 0.3]) and not picture[..., 3:].any()
     assert not any(array.any() for array in grads)
 
@@ -156,13 +179,15 @@ def test_the_picture_loss_and_its_slope_are_the_references(shape):
     rng = np.random.default_rng(0)
     picture, photograph = (rng.random((*shape, 3)).astype(np.float32) for _ in range(2))
     found = []
-    for form in (NATIVE, REFERENCE):
-        with use(form):
+    for form in ALL_FORMS:
+        with in_form(form):
             values = jt.array(picture)
             loss = picture_loss(values, jt.array(photograph), 0.2)
             found.append((loss.numpy(), jt.grad(loss, [values])[0].numpy()))
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
-    np.testing.assert_allclose(found[0][1], found[1][1], atol=1e-5 * np.abs(found[1][1]).max() + 1e-9)
+    loss, slope = found[ALL_FORMS.index(REFERENCE)]
+    for form in (0, *range(2, len(ALL_FORMS))):
+        np.testing.assert_allclose(found[form][0], loss, rtol=1e-5)
+        np.testing.assert_allclose(found[form][1], slope, atol=1e-5 * np.abs(slope).max() + 1e-9)
 
 
 def test_the_picture_loss_is_zero_where_pictures_agree():

@@ -25,6 +25,6 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="plan",
-    line="a table of memory and speed over n_importance, measured on this machine; nothing is written",
+    line="memory and speed measured on this machine, over n_importance, or how many Gaussians fit; nothing is written",
     run=run,
 )

@@ -1,4 +1,4 @@
-"""`--mode plan`: how many samples fit, measured on this machine: memory and speed over n_importance.
+"""`--mode plan`: how much fits, measured on this machine: memory and speed, over n_importance where a kind has it.
 
 Nothing is trained for good and nothing is written.
 """
@@ -23,7 +23,7 @@ from models.views.chunks import ResultChunks
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
 PLANNED_DOWNSCALES = (1, 2, 4)  # of the photographs as the conf has them
-COLUMNS = ("n_importance", "ray_chunk", "step GB", "render_chunk", "image GB", "rays/s")
+IMPORTANCE, COLUMNS = "n_importance", ("ray_chunk", "step GB", "render_chunk", "image GB")
 WIDTH = 13  # of a column: the longest heading and a space
 
 
@@ -36,7 +36,8 @@ class PlanRow:
     step_bytes: int  # of the process (CPU) or of Jittor's pool (CUDA), at the peak of a training step
     render_chunk: int
     image_bytes: int  # likewise, of a validation image
-    rays_per_second: float  # of training
+    per_second: float  # entries of batches, of training
+    entries: str  # what they are
     fits: bool  # False: above the limit even with one ray at a time
 
 
@@ -74,7 +75,8 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
         step_bytes=base + step_peak,
         render_chunk=chunk,
         image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.moment)),
-        rays_per_second=conf.train.batch_size * TIMED_STEPS / seconds,
+        per_second=conf.train.batch_size * TIMED_STEPS / seconds,
+        entries=model.entries,
         fits=choice.fits,
     )
 
@@ -85,26 +87,35 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     shown = "what is free, less a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
-    yield "".join(name.rjust(WIDTH) for name in COLUMNS)
-    for row in plan(conf, scene):
+    for index, row in enumerate(plan(conf, scene)):
+        if index == 0:
+            yield heading(row)
         yield line(row, conf.model.n_importance)
     sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
     for downscale in PLANNED_DOWNSCALES:
         width, height = (max(1, side // downscale) for side in sizes[-1])
         if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
             yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"
-    yield "* the conf's own; chunks that fit come from measurements, GB = 10^9 bytes"
+    own = "" if conf.model.n_importance is None else "* the conf's own; "
+    yield f"{own}chunks that fit come from measurements, GB = 10^9 bytes"
+
+
+def heading(row: PlanRow) -> str:
+    """What stands above a row like this one."""
+    first = () if row.n_importance is None else (IMPORTANCE,)
+    return "".join(name.rjust(WIDTH) for name in (*first, *COLUMNS, f"{row.entries}/s"))
 
 
 def line(row: PlanRow, own: int | None) -> str:
     """A row of the table; `own` is the conf's n_importance."""
+    first = () if row.n_importance is None else (f"{row.n_importance}{'*' if row.n_importance == own else ''}",)
     cells = (
-        f"{'-' if row.n_importance is None else row.n_importance}{'*' if row.n_importance == own else ''}",
+        *first,
         str(row.ray_chunk),
         f"{row.step_bytes / memory.GB:.2f}",
         str(row.render_chunk),
         f"{row.image_bytes / memory.GB:.2f}",
-        f"{row.rays_per_second:.0f}",
+        f"{row.per_second:.3g}" if row.per_second < 100 else f"{row.per_second:.0f}",
     )
     return "".join(cell.rjust(WIDTH) for cell in cells) + ("" if row.fits else "  does not fit")
 

@@ -31,3 +31,11 @@ class Exposure(jt.nn.Module):
         rows = self.changes()[view]
         matrix = rows[:, : COLORS * COLORS].reshape((-1, COLORS, COLORS))
         return rgb + (matrix * rgb.unsqueeze(1)).sum(dim=2) + rows[:, COLORS * COLORS :]
+
+    def of_picture(self, rgb: Var, view: int) -> Var:
+        """The same of a whole picture [H, W, 3] of one photograph."""
+        row = self.changes()[view]
+        matrix = row[: COLORS * COLORS].reshape((COLORS, COLORS))
+        pixels = rgb.reshape((-1, COLORS))
+        changed = pixels + jt.matmul(pixels, matrix.transpose()) + row[COLORS * COLORS :].reshape((1, COLORS))
+        return changed.reshape(rgb.shape)

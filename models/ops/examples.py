@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from models import ops
 from models.machine.backend import jt
 from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
+from models.ops.example import Example, Maker
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
 from models.ops.grid_sizes import FEATURES, grid_sizes
@@ -31,6 +32,7 @@ from models.ops.section_alpha import section_alpha
 from models.ops.shading import shade
 from models.ops.sharpness import sharpness
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, encoding_width
+from models.ops.splat_examples import SPLAT_MAKERS
 from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import upsample
 from models.ops.volrend import weights_from_alpha
@@ -40,19 +42,6 @@ from models.structs import FieldOutput, Var
 POINTS = 150  # more than two blocks of a kernel, the last not full
 RAYS = 20
 SECTIONS = 12  # of a ray
-
-
-@dataclass(frozen=True)
-class Example:
-    """An operation and arguments for it."""
-
-    kernel: Kernel
-    arguments: tuple[Any, ...]
-    trained: tuple[Var, ...] = ()  # what its gradients are compared for
-    compared: int | None = None  # so many of its outputs, from the first: several orders may be right; None for all
-
-
-Maker = Callable[[np.random.Generator], Example]
 
 
 def kernels() -> dict[str, Kernel]:
@@ -285,6 +274,7 @@ MAKERS: dict[str, Maker] = {
     "adam": _adam,
     "readings": _readings,
     "all_finite": _all_finite,
+    **SPLAT_MAKERS,
 }
 
 

@@ -80,4 +80,4 @@ class _Loss(jt.Function):
         return self.slope * cotangent.reshape((1, 1, 1))
 
 
-picture_loss = Kernel(_reference, cpu=_native)
+picture_loss = Kernel(_reference, cpu=_native, cuda=_native)

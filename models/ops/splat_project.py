@@ -187,5 +187,5 @@ class _Project(jt.Function):
         return tuple(SOURCE.call(f"project_{self.form}_backward", self.layout, shapes, inputs))
 
 
-project_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native)
-project_surfels = Kernel(_surfels_reference, cpu=_surfels_native)
+project_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)
+project_surfels = Kernel(_surfels_reference, cpu=_surfels_native, cuda=_surfels_native)

@@ -28,10 +28,12 @@ SMALLEST = 1e-12  # that is divided by: a surfel seen from its edge
 EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
 
 # Channels of a picture of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
-# normal in the camera's frame, depth of the hits, first and second moment of 1 / depth about that of the first hit.
+# normal in the camera's frame, depth of the hits, first and second moment of 1 / depth about that of the first hit, and
+# the depth of the hit at which half of the light is gone: no sum, and nothing passes back through it.
 COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
-HIT, FIRST, SECOND, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(-1, None)
-ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 11
+HIT, FIRST, SECOND, MEDIAN, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
+ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
+HALF = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,14 @@ class Raster:
 SOURCE = Source(
     "splat_raster.h",
     (Raster,),
-    (("PAD", PAD), ("MOST_ALPHA", MOST_ALPHA), ("LEAST_LEFT", LEAST_LEFT), ("SMALLEST", SMALLEST), ("EDGE", EDGE)),
+    (
+        ("PAD", PAD),
+        ("MOST_ALPHA", MOST_ALPHA),
+        ("LEAST_LEFT", LEAST_LEFT),
+        ("SMALLEST", SMALLEST),
+        ("EDGE", EDGE),
+        ("HALF", HALF),
+    ),
 )
 
 
@@ -154,10 +163,20 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
     flat = _picture(weights, left, jt.concat([look.colors, seen.depths, seen.normals], dim=1), look, layout)
     place = 1.0 / jt.ternary(hit.abs() < SMALLEST, jt.full_like(hit, SMALLEST), hit)
     place = place - _first(place, weights, seen.depths)
-    sums = [
-        (weights * values).sum(dim=1).reshape((layout.height, layout.width, 1)) for values in (hit, place, place**2)
-    ]
-    return jt.concat([flat[:, :, :7], *sums, flat[:, :, 7:]], dim=2)
+    sums = [(weights * values).sum(dim=1) for values in (hit, place, place**2)]
+    more = [value.reshape((layout.height, layout.width, 1)) for value in (*sums, _median(hit, weights, seen.depths))]
+    return jt.concat([flat[:, :, :7], *more, flat[:, :, 7:]], dim=2)
+
+
+def _median(hit: Var, weights: Var, depths: Var) -> Var:
+    """Of each pixel the depth [P] of the last splat before which half of the light is left or more; 0 without one."""
+    order = np.argsort(depths.numpy().reshape(-1), kind="stable")
+    taken = weights.numpy()[:, order]
+    before = 1.0 - np.cumsum(taken, axis=1) + taken
+    counts = (taken > 0) & (before > HALF)
+    last = taken.shape[1] - 1 - counts[:, ::-1].argmax(axis=1)
+    found = hit.numpy()[np.arange(len(taken)), order[last]]
+    return jt.array(np.where(counts.any(axis=1), found, 0.0).astype(np.float32)).stop_grad()
 
 
 def _first(places: Var, weights: Var, depths: Var) -> Var:
@@ -202,5 +221,5 @@ class _Composite(jt.Function):
         return tuple(SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs))
 
 
-composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native)
-composite_surfels = Kernel(_surfels_reference, cpu=_surfels_native)
+composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)
+composite_surfels = Kernel(_surfels_reference, cpu=_surfels_native, cuda=_surfels_native)

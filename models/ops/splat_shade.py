@@ -72,4 +72,4 @@ class _Shade(jt.Function):
         return tuple(SOURCE.call("shade_splats_backward", self.layout, shapes, [*self.inputs, self.rgb, d_rgb]))
 
 
-shade_splats = Kernel(_reference, cpu=_native)
+shade_splats = Kernel(_reference, cpu=_native, cuda=_native)

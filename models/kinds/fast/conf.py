@@ -9,7 +9,7 @@ from data.cameras import SPAN_LENGTH
 from models.config.strict import ConfigError, limits
 from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig, VarianceConfig
 from models.kinds.block import PlainBlock
-from models.kinds.fast.photographs_conf import PhotographsConfig
+from models.kinds.photographs_conf import PhotographsConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 ANCHOR_SHARE = 1 / 16  # of the samples that are points of structure from motion: as many as a batch has rays, or more

@@ -33,6 +33,13 @@ class Picture:
     rgb: np.ndarray  # [H, W, 3] in [0, 1]
     mask: np.ndarray | None  # [H, W] in [0, 1]
 
+    def target(self, uses_mask: bool, background: np.ndarray | None) -> np.ndarray:
+        """Colours [H, W, 3] that a picture is held to: off the mask the background, None for black."""
+        if self.mask is None or not uses_mask:
+            return self.rgb
+        behind = np.zeros(3, np.float32) if background is None else background.astype(np.float32)
+        return np.where(self.mask[..., None] > 0, self.rgb, behind)
+
 
 @dataclass(frozen=True)
 class PictureBatch:

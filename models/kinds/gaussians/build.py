@@ -8,6 +8,7 @@ from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError
 from models.kinds.gaussians.conf import GaussiansConfig
 from models.kinds.gaussians.model import GaussiansModel
+from models.kinds.gaussians.photographed import PhotographedGaussians
 
 
 def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> GaussiansModel:
@@ -16,4 +17,6 @@ def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Genera
         raise ConfigError(
             f"train.ema_decay = {train.ema_decay:g}: Gaussians that move elsewhere have no average; set it to 0"
         )
+    if conf.photographs.exposure:
+        return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator)
     return GaussiansModel(conf.gaussians, train, generator)

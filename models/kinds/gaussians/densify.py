@@ -153,14 +153,19 @@ def relocated(values: Values, conf: SplatsConfig, grows: bool, generator: np.ran
     return Change(kept, added)
 
 
-def wandered(values: Values, rate: float, generator: np.random.Generator) -> np.ndarray | None:
-    """Means [N, 3] after the noise of a step, which those feel that are hardly seen; None where all are well seen."""
+def wandered(values: Values, rate: float, flat: bool, generator: np.random.Generator) -> np.ndarray | None:
+    """Means [N, 3] after the noise of a step, which those feel that are hardly seen; None where all are well seen.
+
+    Surfels (`flat`) stay in their planes: off them they would be fog in front of the surface.
+    """
     opacity = sigmoid(values["opacities"][:, 0])
     rows = np.flatnonzero(opacity < GATE_END)
     if len(rows) == 0 or rate == 0.0:
         return None
     gate = sigmoid(-GATE_SLOPE * (opacity[rows] - GATE_MIDDLE))
     squares = np.exp(2.0 * values["sizes"][rows])
+    if flat:
+        squares[:, 2] = 0.0
     local = generator.standard_normal((len(rows), 3), dtype=np.float32) * squares
     moved = np.einsum("nij,nj->ni", rotations(values["quats"][rows]), local)
     means = values["means"].copy()

@@ -118,20 +118,28 @@ class GaussiansModel(PlainModel):
             sight = self._sight(picture.camera, (width, height), moment)
             shown, radii = paint(self.splats, self.conf, sight, probe)
             watched[name], self._seen[name] = probe, (radii, width, height)
-            for term, value in self._terms(picture, shown, moment).items():
+            rgb, target = (
+                self.taken(shown[:, :, COLOR], picture.view),
+                jt.array(picture.target(self.train.mask_weight > 0, moment.background_rgb)),
+            )
+            color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
+            for term, value in ({"color": color} | self._terms(picture, shown, moment)).items():
                 sums.setdefault(term, []).append(value)
-            target = jt.array(self._target(picture, moment))
-            errors.append((shown.detach()[:, :, COLOR] - target).sqr().mean().reshape((1, 1)))
+            errors.append((rgb.detach() - target).sqr().mean().reshape((1, 1)))
         terms = {
             name: Term(sum(v.total for v in values), sum(v.count for v in values), values[0].weight)
             for name, values in sums.items()
         }
         return Objective(terms | self._regularisers(len(batch)), Shown(jt.concat(errors, dim=0)), watched)
 
+    def taken(self, rgb: Var, view: int) -> Var:
+        """Colours [H, W, 3] as a photograph shows them: as they are."""
+        del view
+        return rgb
+
     def _terms(self, picture: Picture, shown: Var, moment: Moment) -> dict[str, Term]:
-        """Of one picture."""
-        target = jt.array(self._target(picture, moment))
-        terms = {"color": Term(picture_loss(shown[:, :, COLOR], target, self.conf.structure_share), 1.0)}
+        """Of one picture, besides its colours."""
+        terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
         if picture.mask is not None and self.train.mask_weight > 0:
             mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
@@ -156,13 +164,6 @@ class GaussiansModel(PlainModel):
         if self.conf.size_weight > 0:
             found["size"] = Term(sizes.exp().mean() * entries, float(entries), self.conf.size_weight)
         return found
-
-    def _target(self, picture: Picture, moment: Moment) -> np.ndarray:
-        """Colours [H, W, 3] that a picture is held to: the background off the mask, where that has a say."""
-        if picture.mask is None or self.train.mask_weight == 0.0:
-            return picture.rgb
-        behind = np.zeros(3, np.float32) if moment.background_rgb is None else moment.background_rgb
-        return np.where(picture.mask[..., None] > 0, picture.rgb, behind.astype(np.float32))
 
     # around a step
 
@@ -224,7 +225,7 @@ class GaussiansModel(PlainModel):
         """The noise of a step (MCMC)."""
         rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
         values = {name: getattr(self.splats, name).numpy() for name in ("means", "quats", "sizes", "opacities")}
-        means = densify.wandered(values, rate, generator)
+        means = densify.wandered(values, rate, self.is_flat, generator)
         if means is not None:
             self.splats.means.update(jt.array(means).detach())
 

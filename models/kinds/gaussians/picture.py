@@ -59,7 +59,12 @@ def ray_view(shown: Var, camera: np.ndarray, rays: PictureRays) -> RayView:
 
 
 def depth_of(shown: Var) -> tuple[np.ndarray, np.ndarray]:
-    """Depth, 0 where nothing is seen, and opacity [H, W] of a picture."""
+    """Depth, 0 where nothing is seen, and opacity [H, W] of a picture.
+
+    That of surfels is where half of the light is gone: what shines through from behind does not draw it backwards.
+    """
     opacity = shown[:, :, raster.OPACITY].numpy()[:, :, 0]
-    depth = shown[:, :, raster.HIT if shown.shape[2] == raster.SURFEL_CHANNELS else raster.DEPTH].numpy()[:, :, 0]
+    if shown.shape[2] == raster.SURFEL_CHANNELS:
+        return np.where(opacity > SEEN_OPACITY, shown[:, :, raster.MEDIAN].numpy()[:, :, 0], 0.0), opacity
+    depth = shown[:, :, raster.DEPTH].numpy()[:, :, 0]
     return np.divide(depth, opacity, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
+from data.capture import training_points
 from data.errors import UserError
 from data.rays import PictureCamera
 from data.roi.frustum import Cameras
@@ -95,7 +96,8 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
     Random points lie in the hull of the masks, or else in the region of interest and, a share of them, beyond it.
     """
     if scene.points is not None and len(scene.points.xyz) > 0:
-        xyz, rgb = scene.points.xyz, scene.points.rgb / 255.0
+        points = training_points(scene.points)
+        xyz, rgb = points.xyz, points.rgb / 255.0
         is_good = np.isfinite(xyz).all(axis=1) & (np.linalg.norm(xyz, axis=1) < 10 * FARTHEST)
         kept = np.flatnonzero(is_good)
         if len(kept) > conf.most:

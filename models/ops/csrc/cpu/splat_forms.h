@@ -25,7 +25,7 @@ struct Opacity {
 // Ellipsoids: inputs means2d [N, 2], conics [N, 3], colours [N, 3], opacities [N, 1], depths [N, 1]; channels colour and
 // depth.
 struct EllipsoidForm {
-    static constexpr int CHANNELS = 4, GRADIENTS = 12;
+    static constexpr int CHANNELS = 4, SUMMED = CHANNELS, GRADIENTS = 12;
     enum { D_X, D_Y, D_CONIC, D_OPACITY = 5, D_CHANNELS, D_PROBE = 10 };
     struct Inputs {
         const float *means2d, *conics, *colors, *opacities, *depths;
@@ -58,7 +58,7 @@ struct EllipsoidForm {
     }
     // What the hit's place is measured from, in a block: nothing here.
     static Vec origin(const Hit &, Vec, Vec, Vec before) { return before; }
-    static void add(Sums sums, const Splat &s, const Hit &, Vec weight, Vec) {
+    static void add(Sums sums, const Splat &s, const Hit &, Vec weight, Vec, Vec) {
         for (int c = 0; c < CHANNELS; c++) sums[c] += weight * s.channels[c];
     }
     // What one unit of light on the splat is worth.

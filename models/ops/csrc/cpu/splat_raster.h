@@ -127,7 +127,7 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
                 light.meet(splat, entry.window,
                            [&](int b, const typename Form::Hit &hit, const Opacity &, Ints, Vec weight, Vec before) {
                                light.origin[b] = Form::origin(hit, before, weight, light.origin[b]);
-                               Form::add(sums[b], splat, hit, weight, light.origin[b]);
+                               Form::add(sums[b], splat, hit, weight, before, light.origin[b]);
                            });
             }
             for (int b = 0; b < BLOCKS; b++)
@@ -156,7 +156,8 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
             for (int b = 0; b < BLOCKS; b++)
                 pixels_of(is, light.x0, light.y0, b, [&](long pixel, int i) {
                     const float *shown = picture + pixel * ALL, *by = d_picture + pixel * ALL;
-                    for (int c = 0; c < ALL; c++) g[b][c][i] = by[c], rest[b][i] += shown[c] * by[c];
+                    for (int c = 0; c < ALL; c++)
+                        if (c < Form::SUMMED || c == SUMS) g[b][c][i] = by[c], rest[b][i] += shown[c] * by[c];
                 });
             const long end = group.starts[tile - group.first + 1];
             for (long k = group.starts[tile - group.first]; k < end; k++) {

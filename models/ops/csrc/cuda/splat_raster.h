@@ -1,0 +1,322 @@
+// Splats over each other, front to back. A block has a tile of the picture, a thread a pixel: it looks at all splats in
+// the order of their depths, some at a time, and takes those whose window touches the tile; so nothing grows with the
+// number of pairs. The reference is ops/splat_raster.py.
+//
+// What tiles give to a splat is added as whole numbers, so that the sum is the same in any order: a coarse part, and a
+// fine one of what is left. Together they keep what float32 would, of gradients from FINEST to the LARGEST.
+#pragma once
+#include "reduce.h"
+#include "splat_order.h"
+#include "splat_surfel.h"
+
+namespace neus {
+
+constexpr int TILE = THREADS >= 256 ? 16 : 8;  // pixels along a side
+constexpr int BATCH = 16;                      // splats that a tile looks at together on the way back
+constexpr int LANES = THREADS / BATCH;         // threads that share one of them there
+static_assert(TILE * TILE == THREADS, "a thread for each pixel");
+// 2^-20 and 2^-69: a tile's part is below 2^29, that of 2^13 tiles below 2^42 coarse units; what is left of each is below
+// 2^49 fine units.
+constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 536870912.0;
+
+// The layout, as it travels with a launch.
+struct Canvas {
+    int width, height;
+    bool absolute;
+    int tiles() const { return ((width + TILE - 1) / TILE) * ((height + TILE - 1) / TILE); }
+};
+
+template <typename Form>
+struct Entry {
+    typename Form::Splat splat;
+    Window window;
+};
+
+// The splats from near to far: entries [count], whose numbers are order [count]; seen[0] of them are any good.
+template <typename Form>
+struct Queue {
+    Scratch<Entry<Form>> entry_scratch;
+    Scratch<int> order_scratch, seen_scratch;
+    Entry<Form> *entries;
+    int *order, *seen;
+
+    Queue(const Canvas &is, const typename Form::Inputs &in, const int *radii, long count)
+        : entry_scratch(count), order_scratch(count), seen_scratch(1) {
+        entries = entry_scratch.values, order = order_scratch.values, seen = seen_scratch.values;
+        by_depth(count, in.depths, radii, order, seen);
+        fill(is.width, is.height, in, count, entries, order, seen);
+    }
+    static void fill(int width, int height, const typename Form::Inputs in, long count, Entry<Form> *entries,
+                     const int *order, const int *seen) {
+        each(count, [=] __device__(long rank) {
+            if (rank >= seen[0]) return;
+            entries[rank].splat = Form::splat(in, order[rank]);
+            entries[rank].window = Form::reach_of(entries[rank].splat, width, height);
+        });
+    }
+};
+
+// A tile and this thread's pixel in it.
+struct Pixel {
+    int x0, y0;
+    float px, py;
+    long index;  // in the picture; -1 beyond it
+    __device__ Pixel(const Canvas &is, int tile, int t) {
+        const int across = (is.width + TILE - 1) / TILE, x = t % TILE, y = t / TILE;
+        x0 = tile % across * TILE, y0 = tile / across * TILE;
+        px = x + 0.5f, py = y + 0.5f;
+        index = x0 + x < is.width && y0 + y < is.height ? (long)(y0 + y) * is.width + x0 + x : -1;
+    }
+    __device__ bool is_touched(const Window &w) const {
+        return w.left <= w.right && w.top <= w.bottom && w.left < x0 + TILE && w.right >= x0 && w.top < y0 + TILE &&
+               w.bottom >= y0;
+    }
+};
+
+// Those of the next THREADS splats that touch the tile, by their ranks and in their order; returns how many. Every thread
+// of the block takes part.
+template <typename Form>
+__device__ inline int touching(const Entry<Form> *entries, int start, int seen, const Pixel &pixel, int *sums, int *found) {
+    const int t = threadIdx.x, rank = start + t;
+    const int is_one = rank < seen && pixel.is_touched(entries[rank].window) ? 1 : 0;
+    __syncthreads();
+    sums[t] = is_one;
+    __syncthreads();
+    for (int step = 1; step < THREADS; step *= 2) {
+        const int before = t >= step ? sums[t - step] : 0;
+        __syncthreads();
+        sums[t] += before;
+        __syncthreads();
+    }
+    if (is_one) found[sums[t] - 1] = rank;
+    const int all = sums[THREADS - 1];
+    __syncthreads();
+    return all;
+}
+
+// The light of a pixel on its way to the back.
+template <typename Form>
+struct Light {
+    float left = 1.f, origin = 0.f;
+    bool live;
+    // Whether a splat takes part; then its weight and the light before it.
+    __device__ bool meets(const Opacity &opacity, const typename Form::Hit &hit, float &weight, float &before) {
+        if (!live || !(opacity.alpha >= LARGEST_FRACTION)) return false;
+        before = left;
+        const float after = before * (1.f - opacity.alpha);
+        if (after <= LEAST_LEFT) {
+            live = false;
+            return false;
+        }
+        weight = before * opacity.alpha;
+        left = after;
+        origin = Form::origin(hit, before, origin);
+        return true;
+    }
+};
+
+// picture [H, W, channels + 1]: sums by weight, the last the opacity.
+template <typename Form>
+__global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<Form> *entries, const float *background,
+                                        float *picture) {
+    SHARED(int, sums, THREADS);
+    SHARED(int, found, THREADS);
+    SHARED(typename Form::Splat, splats, THREADS);
+    const Pixel pixel(is, blockIdx.x, threadIdx.x);
+    Light<Form> light;
+    light.live = pixel.index >= 0;
+    float shown[Form::CHANNELS] = {};
+    for (int start = 0; start < seen[0]; start += THREADS) {
+        __syncthreads();
+        if (block_sum(light.live ? 1 : 0, sums) == 0) break;
+        const int count = touching(entries, start, seen[0], pixel, sums, found), t = threadIdx.x;
+        if (t < count) splats[t] = Form::seen_from(entries[found[t]].splat, pixel.x0, pixel.y0);
+        __syncthreads();
+        for (int k = 0; k < count && light.live; k++) {
+            typename Form::Hit hit;
+            const Opacity opacity(splats[k].opacity, Form::sigma(splats[k], pixel.px, pixel.py, hit));
+            float weight, before;
+            if (light.meets(opacity, hit, weight, before)) Form::add(shown, splats[k], hit, weight, before, light.origin);
+        }
+    }
+    if (pixel.index < 0) return;
+    float *to = picture + pixel.index * (Form::CHANNELS + 1);
+    for (int c = 0; c < Form::CHANNELS; c++) to[c] = shown[c] + (c < 3 ? light.left * background[c] : 0.f);
+    to[Form::CHANNELS] = 1.f - light.left;
+}
+
+template <typename Form>
+inline void composite(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
+                      const float *background, float *picture) {
+    const Queue<Form> queue(is, in, radii, count);
+    launch(composite_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, background, picture);
+}
+
+// Add a tile's part to the two sums of a number; parts that are not finite are told by lost[0].
+__device__ inline void add_part(float part, unsigned long long *sums, int *lost) {
+    if (part == 0.f) return;
+    if (!is_finite(part)) {
+        atomicOr(lost, 1);
+        return;
+    }
+    const double value = fmin(fmax((double)part, -LARGEST), LARGEST) * COARSE, whole = rint(value);
+    const double fine = rint((value - whole) * FINE);
+    if (whole != 0.0) atomicAdd(sums, (unsigned long long)(long long)whole);
+    if (fine != 0.0) atomicAdd(sums + 1, (unsigned long long)(long long)fine);
+}
+
+// What the splats of a batch get of a pixel: work [2 BATCH, THREADS] holds what pulls at the exponent, and the weight.
+template <typename Form>
+__device__ inline void look(const typename Form::Splat *splats, int size, const Pixel &pixel, const Column &g,
+                            Light<Form> &light, float &rest, float *work) {
+    for (int k = 0; k < size; k++) {
+        typename Form::Hit hit;
+        const Opacity opacity(splats[k].opacity, Form::sigma(splats[k], pixel.px, pixel.py, hit));
+        float weight = 0.f, before = 0.f, passed = 0.f;
+        if (light.meets(opacity, hit, weight, before)) {
+            const float worth = g[Form::SUMMED] + Form::worth(g, splats[k], hit, light.origin);
+            rest -= weight * worth;
+            passed = (before * worth - rest / (1.f - opacity.alpha)) * opacity.passes;
+        }
+        work[k * THREADS + threadIdx.x] = passed;
+        work[(BATCH + k) * THREADS + threadIdx.x] = weight;
+    }
+}
+
+// A batch's gradients from what `look` found: LANES threads for each splat, then one; every thread of the block takes part.
+template <typename Form>
+__device__ inline void gather(const Canvas &is, const typename Form::Splat *splats, const int *ranks, int size,
+                              const Pixel &pixel, const float *cotangents, const float *origins, float *work,
+                              unsigned long long *totals, int *lost) {
+    const int t = threadIdx.x, k = t / LANES;
+    float acc[Form::GRADIENTS] = {};
+    for (int p = t % LANES; k < size && p < THREADS; p += LANES) {
+        const float passed = work[k * THREADS + p], weight = work[(BATCH + k) * THREADS + p];
+        if (weight == 0.f) continue;
+        typename Form::Hit hit;
+        const float px = p % TILE + 0.5f, py = p / TILE + 0.5f;
+        Form::sigma(splats[k], px, py, hit);
+        acc[Form::D_OPACITY] += passed;
+        Form::back(acc, splats[k], hit, px, py, -passed, weight, Column{cotangents + p}, origins[p], is.absolute);
+    }
+    __syncthreads();
+    for (int c = 0; c < Form::GRADIENTS; c++) work[c * THREADS + t] = acc[c];
+    __syncthreads();
+    if (t >= size) return;
+    float record[Form::GRADIENTS];
+    for (int c = 0; c < Form::GRADIENTS; c++) {
+        float sum = 0.f;
+        for (int lane = 0; lane < LANES; lane++) sum += work[c * THREADS + t * LANES + lane];
+        record[c] = sum;
+    }
+    record[Form::D_OPACITY] /= splats[t].opacity;
+    Form::finish(splats[t], pixel.x0, pixel.y0, is.absolute, record);
+    for (int c = 0; c < Form::GRADIENTS; c++)
+        add_part(record[c], totals + 2 * ((long)ranks[t] * Form::GRADIENTS + c), lost);
+}
+
+// totals [count, gradients, 2] by rank.
+template <typename Form>
+__global__ inline void composite_backward_kernel(Canvas is, const int *seen, const Entry<Form> *entries,
+                                                 const float *picture, const float *d_picture, unsigned long long *totals,
+                                                 int *lost) {
+    constexpr int ALL = Form::CHANNELS + 1, HEARD = Form::SUMMED + 1;  // the opacity's cotangent follows those of sums
+    static_assert(Form::GRADIENTS <= 2 * BATCH, "gradients of all threads have room where the pulls were");
+    SHARED(int, sums, THREADS);
+    SHARED(int, found, THREADS);
+    SHARED(typename Form::Splat, splats, BATCH);
+    SHARED(float, cotangents, HEARD * THREADS);
+    SHARED(float, origins, THREADS);
+    SHARED(float, work, 2 * BATCH * THREADS);
+    const int t = threadIdx.x;
+    const Pixel pixel(is, blockIdx.x, t);
+    Light<Form> light;
+    light.live = pixel.index >= 0;
+    float rest = 0.f;
+    for (int c = 0; c < HEARD; c++) {
+        const long at = pixel.index * ALL + (c < Form::SUMMED ? c : Form::CHANNELS);
+        const float by = light.live ? d_picture[at] : 0.f;
+        cotangents[c * THREADS + t] = by;
+        if (light.live) rest += picture[at] * by;
+    }
+    for (int start = 0; start < seen[0]; start += THREADS) {
+        __syncthreads();
+        if (block_sum(light.live ? 1 : 0, sums) == 0) break;
+        const int count = touching(entries, start, seen[0], pixel, sums, found);
+        for (int first = 0; first < count; first += BATCH) {
+            const int size = count - first < BATCH ? count - first : BATCH;
+            if (t < size) splats[t] = Form::seen_from(entries[found[first + t]].splat, pixel.x0, pixel.y0);
+            __syncthreads();
+            look<Form>(splats, size, pixel, Column{cotangents + t}, light, rest, work);
+            origins[t] = light.origin;
+            __syncthreads();
+            gather<Form>(is, splats, found + first, size, pixel, cotangents, origins, work, totals, lost);
+            __syncthreads();
+        }
+    }
+}
+
+// Gradients of the inputs, from a picture and the cotangent of it.
+template <typename Form>
+inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
+                               const float *picture, const float *d_picture, const typename Form::Outputs &outputs) {
+    constexpr int GRADIENTS = Form::GRADIENTS;
+    const Queue<Form> queue(is, in, radii, count);
+    Scratch<unsigned long long> total_scratch(2 * count * GRADIENTS);
+    Scratch<int> lost_scratch(1);
+    unsigned long long *totals = total_scratch.values;
+    int *lost = lost_scratch.values;
+    const int *order = queue.order;
+    clear(totals, 2 * count * GRADIENTS);
+    clear(lost, 1);
+    launch(composite_backward_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, picture,
+           d_picture, totals, lost);
+    const typename Form::Outputs out = outputs;
+    each(count, [=] __device__(long rank) {
+        float d[GRADIENTS];
+        for (int c = 0; c < GRADIENTS; c++) {
+            const unsigned long long *sums = totals + 2 * (rank * GRADIENTS + c);
+            const double found = ((double)(long long)sums[0] + (double)(long long)sums[1] / FINE) / COARSE;
+            d[c] = lost[0] ? NAN : (float)found;  // what is not finite in a step is not finite in here
+        }
+        Form::write(out, order[rank], d);
+    });
+}
+
+inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0}; }
+
+inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
+                                 const float *colors, const float *opacities, const float *depths, const int *radii,
+                                 const float *background, float *picture) {
+    const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
+    composite<EllipsoidForm>(canvas(is), in, radii, count, background, picture);
+}
+
+inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
+                                          const float *colors, const float *opacities, const float *depths,
+                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
+                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
+                                          float *d_probe) {
+    const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
+    const EllipsoidForm::Outputs out{d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe};
+    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, out);
+}
+
+inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
+                              const float *normals, const float *colors, const float *opacities, const float *depths,
+                              const int *radii, const float *background, float *picture) {
+    const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
+    composite<SurfelForm>(canvas(is), in, radii, count, background, picture);
+}
+
+inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
+                                       const float *normals, const float *colors, const float *opacities,
+                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
+                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
+                                       float *d_opacities, float *d_depths, float *d_probe) {
+    const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
+    const SurfelForm::Outputs out{d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe};
+    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, out);
+}
+
+}  // namespace neus

@@ -1,0 +1,142 @@
+// Surfels as a pixel looks at them: its ray meets the plane of one (2DGS, arXiv 2403.17888, section 4.2).
+#pragma once
+#include "splat_forms.h"
+
+namespace neus {
+
+__device__ inline float away_from_zero(float x) { return fabsf(x) < SMALLEST ? SMALLEST : x; }
+
+// Channels colour, depth of the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the
+// first hit, and the depth of the hit at which half of the light is gone, which is no sum and through which no gradient
+// passes.
+struct SurfelForm {
+    static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
+    enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
+    enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, MEDIAN, FIXED = HIT };
+    struct Inputs {
+        const float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
+    };
+    struct Splat {
+        float x, y, t[9], opacity, channels[FIXED];
+    };
+    struct Hit {
+        float dx, dy, u, v, depth, inverse;  // inverse: of the third number of the cross product
+        bool on_plane;
+    };
+
+    __device__ static Splat splat(const Inputs &in, long n) {
+        Splat s;
+        s.x = in.means2d[2 * n], s.y = in.means2d[2 * n + 1], s.opacity = in.opacities[n];
+        for (int i = 0; i < 9; i++) s.t[i] = in.to_picture[9 * n + i];
+        for (int i = 0; i < 3; i++) s.channels[i] = in.colors[3 * n + i], s.channels[NORMAL + i] = in.normals[3 * n + i];
+        s.channels[DEPTH] = in.depths[n];
+        return s;
+    }
+    // Where the disc up to the cut and the blur around its centre may show. A disc that reaches behind the camera may
+    // show anywhere.
+    __device__ static Window reach_of(const Splat &s, int width, int height) {
+        const double cut = log((double)(s.opacity / LARGEST_FRACTION));
+        if (!(cut >= 0)) return {0, 0, -1, -1};
+        const double r = 2 * cut, p = s.t[6], q = s.t[7], z = s.t[8], divisor = r * (p * p + q * q) - z * z;
+        if (divisor >= 0) return {0, 0, width - 1, height - 1};
+        double low[2], high[2];
+        for (int k = 0; k < 2; k++) {
+            const double a = s.t[3 * k], b = s.t[3 * k + 1], c = s.t[3 * k + 2], at = k ? s.y : s.x;
+            const double middle = (r * (a * p + b * q) - c * z) / divisor;
+            const double square = middle * middle - (r * (a * a + b * b) - c * c) / divisor;
+            const double half = sqrt(fmax(square, 0.0)), blur = sqrt(cut);
+            low[k] = fmin(middle - half, at - blur) - EDGE, high[k] = fmax(middle + half, at + blur) + EDGE;
+        }
+        return window(0.5 * (low[0] + high[0]), 0.5 * (low[1] + high[1]), 0.5 * (high[0] - low[0]),
+                      0.5 * (high[1] - low[1]), width, height);
+    }
+    __device__ static Splat seen_from(Splat s, float x0, float y0) {
+        s.x -= x0, s.y -= y0;
+        for (int k = 0; k < 3; k++) {
+            s.t[k] = (float)(s.t[k] - (double)x0 * s.t[6 + k]);
+            s.t[3 + k] = (float)(s.t[3 + k] - (double)y0 * s.t[6 + k]);
+        }
+        return s;
+    }
+    // The two planes through the pixel, in the surfel's frame.
+    __device__ static void planes(const Splat &s, float px, float py, float *h, float *k) {
+        for (int i = 0; i < 3; i++) h[i] = px * s.t[6 + i] - s.t[i], k[i] = py * s.t[6 + i] - s.t[3 + i];
+    }
+    __device__ static float sigma(const Splat &s, float px, float py, Hit &hit) {
+        float h[3], k[3];
+        planes(s, px, py, h, k);
+        hit.inverse = 1.f / away_from_zero(h[0] * k[1] - h[1] * k[0]);
+        hit.u = (h[1] * k[2] - h[2] * k[1]) * hit.inverse, hit.v = (h[2] * k[0] - h[0] * k[2]) * hit.inverse;
+        hit.dx = s.x - px, hit.dy = s.y - py;
+        const float depth = s.t[6] * hit.u + s.t[7] * hit.v + s.t[8];
+        const float on_plane = hit.u * hit.u + hit.v * hit.v, blurred = 2.f * (hit.dx * hit.dx + hit.dy * hit.dy);
+        hit.on_plane = on_plane <= blurred && depth > 0.f;
+        hit.depth = hit.on_plane ? depth : s.t[8];
+        return 0.5f * (hit.on_plane ? on_plane : blurred);
+    }
+    __device__ static float origin(const Hit &hit, float before, float known) {
+        return before == 1.f ? 1.f / away_from_zero(hit.depth) : known;
+    }
+    __device__ static void add(float *sums, const Splat &s, const Hit &hit, float weight, float before, float origin) {
+        for (int c = 0; c < FIXED; c++) sums[c] += weight * s.channels[c];
+        const float place = 1.f / away_from_zero(hit.depth) - origin;
+        sums[HIT] += weight * hit.depth;
+        sums[FIRST] += weight * place;
+        sums[SECOND] += weight * place * place;
+        if (before > HALF) sums[MEDIAN] = hit.depth;
+    }
+    __device__ static float worth(const Column &g, const Splat &s, const Hit &hit, float origin) {
+        const float place = 1.f / away_from_zero(hit.depth) - origin;
+        float found = g[HIT] * hit.depth + g[FIRST] * place + g[SECOND] * place * place;
+        for (int c = 0; c < FIXED; c++) found += g[c] * s.channels[c];
+        return found;
+    }
+    __device__ static void back(float *acc, const Splat &s, const Hit &hit, float px, float py, float d_sigma, float weight,
+                                const Column &g, float origin, bool absolute) {
+        for (int c = 0; c < FIXED; c++) acc[D_CHANNELS + c] += weight * g[c];
+        const float inverse = 1.f / away_from_zero(hit.depth), place = inverse - origin;
+        const float d_depth = weight * (g[HIT] - inverse * inverse * (g[FIRST] + 2.f * g[SECOND] * place));
+        const float on_depth = hit.on_plane ? d_depth : 0.f, d_blur = hit.on_plane ? 0.f : 2.f * d_sigma;
+        const float du = (hit.on_plane ? d_sigma * hit.u : 0.f) + on_depth * s.t[6];
+        const float dv = (hit.on_plane ? d_sigma * hit.v : 0.f) + on_depth * s.t[7];
+        const float dc[3] = {du * hit.inverse, dv * hit.inverse, -(du * hit.u + dv * hit.v) * hit.inverse};
+        float h[3], k[3], at_x = 0.f, at_y = 0.f;
+        planes(s, px, py, h, k);
+        for (int i = 0; i < 3; i++) {
+            const int a = (i + 1) % 3, b = (i + 2) % 3;
+            const float dh = k[a] * dc[b] - k[b] * dc[a], dk = dc[a] * h[b] - dc[b] * h[a];
+            acc[D_T + i] -= dh;
+            acc[D_T + 3 + i] -= dk;
+            acc[D_T + 6 + i] += px * dh + py * dk;
+            at_x = -dh, at_y = -dk;
+        }
+        acc[D_T + 6] += on_depth * hit.u;
+        acc[D_T + 7] += on_depth * hit.v;
+        acc[D_T + 8] += d_depth;
+        const float x = d_blur * hit.dx, y = d_blur * hit.dy;
+        acc[D_X] += x;
+        acc[D_Y] += y;
+        if (absolute) acc[D_PROBE] += fabsf(at_x * s.t[8] + x), acc[D_PROBE + 1] += fabsf(at_y * s.t[8] + y);
+    }
+    // The probe is the gradient of the projected centre, which moves with the plane and with the blur around it.
+    __device__ static void finish(const Splat &s, float x0, float y0, bool absolute, float *d) {
+        if (!absolute) {
+            d[D_PROBE] = d[D_T + 2] * s.t[8] + d[D_X];
+            d[D_PROBE + 1] = d[D_T + 5] * s.t[8] + d[D_Y];
+        }
+        for (int i = 0; i < 3; i++) d[D_T + 6 + i] -= x0 * d[D_T + i] + y0 * d[D_T + 3 + i];
+    }
+    struct Outputs {
+        float *means2d, *to_picture, *normals, *colors, *opacities, *depths, *probe;
+    };
+    __device__ static void write(const Outputs &to, long n, const float *d) {
+        for (int i = 0; i < 2; i++) to.means2d[2 * n + i] = d[D_X + i], to.probe[2 * n + i] = d[D_PROBE + i];
+        for (int i = 0; i < 9; i++) to.to_picture[9 * n + i] = d[D_T + i];
+        for (int i = 0; i < 3; i++)
+            to.colors[3 * n + i] = d[D_CHANNELS + i], to.normals[3 * n + i] = d[D_CHANNELS + NORMAL + i];
+        to.opacities[n] = d[D_OPACITY];
+        to.depths[n] = d[D_CHANNELS + DEPTH];
+    }
+};
+
+}  // namespace neus

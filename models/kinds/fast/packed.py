@@ -113,6 +113,12 @@ class PackedModel(PlainModel):
         """The batch that has these arrays."""
         return PackedBatch.from_arrays(arrays)
 
+    def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
+        """Rays with about as many samples for each process; those of no ray are taken with the last ray."""
+        if len(batch) < size:
+            return None
+        return slice(*batch.borders(size)[rank : rank + 2])
+
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None: the samples of a batch are jittered as they are drawn."""
 

@@ -16,10 +16,10 @@ CELLS = (
         TEXT,
         "# From photographs to a mesh\n"
         "\n"
-        "Ten cells, some minutes on two cores. 十个单元格，从照片到网格，双核几分钟。\n"
+        "Ten cells, five minutes of two cores. 十个单元格，从照片到网格，双核约五分钟。\n"
         "\n"
-        "Run `pip install -r requirements.txt` first. To use photographs of your own, put the name of their scene "
-        "folder where `data/demo` stands; how photographs become one: [photographs.md](photographs.md).",
+        "Run `pip install -r requirements.txt` first. For photographs of your own, give their folder as `PHOTOS`; how "
+        "to take them: [photographs.md](photographs.md). 使用自己的照片时，把 `PHOTOS` 改成照片所在的文件夹。",
     ),
     (
         CODE,
@@ -33,16 +33,19 @@ CELLS = (
         "from IPython.display import HTML, Image, Video\n"
         "\n"
         'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
-        'STEPS = int(os.environ.get("TOUR_STEPS", 1500))  # more is better\n'
+        'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more is better\n'
         'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'
+        'PHOTOS = OUT / "photographs"\n'
         "\n"
         "\n"
         "def run(*words):\n"
         '    """The command line, as on a terminal."""\n'
-        '    keys = {"general.base_exp_dir": OUT, "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
+        '    keys = {"general.base_exp_dir": OUT, "dataset.data_dir": OUT / "scene", "dataset.test_every": 8,\n'
+        '            "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
         '            "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
         '    settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]\n'
-        '    command = [sys.executable, str(ROOT / "exp_runner.py"), *words, *settings]\n'
+        '    program = [sys.executable, str(ROOT / "exp_runner.py"), "--conf", str(ROOT / "confs" / "fast.conf")]\n'
+        '    command = [*program, "--case", "tour", *words, *settings]\n'
         "    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)\n"
         "    print(done.stdout[-3000:])\n"
         "    if done.returncode:\n"
@@ -50,9 +53,19 @@ CELLS = (
     ),
     (
         CODE,
-        "# Is the scene fit? Cameras, photographs and the region of interest. 场景、相机和感兴趣区域\n"
-        'run("--mode", "inspect")\n'
-        'Image(str(OUT / "inspect" / "overview.png"), width=900)',
+        "# Photographs: a jug on a patterned cloth, from all around. 照片：花布上的一只壶\n"
+        "if not PHOTOS.exists():\n"
+        '    count = os.environ.get("TOUR_COUNT", "36")\n'
+        '    make = [sys.executable, "-m", "data.demo.make_photographs", str(PHOTOS), "--count", count]\n'
+        "    subprocess.run(make, cwd=ROOT, check=True)\n"
+        "Image(str(sorted(PHOTOS.iterdir())[0]))",
+    ),
+    (
+        CODE,
+        "# Cameras and the region of interest, from the photographs alone. 仅由照片求出相机和感兴趣区域\n"
+        'if not (OUT / "scene").exists():\n'
+        '    run("--mode", "prepare", "--images", str(PHOTOS))\n'
+        'Image(str(OUT / "scene" / "overview.png"), width=900)',
     ),
     (
         CODE,
@@ -64,12 +77,6 @@ CELLS = (
         "# The report: curves, pictures, the turning mesh. 报告\n"
         'page = (OUT / "report.html").read_text(encoding="utf-8")\n'
         'HTML(f\'<iframe srcdoc="{escape(page)}" width="100%" height="700" style="border: 0"></iframe>\')',
-    ),
-    (
-        CODE,
-        "# A view: rendering, photograph, normals. 一个视角\n"
-        'run("--mode", "validate_image", "--image", "5", "--resolution_level", "1")\n'
-        'Image(str(max((OUT / "validations_fine").glob("*_5.png"))), width=300)',
     ),
     (
         CODE,

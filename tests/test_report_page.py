@@ -10,8 +10,9 @@ from runs import run
 
 from data.errors import UserError
 from models.pages import parts
-from models.pages.document import data_of, document, mesh_library
+from models.pages.document import ASSETS, data_of, document, mesh_library
 from models.pages.history import MOST_PICTURES, MOST_POINTS, History, restored
+from models.results import figure_table
 from models.results.basis import base_values, same
 from models.surface.described import Surface
 
@@ -150,10 +151,14 @@ def test_the_page_in_a_browser(trained, tmp_path, size):
 @needs_browser
 def test_the_language_is_the_browser_s_until_another_is_chosen(trained, tmp_path):
     found = content(trained)
-    (tmp_path / "report.html").write_bytes(document("report", "a", {**found, "language": None}, None))
+    warnings = ["step 4: no mesh yet: the level set is empty", "of another kind"]
+    shown = {**found, "language": None, "warnings": warnings}
+    (tmp_path / "report.html").write_bytes(document("report", "a", shown, None))
     with opened((tmp_path / "report.html").as_uri(), locale="zh-CN") as (page, errors):
         assert page.inner_text("#state") == "已完成" and page.inner_text("#pictures h2") == "图像"
+        assert page.locator("ul.warnings li").all_inner_texts() == ["还没有网格。\n" + warnings[0], warnings[1]]
         page.click("#language")
+        assert page.locator("ul.warnings li").all_inner_texts() == warnings
         assert page.inner_text("#state") == "finished" and errors == []
     (tmp_path / "report.html").write_bytes(document("report", "a", {**found, "language": "zh"}, "zh"))
     with opened((tmp_path / "report.html").as_uri()) as (page, errors):
@@ -184,3 +189,15 @@ def test_a_run_without_pictures_and_meshes_says_so(tmp_path):
         assert "train.val_mesh_freq = 0" in page.inner_text("#mesh")
         assert json.loads(page.inner_text("#data") or "{}")["status"]["state"] == "finished"
         assert errors == []
+
+
+def test_the_figures_and_warnings_have_their_chinese():
+    words = json.loads((ASSETS / "words.json").read_text(encoding="utf-8"))
+    labels = {text for title, group in figure_table.GROUPS for text in (title, *(row.label for row in group))}
+    assert labels <= set(words)
+    root = ASSETS.parents[2]
+    sources = "".join(
+        path.read_text(encoding="utf-8") for room in ("models", "data") for path in (root / room).rglob("*.py")
+    )
+    known = [pair[0] for key, pair in words.items() if key.startswith("warning: ")]
+    assert known and [phrase for phrase in known if phrase not in sources] == []

@@ -141,7 +141,40 @@ def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
         page.mouse.up()
         page.wait_for_timeout(1500)
         assert shown.region.position[0] > 0.1 and any(text.startswith('--roi "') for text in told)
-        assert [text for text in errors if "font" not in text.lower()] == []
+        assert without_fonts(errors) == []
+
+
+@needs_viser
+@needs_browser
+def test_a_rectangle_that_is_drawn_is_a_box_of_that_photograph(stage, tmp_path):
+    shown, told = stage
+    boxes = Boxes(shown, tmp_path, 1, told.append)
+    boxes.view.value = 2
+    width, height = shown.scene.size(2)
+    with opened(f"http://127.0.0.1:{shown.server.get_port()}", DESKTOP) as (page, errors):
+        page.wait_for_function(CANVAS)
+        page.get_by_text("boxes for masks").click()
+        page.get_by_role("button", name="draw a box").click()
+        page.get_by_role("button", name="draw a box").click()  # twice is once
+        page.get_by_text("now drag a rectangle").wait_for()
+        page.wait_for_timeout(2000)
+        page.mouse.move(200, 150)
+        page.mouse.down()
+        page.mouse.move(400, 420, steps=6)
+        page.mouse.up()
+        page.get_by_text("boxes in").wait_for()
+        assert without_fonts(errors) == []
+    found = json.loads((tmp_path / "boxes.json").read_text())["boxes"]
+    assert list(found) == [shown.scene.image_names[2]] and sum("in " + str(tmp_path) in text for text in told) == 1
+    centre = shown.scene.intrinsics[2, :2, 2] + 0.5
+    scale = height / DESKTOP[1]  # the photograph is as high as the window
+    expected = [centre + scale * (np.array(place) - np.array(DESKTOP) / 2) for place in ((200, 150), (400, 420))]
+    assert np.allclose(found[shown.scene.image_names[2]], np.ravel(expected), atol=scale * 4)
+
+
+def without_fonts(errors):
+    """What the console said, but for the fonts that no network brings."""
+    return [text for text in errors if "font" not in text.lower()]
 
 
 def on_screen(camera, point, size):
@@ -187,8 +220,16 @@ def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
                 page.get_by_text("step 4", exact=False).first.wait_for(timeout=60_000)
                 page.locator(f"input[role='combobox'][value='{before}']").click()
                 page.get_by_role("option", name=after).click()
-                page.wait_for_timeout(3000)
-                assert [text for text in errors if "font" not in text.lower()] == []
+                page.wait_for_timeout(1500)
+                assert without_fonts(errors) == []
+            if after == "rendering":
+                continue
+            with opened(address, DESKTOP) as (page, errors):  # the slider over checkpoints goes there and back
+                thumb = page.get_by_role("slider").last
+                for key, step in (("ArrowLeft", 2), ("ArrowRight", 4)):
+                    thumb.press(key)
+                    page.get_by_text(f"step {step}", exact=False).first.wait_for(timeout=60_000)
+                assert without_fonts(errors) == []
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0 and "the viewer is closed" in process.stdout.read()
     finally:

@@ -68,6 +68,7 @@ class Boxes:
         self._look(client)
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         self._told.content = self._stage.words("draw_hint")
+        client.scene.remove_rect_select_callback()  # of a button that was pressed twice
 
         @client.scene.on_rect_select()
         def _(event: Any) -> None:

@@ -18,6 +18,12 @@ function t(key) {
   return pair ? pair[LANGUAGE === "zh" ? 1 : 0] : key;
 }
 
+/* A warning; in Chinese its usual meaning stands before the sentence of the log. */
+function warning(text) {
+  const known = Object.keys(WORDS).find((key) => key.startsWith("warning: ") && text.includes(WORDS[key][0]));
+  return LANGUAGE === "zh" && known ? [t(known), el("br"), el("small", {}, text)] : [text];
+}
+
 function el(tag, attributes, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes || {})) {

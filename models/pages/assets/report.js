@@ -74,7 +74,7 @@ function draw() {
   document.documentElement.lang = LANGUAGE;
   const kept = document.querySelector("#conf details");
   const isOpen = kept && kept.open, focus = document.activeElement && document.activeElement.id;
-  const warnings = DATA.warnings.length ? el("ul", { class: "warnings" }, ...DATA.warnings.map((text) => el("li", {}, text))) : note(t("warnings_none"));
+  const warnings = DATA.warnings.length ? el("ul", { class: "warnings" }, ...DATA.warnings.map((text) => el("li", {}, ...warning(text)))) : note(t("warnings_none"));
   document.getElementById("page").replaceChildren(
     el("header", {}, el("h1", {}, DATA.title), el("span", { class: "soft" }, DATA.about), languageButton(draw)),
     statusPart(), picturesPart(), meshPart(), curvesPart(),

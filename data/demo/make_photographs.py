@@ -1,0 +1,90 @@
+"""Makes photographs of the bundled scene's jug as a person would take them: no cameras, no masks, a cloth below it.
+
+    python -m data.demo.make_photographs FOLDER [--count 36] [--width 400]
+
+The jug stands on a patterned cloth, which gives structure from motion something to hold on to, before a plain wall.
+The camera goes round it once at two heights. Frames and units are those of make_demo.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from data.demo.make_demo import look_at_center, shade, sphere_trace, write_png
+
+COUNT, WIDTH = 36, 400  # a walk whose neighbours overlap by two thirds; pixels
+LEAST_COUNT, LEAST_WIDTH = 12, 160  # below, no cameras are found
+ASPECT = 0.75
+FOCAL = 1.1  # widths: a telephone's
+HEIGHTS = (0.45, 0.8)  # of the camera's direction over its horizontal part
+TABLE, TABLE_RADIUS = -0.715, 1.5  # the jug's foot stands on it
+WALL = 0.55  # grey
+PATTERN_CELLS = (10, 30, 90)  # across the cloth: patches that are seen from afar and from near
+PATTERN_PIXELS, PATTERN_CONTRAST, PATTERN_SEED = 512, 1.3, 1
+
+
+def cloth() -> np.ndarray:
+    """The cloth's pattern [PATTERN_PIXELS, PATTERN_PIXELS, 3] in [0, 1]: smooth noise of several sizes."""
+    draw, size = np.random.default_rng(PATTERN_SEED), (PATTERN_PIXELS, PATTERN_PIXELS)
+    layers = [cv2.resize(draw.random((n, n, 3)), size, interpolation=cv2.INTER_CUBIC) for n in PATTERN_CELLS]
+    return np.clip(0.5 + PATTERN_CONTRAST * (np.mean(layers, axis=0) - 0.5), 0.0, 1.0)
+
+
+def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) -> np.ndarray:
+    """Colours [H, W, 3] of cloth and wall along unit directions [H, W, 3] from a point [3] above the table."""
+    down = np.minimum(directions[..., 2], -1e-9)
+    places = origin[:2] + ((TABLE - origin[2]) / down)[..., None] * directions[..., :2]
+    on_cloth = (directions[..., 2] < 0.0) & (np.linalg.norm(places, axis=-1) < TABLE_RADIUS)
+    column, row = np.moveaxis((places / (2.0 * TABLE_RADIUS) + 0.5) * (PATTERN_PIXELS - 1), -1, 0).astype(np.float32)
+    seen = cv2.remap(pattern, column, row, cv2.INTER_LINEAR)
+    return np.where(on_cloth[..., None], seen, WALL)
+
+
+def photograph(pose: np.ndarray, width: int, pattern: np.ndarray) -> np.ndarray:
+    """The picture uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame."""
+    height = round(width * ASPECT)
+    rows, columns = np.mgrid[:height, :width]
+    x, y = (columns - 0.5 * (width - 1)) / (FOCAL * width), (rows - 0.5 * (height - 1)) / (FOCAL * width)
+    directions = np.stack([x, y, np.ones_like(x)], axis=-1) @ pose[:3, :3].T
+    directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
+    colors = background(pose[:3, 3], directions, pattern).reshape(-1, 3)
+    rays = directions.reshape(-1, 3)
+    hit, points = sphere_trace(np.broadcast_to(pose[:3, 3], rays.shape), rays)
+    colors[hit] = shade(points)
+    return np.rint(255.0 * colors).astype(np.uint8).reshape(height, width, 3)
+
+
+def poses(count: int) -> list[np.ndarray]:
+    """`count` poses [4, 4] around the jug, half of them higher and between the others."""
+    rings = np.array_split(np.arange(count), len(HEIGHTS))
+    turns = [
+        (2.0 * np.pi * (i + 0.5 * ring) / len(part), ring) for ring, part in enumerate(rings) for i in range(len(part))
+    ]
+    return [look_at_center(np.array([np.cos(angle), np.sin(angle), HEIGHTS[ring]])) for angle, ring in turns]
+
+
+def main() -> None:
+    """Writes the photographs."""
+    parser = argparse.ArgumentParser(description="Photographs of the bundled jug, without cameras and masks.")
+    parser.add_argument("folder", type=Path, help="folder to write into; it is made")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"photographs (default: {COUNT})")
+    parser.add_argument("--width", type=int, default=WIDTH, help=f"pixels (default: {WIDTH})")
+    given = parser.parse_args()
+    if given.count < LEAST_COUNT or given.width < LEAST_WIDTH:
+        parser.error(f"at least --count {LEAST_COUNT} and --width {LEAST_WIDTH}: with less, no cameras are found")
+    pattern = cloth()
+    try:
+        given.folder.mkdir(parents=True, exist_ok=True)
+        for index, pose in enumerate(poses(given.count)):
+            picture = photograph(pose, given.width, pattern)
+            write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+    except OSError as error:
+        parser.error(f"{given.folder}: cannot be written ({error.strerror}); choose a folder with write permission")
+
+
+if __name__ == "__main__":
+    main()

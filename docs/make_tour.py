@@ -55,8 +55,8 @@ CELLS = (
         CODE,
         "# Photographs: a jug on a patterned cloth, from all around. 照片：花布上的一只壶\n"
         "if not PHOTOS.exists():\n"
-        '    count = os.environ.get("TOUR_COUNT", "36")\n'
-        '    make = [sys.executable, "-m", "data.demo.make_photographs", str(PHOTOS), "--count", count]\n'
+        '    size = os.environ.get("TOUR_PHOTOS", "--count 36 --width 400").split()\n'
+        '    make = [sys.executable, "-m", "data.demo.make_photographs", str(PHOTOS), *size]\n'
         "    subprocess.run(make, cwd=ROOT, check=True)\n"
         "Image(str(sorted(PHOTOS.iterdir())[0]))",
     ),
@@ -93,7 +93,7 @@ CELLS = (
     (
         CODE,
         "# A film around it. 环绕影片\n"
-        'run("--mode", "render", "--resolution_level", "2", "--seconds", "2", "--fps", "12",\n'
+        'run("--mode", "render", "--show", "mesh,shape", "--resolution", "128", "--seconds", "2", "--fps", "12",\n'
         '    "--output", str(OUT / "orbit.mp4"))\n'
         'Video(str(OUT / "orbit.mp4"), embed=True, html_attributes="controls loop autoplay muted")',
     ),

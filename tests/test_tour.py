@@ -24,7 +24,7 @@ def test_its_ten_cells_run(tmp_path, monkeypatch):
     from nbclient import NotebookClient
 
     monkeypatch.setenv("TOUR_STEPS", "60")
-    monkeypatch.setenv("TOUR_COUNT", "24")
+    monkeypatch.setenv("TOUR_PHOTOS", "--count 20 --width 240")
     monkeypatch.setenv("TOUR_OUT", str(tmp_path / "tour"))
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))

@@ -1,5 +1,7 @@
 """Patches across photographs: the operation against its definition, neighbours, and what a training makes of them."""
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
@@ -183,9 +185,9 @@ def trainer():
     return trained(*PATCHES)
 
 
-@pytest.mark.parametrize("chunk", [20, 1])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
-    batch = trainer.sampler.next()
+@pytest.mark.parametrize(("chunk", "every"), [(20, 1), (1, 3)])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
+    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
     whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
     assert 0 < whole.losses["patches"].item() < 1
     for name, value in whole.losses.items():
@@ -193,6 +195,22 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
     for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
         expected = theirs.numpy().astype(float)
         assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
+
+
+def test_no_more_patches_are_compared_than_are_worth_it():
+    trainer = trained(*PATCHES, steps=0)
+    batch = trainer.sampler.next()
+    assert batch.every[0] == 1
+    trainer.sampler.most_compared = 20
+    batch = trainer.sampler.next()
+    assert batch.every[0] == -(-len(batch) // 20)
+    counts = [
+        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.moment)
+        .terms["patches"]
+        .count
+        for every in (1, 4)
+    ]
+    assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
 
 
 def test_patches_come_in_when_they_are_due_and_with_masks_too():

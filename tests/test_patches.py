@@ -14,6 +14,7 @@ from data.roi.neighbours import neighbours
 from models.kinds.conf import load_config
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.march import SOLID
 from models.ops.patches import CAMERA, Patches, patch_costs
 
 VIEWS, HEIGHT, WIDTH, OTHERS, COUNT = 4, 40, 50, 3, 60
@@ -198,6 +199,33 @@ def test_patches_come_in_when_they_are_due_and_with_masks_too():
     trainer = trained("train.mask_weight=0.5", "model.patches.weight=0.5", "model.patches.begins=0.5", steps=0)
     seen = [trainer.step().found.losses for _ in range(5)]
     assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
+
+
+def test_what_shows_nothing_is_left_out_and_makes_no_difference():
+    trainer = trained("model.variance_network.init_val=0.5", steps=2)
+    model, sampler = trainer.model, trainer.sampler
+    state, batches = sampler.state(), []
+    for model.background.is_plain in (False, True):  # which the bundled scene is
+        sampler.restore(state)
+        batches.append(sampler.next())
+    whole, spared = batches
+    count = len(whole)
+    assert len(spared) >= count and spared.offsets[count] < 0.8 * whole.offsets[count]
+    np.testing.assert_array_equal(whole.rgb, spared.rgb[:count])
+    shown = [model.objective(batch.part(0, count), None, trainer.moment).output.rgb.numpy() for batch in batches]
+    np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
+
+
+def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
+    model, side = trainer.model, trainer.model.occupancy.side
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(300, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    points = (directions * rng.uniform(0.2, 1.0, (300, 1))).astype(np.float32)
+    model.occupancy.set(np.full_like(model.occupancy.cells, SOLID))  # matter everywhere
+    inside = model.level_set.outward(points)[:, 0] < 0
+    model.occupancy.open()
+    np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - side)
 
 
 def test_more_agreement_than_neighbours_is_refused():

@@ -236,7 +236,9 @@ class FastNeuSModel(PackedModel):
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
         is_solid = self.occupancy.at(points) == SOLID
         sdf[is_solid] = np.minimum(sdf[is_solid], -self.occupancy.side)
-        return sdf
+        if self.background is not None:  # what goes on beyond the sphere ends on a smooth one, not at edges of cells
+            sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.occupancy.side))
+        return sdf.astype(np.float32)
 
     def _trained(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] as the field has them."""

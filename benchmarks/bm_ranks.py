@@ -72,17 +72,24 @@ def speed(rounds: int, conf: str, settings: Sequence[str]) -> None:
     """Medians of paired rounds, and the memory of the processes."""
     one, two, both = Run(0, 1), Run(2, 1), Run(0, 2)
     seconds: dict[Run, list[float]] = {one: [], two: [], both: []}
+    busy: dict[Run, list[float]] = {one: [], two: [], both: []}
     share, peaks, sums = half_of(conf), {}, []
     for _ in range(rounds):
         for run in (one, two, both):
             found = measured(run, "times", conf, STEPS, settings)
             seconds[run].append(float(np.median(found["seconds"])))
+            busy[run].append(float(found["busy"]))
             peaks[run] = int(found["peak"])
             if run == two:
                 sums.append(float(np.median(found["sums"])))
                 size = int(found["bytes"])
     for run, values in seconds.items():
-        print(f"{run.words:<28}{np.median(values):8.3f} s a step, {peaks[run] / 1e6:.0f} MB at the most")
+        print(
+            f"{run.words:<28}{np.median(values):8.3f} s a step, {np.median(busy[run]):.3f} s of the processor for each "
+            f"process, {peaks[run] / 1e6:.0f} MB at the most"
+        )
+    work = np.array(busy[one]) / np.array(busy[two])
+    print(f"processor seconds of 1 process over those of the busier of 2 ranks: {np.median(work):.2f}")
     ratios = {other: np.array(seconds[other]) / np.array(seconds[two]) for other in (one, both)}
     for other, values in ratios.items():
         print(

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BESIDE = Path(sys.executable).with_name("mpirun")
 MPIRUN = str(BESIDE) if BESIDE.is_file() else shutil.which("mpirun") or "mpirun"
 RANKS, LAST, EVERY = 2, 60, 5
-FIRST_MOMENT, LAST_MOMENT = 3.0, 11.0  # seconds after the start: from the first import to the last step
+FIRST_MOMENT, LAST_MOMENT = 3.0, 15.0  # seconds after the start: from the first import to the last step
 PATIENCE = 15.0
 # Who is killed: a rank, what watches over it, mpirun itself; or mpirun is told to stop.
 VICTIMS = ("rank", "rank", "rank", "keeper", "outer", "mpirun", "told")

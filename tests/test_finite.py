@@ -12,7 +12,7 @@ from tiny_networks import tiny_renderer
 
 from data.rays import Rays
 from models.fields.conf import VarianceConfig
-from models.fields.sharpness import INV_S_MAX, INV_S_MIN, SingleVarianceNetwork
+from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
 from models.kinds.pixels import upload
 from models.kinds.terms import color_term, eikonal_term, mask_term
@@ -21,6 +21,7 @@ from models.ops import volrend
 from models.ops.color_mlp import color
 from models.ops.elementwise import length
 from models.ops.network import Weights
+from models.ops.sharpness import INV_S_MAX, INV_S_MIN
 from models.ops.sizes import ColorSizes
 from models.ops.upsample import invert_cdf, upsample
 from models.rendering import sampling

@@ -10,10 +10,10 @@ from tiny_networks import oracle_params, random_rays, tiny_renderer
 
 from models.kinds.pixels import upload
 from models.machine.backend import jt
+from models.ops.ray_sections import section_lengths
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
 from models.ops.volrend import points_along
 from models.rendering import sampling
-from models.rendering.sections import section_lengths
 
 ROWS = 4
 RNG = np.random.default_rng(0)

@@ -7,8 +7,9 @@ import numpy as np
 from models.fields.conf import ColorConfig
 from models.fields.layers import Linear, uniform_init
 from models.machine.backend import jt
+from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
-from models.ops.network import Weights, positional_encoding
+from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
 from models.structs import Var
 
@@ -50,7 +51,6 @@ class RenderingNetwork(jt.nn.Module):
         The normals are the raw gradient of the SDF, not normalised, as published.
         """
         weights = Weights([layer.parts() for layer in self.layers()])
-        fixed = [points]
-        if "view_dirs" in MODE_INPUTS[self.conf.mode]:
-            fixed.append(positional_encoding(view_dirs, self.conf.multires_view))
-        return color(jt.concat(fixed, dim=1), normals, features, weights, self._sizes)
+        sees = "view_dirs" in MODE_INPUTS[self.conf.mode]
+        fixed = color_inputs(points, view_dirs, self.conf.multires_view) if sees else points
+        return color(fixed, normals, features, weights, self._sizes)

@@ -12,7 +12,8 @@ from models.fields.conf import SdfConfig
 from models.fields.layers import Linear, geometric_init, uniform_init
 from models.machine.backend import jt
 from models.ops.network import Weights
-from models.ops.sdf_mlp import sdf_distance, sdf_field
+from models.ops.placing import NetworkDistance
+from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
 from models.structs import FieldOutput, Var
 
@@ -21,7 +22,7 @@ from models.structs import FieldOutput, Var
 class _AtWeights:
     """A `DistanceAtWeights`: the operations with the weights and sizes of the network."""
 
-    distance: Callable[[Var], Var]
+    distance: NetworkDistance
     evaluate: Callable[[Var], FieldOutput]
 
 
@@ -55,7 +56,7 @@ class SDFNetwork(jt.nn.Module):
             scale=conf.scale,
         )
         weights = Weights([layer.parts() for layer in self.layers()])
-        return _AtWeights(*(partial(form, weights=weights, sizes=sizes) for form in (sdf_distance, sdf_field)))
+        return _AtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
 
     def sdf(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""

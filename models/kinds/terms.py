@@ -10,18 +10,16 @@ import math
 from models.config.blocks import TrainConfig
 from models.kinds.protocol import Term
 from models.machine.backend import jt
-from models.ops.elementwise import hard_clip, length, magnitude
+from models.ops.loss_sums import color_sum, eikonal_sum, mask_sum
 from models.structs import Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
-# Opacities are kept this far from 0 and 1 in the mask loss; beyond it a ray gets no gradient (as published).
-OPACITY_MARGIN = 1e-3
 MASK_THRESHOLD = 0.5
 
 
 def color_term(rgb: Var, target: Var, mask: Var) -> Term:
     """|rgb - target| over channels and rays within the mask, by the number of rays in it (3 times the mean)."""
-    return Term((magnitude(rgb - target) * mask).sum(), mask.sum(), margin=COUNT_EPS)
+    return Term(color_sum(rgb, target, mask), mask.sum(), margin=COUNT_EPS)
 
 
 def squared_term(rgb: Var, target: Var, mask: Var) -> Term:
@@ -31,15 +29,12 @@ def squared_term(rgb: Var, target: Var, mask: Var) -> Term:
 
 def eikonal_term(sdf_gradient: Var, near_sphere: Var, weight: float = 1.0) -> Term:
     """Mean of (|gradient| - 1)^2 where near_sphere [...] is 1; gradient [..., 3]."""
-    error = (length(sdf_gradient) - 1.0).sqr()
-    return Term((near_sphere * error).sum(), near_sphere.sum(), weight, COUNT_EPS)
+    return Term(eikonal_sum(sdf_gradient, near_sphere), near_sphere.sum(), weight, COUNT_EPS)
 
 
 def mask_term(opacity: Var, mask: Var, weight: float = 1.0) -> Term:
     """Binary cross-entropy of opacities, which are probabilities already, against a 0/1 mask; both [R, 1]."""
-    probability = hard_clip(opacity, OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
-    likelihood = mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()
-    return Term(-likelihood.sum(), float(opacity.shape[0]), weight)
+    return Term(mask_sum(opacity, mask), float(opacity.shape[0]), weight)
 
 
 def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:

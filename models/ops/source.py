@@ -1,7 +1,7 @@
 """How native text is compiled and called: a header of csrc/, a function in it, and the layout that both sides share.
 
-A layout is a frozen dataclass of numbers and tuples of whole numbers. It is declared once, in Python; the C++ struct
-of the same name and fields is written from it, and its values travel by name.
+A layout is a frozen dataclass of numbers, tuples of numbers and other layouts, whose names differ from its own. It is
+declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from models.machine.backend import device_info, jt
 from models.structs import Var
@@ -47,8 +47,8 @@ def device() -> str:
 class Source:
     """The native text of some operations.
 
-    `constants` become `constexpr` numbers in front of it, `layouts` structs; `lists`: its functions take all inputs and
-    all outputs as lists of Jittor's variables, where their number is not fixed.
+    `constants` become `constexpr` numbers in front of it, `layouts` structs, in this order; `lists`: its functions take
+    all inputs and all outputs as lists of Jittor's variables, where their number is not fixed.
     """
 
     header: str
@@ -85,7 +85,9 @@ def numbers(layout: Any) -> dict[str, float]:
     found: dict[str, float] = {}
     for field in fields(layout):
         value = getattr(layout, field.name)
-        if isinstance(value, tuple):
+        if is_dataclass(value):
+            found |= numbers(value)
+        elif isinstance(value, tuple):
             found |= {field.name: len(value)} | {f"{field.name}{index}": entry for index, entry in enumerate(value)}
         else:
             found[field.name] = value
@@ -96,19 +98,24 @@ def _struct(layout: type) -> str:
     """The C++ struct of a layout, read from Jittor's map of names to numbers."""
     if not is_dataclass(layout):
         raise TypeError(f"{layout} is no dataclass")
-    members, reads = [], []
+    members, parts, reads = [], [], []
     for name, kind in get_type_hints(layout).items():
-        if kind in _TYPES:
+        if is_dataclass(kind):
+            members.append(f"    {kind.__name__} {name};")
+            parts.append(f"{name}(data)")
+        elif kind in _TYPES:
             members.append(f"    {_TYPES[kind]} {name};")
             reads.append(f'        {name} = ({_TYPES[kind]})data.at("{name}");')
         else:
-            members.append(f"    std::vector<int> {name};")
+            entry = _TYPES[get_args(kind)[0]]
+            members.append(f"    std::vector<{entry}> {name};")
             reads.append(
                 f'        for (int i = 0; i < (int)data.at("{name}"); i++)\n'
-                f'            {name}.push_back((int)data.at("{name}" + std::to_string(i)));'
+                f'            {name}.push_back(({entry})data.at("{name}" + std::to_string(i)));'
             )
     name = layout.__name__
-    opening = f"    template <typename Numbers> explicit {name}(Numbers &data) {{"
+    made = f" : {', '.join(parts)}" if parts else ""
+    opening = f"    template <typename Numbers> explicit {name}(Numbers &data){made} {{"
     return "\n".join([f"struct {name} {{", *members, opening, *reads, "    }", "};"])
 
 

@@ -43,12 +43,6 @@ class Sections:
         return self.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
 
 
-def section_lengths(depths: Var, last: float) -> Var:
-    """Lengths of the sections that begin at depths, [R, N]; the last one, which has no end, gets `last`."""
-    tail = jt.full((depths.shape[0], 1), last, dtype="float32")
-    return jt.concat([depths[:, 1:] - depths[:, :-1], tail], dim=1)
-
-
 def over_background(rgb: Var, opacity: Var, background_rgb: np.ndarray | None) -> Var:
     """Colours [R, 3] of what has opacity [R, 1] before a constant colour [3]; None for black."""
     if background_rgb is None:

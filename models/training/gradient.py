@@ -13,6 +13,7 @@ from typing import Any
 
 from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled
 from models.machine.backend import jt
+from models.ops.weighted_means import weighted_means
 from models.structs import Var
 
 TOTAL = "total"  # the weighted sum, among the losses
@@ -124,10 +125,9 @@ def _gradient(
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
     """The mean of each term, and their weighted sum."""
-    means = {name: term.mean(counts.get(name)) for name, term in objective.terms.items()}
-    weights = {name: term.weight for name, term in objective.terms.items()}
-    weighted = [mean if weights[name] == 1.0 else mean * weights[name] for name, mean in means.items()]
-    return {TOTAL: _sum(weighted)} | means
+    terms = objective.terms
+    numbers = [(term.total, counts.get(name, term.count), term.margin, term.weight) for name, term in terms.items()]
+    return dict(zip((TOTAL, *terms), weighted_means(*zip(*numbers, strict=True)), strict=True))
 
 
 def _sum(values: Sequence[Var]) -> Var:

@@ -11,7 +11,7 @@ from models.config.blocks import TrainConfig
 from models.kinds.neus.outputs import Comparison, ray_view
 from models.kinds.neus.renderer import NeuSRenderer
 from models.kinds.neus.sparing import sparing_view
-from models.kinds.neus.terms import TERMS, TermOf
+from models.kinds.neus.terms import TERMS, TermOf, terms_of
 from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import masked_mean, masked_psnr
@@ -82,7 +82,7 @@ class NeuSModel(PixelModel):
         ratio = cos_anneal_ratio(moment.step, self.train)
         output = self.renderer.render(upload(batch.rays), noise, ratio, moment.background_rgb, settled)
         seen = Comparison(output, *photograph(batch, self.train))
-        return Objective({name: term(seen, self.train) for name, term in self.terms.items()}, seen)
+        return Objective(terms_of(self.terms, seen, self.train), seen)
 
     def scalars(self, output: Comparison, losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars."""

@@ -18,13 +18,13 @@ from models.kinds.pixels import RayVars
 from models.kinds.protocol import Noise
 from models.machine.backend import jt
 from models.ops import volrend
-from models.ops.elementwise import hard_clip, length
-from models.ops.upsample import merge_depths, upsample
+from models.ops.placing import place, rounds
+from models.ops.ray_sections import ray_sections, section_lengths
+from models.ops.shading import composited, shade, surface_alpha
+from models.ops.upsample import merge_depths
 from models.rendering import sampling
-from models.rendering.sections import Sections, over_background, section_lengths
+from models.rendering.sections import Sections, over_background
 from models.structs import Var
-
-EIKONAL_RADIUS = 1.2  # the eikonal loss reaches a little beyond the region of interest, so that its rim is regular
 
 
 @dataclass(frozen=True)
@@ -71,34 +71,29 @@ class NeuSRenderer:
         """
         surface = self.fields.sdf.at_weights()
         with jt.no_grad():
-            starts = (self.up_sample_rounds(surface, rays, noise)[-1] if depths is None else depths).detach()
+            starts = (self._placed(surface, rays, noise) if depths is None else depths).detach()
         background = self.background(rays, starts, noise) if self.conf.n_outside > 0 else None
-        sections = self._sections(rays, starts)
-        midpoints = sections.middles
-        grid, views = sections.points(midpoints), sections.views()
-        points = grid.reshape((-1, 3))
-        field = surface.evaluate(points)
-        rgb = self.fields.color(points, field.gradient, views, field.feature).reshape(grid.shape)
+        places = ray_sections(rays.origins, rays.directions, starts, self.last_length)
+        field = surface.evaluate(places.points)
+        colors = self.fields.color(places.points, field.gradient, places.views, field.feature)
         inv_s = self.fields.sharpness()
-        slope = volrend.annealed_cos((views * field.gradient).sum(dim=1), cos_anneal_ratio).reshape(starts.shape)
-        entry_cdf, exit_cdf = volrend.section_cdfs(field.sdf.reshape(starts.shape), slope, sections.lengths, inv_s)
-        alpha = hard_clip(volrend.alpha_from_cdfs(entry_cdf, exit_cdf), 0.0, 1.0)
-        radius = length(grid)
-        inside = (radius < 1.0).float32().stop_grad()
-        if background is not None:
-            alpha, rgb = _join_background(alpha, rgb, inside, background)
-        weights = volrend.weights_from_alpha(alpha)
-        opacity = weights.sum(dim=1, keepdims=True)
+        section = (places.views, places.lengths, inv_s, cos_anneal_ratio)
+        if background is None:
+            shown = shade(field, colors, *section)
+        else:
+            alpha, cdf = surface_alpha(field, *section)
+            rgb = colors.reshape((*starts.shape, 3))
+            shown = composited(*_join_background(alpha, rgb, places.inside_sphere, background), cdf)
         return RenderOutput(
-            rgb=over_background(volrend.composite(weights, rgb), opacity, background_rgb),
-            opacity=opacity,
-            weights=weights,
+            rgb=over_background(shown.rgb, shown.opacity, background_rgb),
+            opacity=shown.opacity,
+            weights=shown.weights,
             depths=starts,
-            midpoints=midpoints,
-            sdf_gradient=field.gradient.reshape(grid.shape),
-            cdf=entry_cdf,
-            inside_sphere=inside,
-            near_sphere=(radius < EIKONAL_RADIUS).float32().stop_grad(),
+            midpoints=places.midpoints,
+            sdf_gradient=field.gradient.reshape((*starts.shape, 3)),
+            cdf=shown.cdf,
+            inside_sphere=places.inside_sphere,
+            near_sphere=places.near_sphere,
             inv_s=inv_s,
         )
 
@@ -108,29 +103,24 @@ class NeuSRenderer:
         sdf: signed distances at the even ones, [R, n_samples], where they are known already.
         """
         with jt.no_grad():
-            return self.up_sample_rounds(self.fields.sdf.at_weights(), rays, noise, sdf)[-1].detach()
+            return self._placed(self.fields.sdf.at_weights(), rays, noise, sdf).detach()
 
-    def up_sample_rounds(
+    def _placed(self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None, sdf: Var | None = None) -> Var:
+        """The same of a surface as it is now."""
+        return place(*self._placing(surface, rays, noise, sdf))
+
+    def up_sample_rounds(self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None) -> list[Var]:
+        """The new depths of each round [R, K], then all depths sorted [R, N]."""
+        return rounds(*self._placing(surface, rays, noise))
+
+    def _placing(
         self, surface: DistanceAtWeights, rays: RayVars, noise: Noise | None, sdf: Var | None = None
-    ) -> list[Var]:
-        """The new depths of each round [R, K], then all depths sorted [R, N]; `sdf` as for `place`."""
+    ) -> tuple[object, ...]:
+        """What `ops.placing` is asked."""
         jitter = None if noise is None else jt.array(noise["inside"])
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
-        added: list[Var] = []
-        unknown = depths if sdf is None else None  # where the distances are still to be asked for
-        order: Var | None = None  # that of the depths, new ones last, in which they ascend
-        for index, count in enumerate(counts):
-            if count == 0:
-                continue
-            if unknown is not None:
-                points = volrend.points_along(rays.origins, rays.directions, unknown).reshape((-1, 3))
-                found = surface.distance(points).reshape(unknown.shape)
-                sdf = jt.concat([sdf, found], dim=1).gather(1, order) if order is not None else found
-            inv_s = sampling.FIRST_INV_S * 2**index
-            unknown, depths, order = upsample(rays.origins, rays.directions, depths, sdf, inv_s, count)
-            added.append(unknown)
-        return [*added, depths]
+        return rays.origins, rays.directions, depths, sdf, surface.distance, counts, sampling.FIRST_INV_S
 
     @property
     def last_length(self) -> float:

@@ -35,11 +35,13 @@ namespace neus {
 constexpr int THREADS = 256;
 constexpr long MOST_BLOCKS = 1 << 16;
 
-// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first.
+// Memory for `count` values as long as this lives, from Jittor's pool. It holds anything at first. Not from Jittor's pool
+// for such, which keeps two pieces at most: each further one would be asked of the card and given back to it, which waits
+// for the card.
 template <typename T>
 struct Scratch {
     T *values;
-    explicit Scratch(long count) : allocation(jittor::exe.temp_allocator, (count > 0 ? count : 1) * sizeof(T)) {
+    explicit Scratch(long count) : allocation(jittor::exe.allocator, (count > 0 ? count : 1) * sizeof(T)) {
         values = (T *)allocation.ptr;
     }
     Scratch(Scratch &&other) = default;
@@ -99,9 +101,10 @@ inline void product(long rows, long columns, long depth, float scale, const floa
 
 namespace neus {
 
-// Rows of points that a pass through a network takes at once: enough for all of a card, and scratch of 0.2 GiB.
+// Rows of points that a pass through a network takes at once: enough for all of a card, scratch of 0.15 GiB, and a batch of
+// the released size in five passes.
 #ifndef ROWS_AT_ONCE
-#define ROWS_AT_ONCE 16384
+#define ROWS_AT_ONCE 13312
 #endif
 
 inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }

@@ -1,0 +1,64 @@
+"""The sharpness of a density from its one parameter: inv_s = exp(10 variance), 1/s of the paper's logistic density.
+
+A hard clip, with no gradient beyond its ends. Differentiable once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from models.machine.backend import jt
+from models.ops.elementwise import hard_clip
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
+from models.ops.source import Source
+from models.structs import Var
+
+# The exponent's factor makes one scalar learn at a useful pace under the networks' learning rate.
+EXPONENT_SCALE = 10.0
+MAX_EXPONENT = 80.0  # far beyond both ends; exp of anything above 88 is infinite, and its gradient then NaN
+INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # beyond them the sigmoid of sdf * inv_s is a constant or a step in float32
+
+
+@dataclass(frozen=True)
+class SharpnessEnds:
+    """The layout."""
+
+    scale: float = EXPONENT_SCALE
+    most: float = MAX_EXPONENT
+    low: float = INV_S_MIN
+    high: float = INV_S_MAX
+
+
+SOURCE = Source("sharpness.h", (SharpnessEnds,))
+
+
+def _reference(variance: Var) -> Var:
+    """inv_s [1] of the parameter [1]."""
+    exponent = hard_clip(variance * EXPONENT_SCALE, -MAX_EXPONENT, MAX_EXPONENT)
+    return hard_clip(exponent.exp(), INV_S_MIN, INV_S_MAX)
+
+
+def _native(variance: Var) -> Var:
+    """One operation each way."""
+    return _Sharpness(variance)(variance)
+
+
+class _Sharpness(jt.Function):
+    """Keeps its input only."""
+
+    def __init__(self, variance: Var) -> None:
+        super().__init__()
+        self.variance = variance
+
+    def execute(self, variance: Var) -> Var:
+        """inv_s."""
+        return SOURCE.call("sharpness", SharpnessEnds(), shapes32((1,)), [variance])[0]
+
+    def grad(self, cotangent: Var) -> Var:
+        """The cotangent of the parameter."""
+        return SOURCE.call("sharpness_backward", SharpnessEnds(), shapes32((1,)), [self.variance, cotangent])[0]
+
+
+# On the CPU one number costs nothing, however it is computed.
+sharpness = Kernel(_reference, cuda=_native)

@@ -13,6 +13,9 @@ if __name__ == "__main__":  # before anything else is imported: a json.py beside
     import models  # noqa: F401 (found now, it is found later)
 
     data.io.search_path.guard_process(_search_path)
+    import models.machine.ranks.shield
+
+    models.machine.ranks.shield.enter_where_ranks()  # before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -20,7 +23,9 @@ from typing import NoReturn
 from data.errors import UserError, is_allocation_failure
 from data.io.quiet import forget_library_variables, silence_libraries
 from data.io.streams import report_crash, secure
-from models.commands.command import failed
+from models.commands.command import EXIT_DONE, failed
+from models.machine.ranks import started
+from models.machine.ranks.ranks import RankFailedError
 from models.machine.toolchain import check_limits
 
 EXIT_CRASH = 1  # as Python ends after a traceback
@@ -41,7 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
+        if not started.takes_part(arguments.command.is_shared):
+            return EXIT_DONE
         return arguments.command.run(arguments, read_conf(arguments))
+    except RankFailedError as error:
+        return failed(str(error), error.status)
     except UserError as error:
         return failed(str(error), EXIT_USER_ERROR)
     except KeyboardInterrupt:
@@ -71,13 +80,15 @@ def _start() -> int:
     secure()
     silence_libraries()
     forget_library_variables()
+    started.quietly()
     try:
-        return main()
+        status = main()
     except SystemExit as leave:  # argparse, after the help page
-        return leave.code if isinstance(leave.code, int) else 0
+        status = leave.code if isinstance(leave.code, int) else 0
     except Exception:  # noqa: BLE001 (a fault of the program: all of it is shown)
         report_crash()
-        return EXIT_CRASH
+        status = EXIT_CRASH
+    return started.ended(status)
 
 
 def _leave(status: int) -> NoReturn:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 FORMATS = ("neus", "blender", "ngp", "nerfstudio", "colmap", "llff")
 AUTO_FORMAT = "auto"
+NO_REFINEMENT, POSES, POSES_AND_FOCAL = "none", "poses", "focal"
 MAX_DOWNSCALE = 64  # of a picture's sides; beyond it no photograph has pixels left
 
 
@@ -30,4 +31,6 @@ class DatasetConfig:
     test_every: int = field(default=0, metadata={"at_least": 0})  # every so many-th photograph is held out; 0: none
     test_views: tuple[int, ...] = ()  # numbers of the photographs that are held out
     train_views: tuple[int, ...] = ()  # numbers of the photographs that are trained on; (): all that are not held out
+    # what of the cameras is first adjusted to what the photographs have in common
+    refine_cameras: str = field(default=NO_REFINEMENT, metadata={"one_of": (NO_REFINEMENT, POSES, POSES_AND_FOCAL)})
     roi: str = ""  # region of interest "x y z r", world frame; "": the format's own, or found in the scene

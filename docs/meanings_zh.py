@@ -177,6 +177,10 @@ SCENE_MEANINGS = {
     "a cell that absorbs less of the light is empty": "吸收的光少于此值的单元视为空",
     "in place of packed.prune_from, which masks can do with": "代替 packed.prune_from（后者适用于有掩码的情形）",
     "likewise of packed.shell": "同理，代替 packed.shell",
+    "likewise of patches.weight": "同理，代替 patches.weight",
+    "poses: adjusted to what photographs have in common, before training; focal: and focal lengths; none": (
+        "poses：训练前按照片之间的共同特征调整相机位姿；focal：焦距也一并调整；none：不调整"
+    ),
     'scene folder of held-out photographs for evaluate; "" for none': (
         'evaluate 用的留出照片的场景文件夹；"" 表示没有'
     ),
@@ -337,6 +341,13 @@ GRID_MEANINGS = {
     ),
     "steps between such questions": "两次判断之间的步数",
     "a cell that absorbs less of the light that crosses it is empty": "吸收光的比例小于它的格子视为空",
+    "of one minus their correlation; 0: none, which saves time": "一减其相关系数在损失中的权重；0：不用，更省时间",
+    "when it takes part, as a share of end_iter": "何时开始起作用，占 end_iter 的比例",
+    "pixels from the middle of a patch to its border": "从图块中心到边缘的像素数",
+    "photographs that each is compared with, those that share most points with it": (
+        "每张照片与多少张照片比较，取与它共有点最多的那些"
+    ),
+    "so many of them have to agree; not above neighbours": "其中须有这么多张一致；不大于 neighbours",
     "steps over which the rates rise": "学习率逐渐升高所用的步数",
     "radius of the sphere that training starts from": "训练开始时球面的半径",
     "cells farther from the surface than so many 1 / inv_s are empty, or inside": (

@@ -25,6 +25,7 @@ from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.kinds.gaussians.conf import GAUSSIANS
+from models.machine.ranks.place import here
 from models.watch.lock import FolderLock
 from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
@@ -77,7 +78,7 @@ class Experiment:
 def open_training(
     conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
 ) -> Experiment:
-    """Everything a training needs.
+    """Everything a training needs; of several ranks the first one alone has the folder and the checkpoint.
 
     Args:
         is_continue: go on from the newest checkpoint of the folder, if it has one.
@@ -94,6 +95,8 @@ def open_training(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
             "add a folder mask/, or set train.mask_weight = 0"
         )
+    if here().rank > 0:
+        return Experiment(conf, folder, scene, None)
     checkpoints = folder / CHECKPOINTS
     found = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
@@ -129,8 +132,13 @@ def _refusal(checkpoints: Path, chosen: Path | None) -> str:
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint."""
+    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint.
+
+    Of several ranks the first one alone has the checkpoint.
+    """
     folder = results_folder(conf)
+    if here().rank > 0:
+        return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
         return Experiment(conf, folder, *_imported(conf, checkpoint), Traces(folder, OF_A_RESULT))

@@ -6,11 +6,11 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from data.errors import UserError, is_allocation_failure
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
@@ -19,6 +19,7 @@ from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
+from models.machine.ranks.ranks import ALONE, joined
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
@@ -29,33 +30,24 @@ from models.surface.request import NETWORK, MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
+from models.watch.agreement import require_agreement, require_same_weights
+from models.watch.endings import Ending, saved_at_the_end_of_memory, saved_at_the_end_of_ranks
 from models.watch.interrupts import Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
-
-
-class _Speed:
-    """Entries of batches per second between reports."""
-
-    def __init__(self) -> None:
-        self._rays, self._time = 0, time.perf_counter()
-
-    def count(self, rays: int) -> None:
-        """A step took so many."""
-        self._rays += rays
-
-    def since_last(self) -> float:
-        """Of the steps since the last call."""
-        now = time.perf_counter()
-        found = self._rays / (now - self._time)
-        self._rays, self._time = 0, now
-        return found
+from models.watch.speed import Speed
 
 
 class Runner:
     """One experiment on the device that `backend.select` chose."""
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
+        """Joins the ranks that do the same work; raises UserError where they disagree about what it is."""
+        ranks = joined()
+        if ranks.size > 1:
+            require_agreement(experiment.conf, experiment.scene, ranks)
+            experiment = replace(experiment, checkpoint=ranks.broadcast(experiment.checkpoint))
+        self.ranks = ranks
         self.experiment = experiment
         self.log = log
         self.conf = experiment.conf.train
@@ -70,8 +62,8 @@ class Runner:
         model = build_model(experiment.conf.model, self.conf, initial)
         sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)  # the scene says what there is to train
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
-        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged)
-        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log)
+        self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
+        self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
@@ -88,7 +80,7 @@ class Runner:
         return self.trainer.finished_steps
 
     def snapshot(self) -> Snapshot:
-        """The model as it is now, for results."""
+        """The model as it is now, for results that all ranks make together, at the same time."""
         return Snapshot(
             experiment=self.experiment,
             model=self.trainer.result_model,
@@ -97,7 +89,12 @@ class Runner:
             background_rgb=self.conf.background_rgb,
             log=self.log,
             chunks=self._chunks,
+            ranks=self.ranks,
         )
+
+    def own_snapshot(self) -> Snapshot:
+        """The same for what this process makes by itself."""
+        return replace(self.snapshot(), ranks=ALONE)
 
     def train(self, language: str | None = None, *followers: Follower) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
@@ -106,26 +103,32 @@ class Runner:
         Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
         numbers do not stay finite.
         """
-        record(self.experiment)
+        if self.ranks.is_first:
+            record(self.experiment)
         if self.step >= self.conf.end_iter:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self._begin(language, followers)
         with self._told_how_it_ends():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
+            ending = Ending(lambda: self.step, self._saved)
             with Interrupts() as interrupts, progress as bar:
-                with self._saved_where_memory_ends():
-                    speed = _Speed()
+                with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):
+                    speed = Speed()
                     while self.step < self.conf.end_iter and interrupts.received is None:
                         output = self.trainer.step()
                         self._taken += 1
                         self._after_step(output, bar, speed)
                 self.trainer.settle()
-                self.recovery.after_step()
+                if interrupts.received is None:
+                    self.recovery.after_step()
                 if self.recovery.has_learnt(self._taken):
                     self._save()
             if interrupts.received is not None and self.step < self.conf.end_iter:
-                raise Interrupted(interrupts.received, self.step)
+                stop = Interrupted(interrupts.received, self.step)
+                if self.ranks.size > 1:
+                    self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
+                raise stop
             if not self.recovery.has_learnt(self._taken):
                 raise self.recovery.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
@@ -136,8 +139,9 @@ class Runner:
         self._started = time.perf_counter()
         self._choose_chunk()
         has_surface = self.trainer.model.level_set is not None
-        report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
-        self._followers = (report, *followers)
+        if self.ranks.is_first:
+            report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
+            self._followers = (report, *followers)
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
@@ -158,27 +162,17 @@ class Runner:
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
-    @contextmanager
-    def _saved_where_memory_ends(self) -> Iterator[None]:
-        """Where memory runs out all the same, what was trained is saved and UserError raised."""
-        try:
-            yield
-        except (MemoryError, RuntimeError) as error:
-            if not is_allocation_failure(error):
-                raise
-            memory.release()
-            saved = "no step was finished"
-            if self._taken and self.recovery.has_learnt(self._taken):
-                self._save()
-                saved = "its checkpoint is written, go on with --is_continue"
-            raise UserError(
-                f"memory ran out after step {self.step}; {saved}: end other programs, or lower train.ray_chunk, "
-                "train.memory_limit or train.batch_size"
-            ) from error
+    def _saved(self) -> str:
+        """Save what was trained where a training ends before its time; half a sentence that says so."""
+        if not self._taken or not self.recovery.has_learnt(self._taken):
+            return "no step was finished"
+        self._save()
+        return "its checkpoint is written, go on with --is_continue"
 
-    def _after_step(self, output: StepOutput, bar: Bar, speed: _Speed) -> None:
+    def _after_step(self, output: StepOutput, bar: Bar, speed: Speed) -> None:
         """What is due after a step, be it taken or refused."""
-        self._require_folder()
+        if self.ranks.is_first:
+            self._require_folder()
         if self.step >= self.conf.end_iter:
             self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
         self.recovery.after_step()
@@ -186,9 +180,10 @@ class Runner:
         speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
-            bar.set_postfix_str(self._report(scalars, speed.since_last()))
+            if self.ranks.is_first:
+                bar.set_postfix_str(self._report(scalars, speed.since_last()))
         self._write_due_results()
-        self._tell(lambda follower: follower.after_step(self.snapshot))
+        self._tell(lambda follower: follower.after_step(self.own_snapshot))
 
     def _require_folder(self) -> None:
         """The folder may have been deleted since the last step; raises UserError where another run has it now."""
@@ -202,7 +197,7 @@ class Runner:
     def _choose_chunk(self) -> None:
         """Settle how many entries of a batch are differentiated at a time."""
         checkpoint = self.experiment.checkpoint
-        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {})
+        chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.ranks.size)
         if chunk is None:
             choice = training_chunk(self.trainer)
             chunk = choice.chunk
@@ -278,6 +273,7 @@ class Runner:
         self.trainer.settle()
         if self.trainer.guard.bad_in_a_row > 0:
             return
+        require_same_weights(self.trainer, self.ranks)
         try:
             self._save()
         except CheckpointError as error:
@@ -285,8 +281,10 @@ class Runner:
 
     def _save(self) -> None:
         """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
+        if not self.ranks.is_first:
+            return
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
-        state |= chunk_state(self.conf, self.trainer.ray_chunk) | frame_state(self.experiment.scene)
+        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
         checkpoint = self.trainer.checkpoint(state)
         if name := not_finite(checkpoint):
             self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")

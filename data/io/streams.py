@@ -22,6 +22,9 @@ STDIN, STDOUT, STDERR = 0, 1, 2
 PATIENCE_SECONDS = 1.0  # with a stream that does not wait for its reader; then the text is dropped
 FALLBACK_ENCODING = "ascii"  # for encodings that no line can be appended to, such as Punycode
 
+_is_hushed = False
+_last_complaint = ""
+
 
 def secure() -> None:
     """Make the process's three streams such that no print fails and no file is taken for one of them.
@@ -46,11 +49,15 @@ def say(*lines: str) -> None:
 
 def complain(*lines: str) -> None:
     """Print each of `lines` as one line on stderr, above any progress bar."""
+    global _last_complaint
+    _last_complaint = lines[-1] if lines else ""
     _print(lines, sys.stderr)
 
 
 def redraw(text: str, end: str = "") -> None:
     """Print `text` on stderr over the line that stands there."""
+    if _is_hushed:
+        return
     _write(f"\r{one_line(text)}{end}", sys.stderr)
 
 
@@ -66,7 +73,20 @@ def is_watched() -> bool:
     return False
 
 
+def hush(is_hushed: bool = True) -> None:
+    """Print nothing from now on, or again: of several processes that do the same work one speaks."""
+    global _is_hushed
+    _is_hushed = is_hushed
+
+
+def last_complaint() -> str:
+    """What was complained of last, printed or not; "" for nothing."""
+    return _last_complaint
+
+
 def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
+    if _is_hushed:
+        return
     with _above_bars(stream):
         _write("".join(f"{one_line(line)}\n" for line in lines), stream)
 

@@ -11,9 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.config import DatasetConfig
+from data.capture import Capture
+from data.config import NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
 from data.errors import SceneError
 from data.readers import read_capture
+from data.scenes.adjust import adjusted
 from data.scenes.develop import develop
 from data.scenes.scene import Scene, check_scene
 from data.scenes.split import split
@@ -28,7 +30,7 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     Raises UserError (`SceneError`, `ImageError`) with one sentence for every scene that cannot be trained on.
     """
     with _failures_named(conf):
-        capture = read_capture(conf)
+        capture = _captured(conf)
         photographs, _ = split(capture, conf)
         return check_scene(develop(capture, photographs, conf, background), conf.camera_outside_sphere)
 
@@ -50,12 +52,20 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
                     "training scene's; give both the same, or the training scene's as dataset.roi"
                 )
         else:
-            capture = read_capture(conf)
+            capture = _captured(conf)
             _, photographs = split(capture, conf)
         if not photographs:
             return None
         scene = develop(capture, photographs, conf, background, training.scene_to_world)
         return check_scene(scene, conf.camera_outside_sphere)
+
+
+def _captured(conf: DatasetConfig) -> Capture:
+    """What the folder holds, with cameras as they are to be used."""
+    capture = read_capture(conf)
+    if conf.refine_cameras == NO_REFINEMENT:
+        return capture
+    return adjusted(capture, conf.refine_cameras == POSES_AND_FOCAL)
 
 
 @contextmanager

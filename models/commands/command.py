@@ -18,6 +18,7 @@ else:
 EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for all that the user can mend: a threshold, a region, more steps
 EXIT_NOT_FINITE = 1
+EXIT_STOPPED = 143  # 128 + SIGTERM
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "which experiment", "what to write", "what to prepare", "where to run"
 GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
@@ -68,6 +69,7 @@ class Command:
     read: Callable[[str], Mode | None] | None = None  # a value of --mode that is not the name alone; None: another mode
     shown: str = ""  # on the help page, where that is not the name
     needs_checkpoint: bool = False
+    is_shared: bool = False  # whether ranks work on it together; else the first one does it alone
     conf_of_case: Path | None = None  # what --case without --conf stands for; None where that is refused
     plain_word: str = ""  # the flag that a plain word after the mode, or several where it takes them, stand for
 

@@ -13,6 +13,7 @@ from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
     EXIT_NOT_FINITE,
+    EXIT_STOPPED,
     EXPERIMENT,
     OUTPUT,
     Arguments,
@@ -21,6 +22,8 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import finite, whole
+from models.machine.ranks.place import here
+from models.machine.ranks.ranks import AbandonedError, joined
 from models.pages.document import LANGUAGES
 from models.surface.request import UNIT, WORLD, MeshRequest
 
@@ -94,7 +97,7 @@ def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool
     from models.kinds.capacity import require_networks
     from models.machine import backend
 
-    backend.select(arguments.device, arguments.gpu)
+    backend.select(arguments.device, arguments.gpu + here().local_rank)
     require_networks(conf.model, is_trained)
 
 
@@ -117,10 +120,12 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
 
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:
-        with RunLogger(experiment.folder, resumed_at=resumed_at) as log:
+        is_first = here().rank == 0
+        with RunLogger(experiment.folder, not is_first, resumed_at, is_first) as log:
             from models.runner import Runner
 
             work(Runner(experiment, log))
+            joined().close()
     except (UserError, ImportError, MemoryError):
         experiment.withdraw()
         raise
@@ -130,6 +135,8 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
         raise
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)
+    except AbandonedError:  # between two steps, or with none taken
+        return failed("stopped by a signal, as ranks waited for each other", EXIT_STOPPED)
     except Interrupted as stop:
         return failed(f"{stop}; go on with --is_continue", stop.status)
     except DivergedError as error:

@@ -11,6 +11,7 @@ from data.io.streams import complain, say
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
 from models.commands.view import VIEWER, place_of
+from models.machine.ranks.place import here
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
@@ -34,7 +35,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         require_mesh(conf.train.mesh_resolution, f"train.mesh_resolution = {conf.train.mesh_resolution}")
     values = arguments.values
     experiment = open_training(conf, values.is_continue, arguments.checkpoint, values.overwrite, complain)
-    followers = (_viewer(arguments, experiment),) if values.view else ()
+    followers = (_viewer(arguments, experiment),) if values.view and here().rank == 0 else ()
     return work_on(experiment, lambda runner: runner.train(values.language, *followers))
 
 
@@ -67,4 +68,5 @@ COMMAND = Command(
         *VIEWER,
     ),
     check=check,
+    is_shared=True,
 )

@@ -42,4 +42,5 @@ COMMAND = Command(
         ),
     ),
     needs_checkpoint=True,
+    is_shared=True,
 )

@@ -24,4 +24,5 @@ COMMAND = Command(
     flags=(CHECKPOINT, *MESH, *FINISH),
     check=check,
     needs_checkpoint=True,
+    is_shared=True,
 )

@@ -135,6 +135,9 @@ class Model(Protocol):
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
         """The jitter of one batch; None, without a draw, where the conf asks for none."""
 
+    def share(self, batch: Batch, rank: int, size: int) -> slice | None:
+        """Of the entries those that one of `size` processes takes, which differ; None where each takes all of them."""
+
     def settle(self, batch: Batch, noise: Noise | None, moment: Moment) -> Settled:
         """What of some entries is decided without gradients; `objective` takes it, or settles it itself."""
 
@@ -165,6 +168,11 @@ class PlainModel:
 
     entries = "rays"
     shows_pictures = False
+
+    def share(self, batch: Batch, rank: int, size: int) -> slice | None:
+        """As many entries for each process, where there is one for each."""
+        count = len(batch)
+        return slice(count * rank // size, count * (rank + 1) // size) if count >= size else None
 
     def rates(self, step: int) -> Mapping[str, float]:
         """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""

@@ -22,7 +22,7 @@ import signal
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from models.machine.progress import compile_progress
 
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
+MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
 KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
 
 
@@ -229,7 +230,7 @@ def _import_quietly() -> Any:
     recursion = sys.getrecursionlimit()
     printed = io.StringIO()
     try:
-        with compile_progress(_cache), contextlib.redirect_stdout(printed):
+        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi():
             import jittor
     except SystemExit:
         # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command"): do so.
@@ -252,6 +253,17 @@ def _import_quietly() -> Any:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return jittor
+
+
+@contextlib.contextmanager
+def _without_mpi() -> Iterator[None]:
+    """Hide that mpirun has started this process: Jittor takes that for an order to use MPI itself, and fails."""
+    hidden = os.environ.pop(MPI_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if hidden is not None:
+            os.environ[MPI_VARIABLE] = hidden
 
 
 def _quiet_lock(hook: Callable[[Any], object]) -> Callable[[Any], object]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from models.machine import backend
 from models.machine.available import available_bytes
 from models.machine.backend import jt
+from models.machine.ranks.place import here
 
 GB = 10**9
 MARGIN_SHARE = 0.1  # of what is free: other programs, and what the pool loses between blocks in a long run
@@ -42,10 +43,13 @@ def release() -> None:
 
 
 def free_bytes() -> int:
-    """Memory of the device that the process may still take; in a container, at most what its limit leaves."""
+    """Memory of the device that the process may still take; in a container, at most what its limit leaves.
+
+    Ranks on one machine have equal shares of its main memory.
+    """
     if backend.device_info().name == "cuda":
         return backend.device_free_bytes()
-    return available_bytes()
+    return available_bytes() // here().local_size
 
 
 def budget(memory_limit: float | str) -> int:

@@ -29,10 +29,15 @@ class Picture:
     figures: Figures
 
 
-def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Picture:
-    """Render a photograph's view and write it; normals and distances are written beside it."""
+def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Picture | None:
+    """Render a photograph's view and write it; normals and distances are written beside it.
+
+    Of several ranks the first one writes; None for the others.
+    """
     experiment, scene = snapshot.experiment, snapshot.experiment.scene
     rendered = snapshot.render(*scene.rays(view, resolution_level))
+    if not snapshot.ranks.is_first:
+        return None
     photograph = scene.rgb_image(view, resolution_level)
     normals = normal_picture(rendered.normal, scene.c2w[view])
     name = f"{snapshot.step:08d}_0_{view}"

@@ -11,9 +11,10 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.experiment import Experiment
 from models.kinds.protocol import Model, Moment
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.views.chunks import ResultChunks
 from models.views.figures import mask_counts_first
-from models.views.render import RenderedView, render_view
+from models.views.render import RenderedView, as_view, render_rays, render_view, together
 from models.watch.logger import RunLogger
 
 A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
@@ -30,13 +31,18 @@ class Snapshot:
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
+    ranks: Ranks = ALONE  # that make the result together; all but the first make no file of it
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The picture that rays [h * w] of shape (h, w) show; a bar tells how long, unless it is there at once."""
         chunk = self.chunks.rays(self.model, rays)
         moment = Moment(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
-        return render_view(self.model, rays, shape, chunk, moment, bar)
+        if self.ranks.size == 1 or self.model.shows_pictures or len(rays) < self.ranks.size:
+            return render_view(self.model, rays, shape, chunk, moment, bar)
+        rows = self.ranks.part(len(rays))
+        parts = self.ranks.everyones(lambda: render_rays(self.model, rays.at(rows), chunk, moment, bar))
+        return as_view(together(parts), shape)
 
     def mask_first(self, scene: Scene) -> bool:
         """Whether the figures inside the masks of photographs count first."""

@@ -14,47 +14,52 @@ import numpy as np
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
+from models.training.together import share_of
 from models.training.trainer import Trainer
 
 FLOAT_BYTES = 4
 # Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # in the state of a checkpoint
+RANKS_KEY = "ranks"  # that shared the batches, where there were several
 
 
 def training_chunk(trainer: Trainer) -> memory.Choice:
     """The entries of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
     state = trainer.sampler.state()
-    batch = trainer.sampler.next()
+    # Any jitter does, and none may be drawn from the run's generator.
+    batch = share_of(trainer.model, trainer.sampler.next(), None, trainer.ranks).batch
     trainer.sampler.restore(state)
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
     def differentiate(chunk: int) -> object:
         part = batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
-        # Any jitter does, and none may be drawn from the run's generator.
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return trainer.gradient_of(part, noise, chunk)
 
     choice = memory.chunk_that_fits(len(batch), differentiate, trainer.conf.memory_limit, update)
+    if trainer.ranks.size > 1:  # all go on with what fits each
+        least = min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)
+        choice = replace(least, chunk=min(least.chunk, len(batch)))
     # A batch in one piece stays in one where another has more entries: it has no more samples.
     return choice if choice.chunk < len(batch) else replace(choice, chunk=trainer.conf.batch_size)
 
 
-def settled_chunk(conf: TrainConfig, state: Mapping[str, Any]) -> int | None:
+def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -> int | None:
     """The chunk that needs no measurement: the conf's, or the one a checkpoint of the same sizes went on with.
 
-    A resumed run keeps its chunk, so that it repeats the unbroken run bit for bit.
+    A resumed run of as many ranks keeps its chunk, so that it repeats the unbroken run bit for bit.
     """
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
     kept = state.get(STATE_KEY)
-    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf)
+    is_same = isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(RANKS_KEY, 1) == ranks
     return int(kept["rays"]) if is_same else None
 
 
-def chunk_state(conf: TrainConfig, chunk: int) -> dict[str, Any]:
+def chunk_state(conf: TrainConfig, chunk: int, ranks: int = 1) -> dict[str, Any]:
     """What `settled_chunk` reads back from a checkpoint's state."""
-    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}}
+    return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({RANKS_KEY: ranks} if ranks > 1 else {})
 
 
 def _sizes(conf: TrainConfig) -> list[Any]:

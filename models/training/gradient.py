@@ -31,7 +31,7 @@ class BatchGradient:
 
 
 @dataclass(frozen=True)
-class _Chunk:
+class Chunk:
     """Some entries of a batch."""
 
     batch: Batch
@@ -47,6 +47,13 @@ def differentiate(
     The computation has been started on return; on the CPU it is finished.
     """
     chunks, counts = settle_batch(model, batch, noise, moment, chunk)
+    return of_chunks(model, chunks, counts, moment, parameters)
+
+
+def of_chunks(
+    model: Model, chunks: Sequence[Chunk], counts: Counts, moment: Moment, parameters: Sequence[Var]
+) -> BatchGradient:
+    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`."""
     found: list[BatchGradient] = []
     for part in chunks:
         objective = model.objective(part.batch, part.noise, moment, part.settled)
@@ -60,29 +67,39 @@ def differentiate(
         return found[0]
     losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
     watched = {name: value for one in found for name, value in one.watched.items()}
-    return BatchGradient(losses, _mapped(_joined, [one.output for one in found]), found[-1].gradients, watched)
+    return BatchGradient(losses, joined([one.output for one in found]), found[-1].gradients, watched)
+
+
+def joined(outputs: Sequence[Any]) -> Any:
+    """The output of a batch from those of its parts."""
+    return _mapped(_joined, outputs)
+
+
+def mapped(function: Callable[[Var], Any], output: Any) -> Any:
+    """An output with something else in the place of each Var."""
+    return _mapped(lambda _, values: function(values[0]), [output])
 
 
 def settle_batch(
-    model: Model, batch: Batch, noise: Noise | None, moment: Moment, chunk: int
-) -> tuple[list[_Chunk], Counts]:
+    model: Model, batch: Batch, noise: Noise | None, moment: Moment, chunk: int, is_whole: bool = True
+) -> tuple[list[Chunk], Counts]:
     """The chunks of a batch with what is settled of each, and the count of each term over all of them.
 
-    A batch that is one chunk settles and counts for itself as it is differentiated.
+    A batch that is one chunk settles and counts for itself as it is differentiated, unless it is not the whole one.
     """
-    if chunk >= len(batch):
-        return [_Chunk(batch, noise)], {}
+    if chunk >= len(batch) and is_whole:
+        return [Chunk(batch, noise)], {}
     chunks, counts = [], {}
     for start in range(0, len(batch), chunk):
         part, rows = batch.part(start, start + chunk), slice(start, start + chunk)
         jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
-        chunks.append(_Chunk(part, jitter, model.settle(part, jitter, moment)))
+        chunks.append(Chunk(part, jitter, model.settle(part, jitter, moment)))
         for name, count in _counts(model, chunks[-1], moment).items():
             counts[name] = counts.get(name, 0.0) + count
     return chunks, counts
 
 
-def _counts(model: Model, chunk: _Chunk, moment: Moment) -> Counts:
+def _counts(model: Model, chunk: Chunk, moment: Moment) -> Counts:
     """The count of each term. Nothing else of the objective is computed: Jittor runs what is asked for."""
     with jt.no_grad():
         terms = model.objective(chunk.batch, chunk.noise, moment, chunk.settled).terms

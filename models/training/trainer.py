@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,11 +16,13 @@ from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.machine import backend, memory
+from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
 from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate
 from models.training.optimizer import Adam
+from models.training.together import Found, Share, differentiate_together, gathered, share_of
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -32,10 +34,12 @@ class StepOutput:
     model: Model
     entries: int  # of the batch
     found: BatchGradient
+    ranks: Ranks = ALONE  # by whom the batch was shared
 
     def scalars(self) -> dict[str, float]:
-        """The TensorBoard scalars; waits for the device."""
-        values = self.model.scalars(self.found.output, self.found.losses)
+        """The TensorBoard scalars; waits for the device, and for the other ranks. Only rank 0 has them, others {}."""
+        output = self.found.output if self.ranks.size == 1 else gathered(self.ranks, self.found.output)
+        values = {} if output is None else self.model.scalars(output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
 
 
@@ -78,8 +82,13 @@ class Trainer:
         conf: TrainConfig,
         generator: np.random.Generator,
         averaged: Model | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none."""
+        """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none.
+
+        `ranks` share each batch, and take the same steps.
+        """
+        self.ranks = ranks
         backend.allow_tf32(conf.tf32)
         self.model = model
         self.sampler = sampler
@@ -119,15 +128,12 @@ class Trainer:
         the next step, or after `settle`.
         """
         moment = self.moment
-        self.model.before_step(moment)
-        batch = self.sampler.next()
-        inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
-        found = None
-        while found is None:
-            with self._halved_where_memory_ends():
-                found = differentiate(
-                    self.model, batch, inputs.noise, moment, self.optimizer.parameters, self.ray_chunk
-                )
+        with self._undone_where_abandoned():
+            self.model.before_step(moment)
+            batch = self.sampler.next()
+            inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
+            share = share_of(self.model, batch, inputs.noise, self.ranks)
+            found = self._differentiate(share, moment)
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
         self.settle()
@@ -139,7 +145,38 @@ class Trainer:
             self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
         if self.average is not None:
             self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.model, len(batch), found)
+        return StepOutput(self.model, len(batch), found, ALONE if share.is_all else self.ranks)
+
+    def _differentiate(self, share: Share, moment: Moment) -> BatchGradient:
+        """Losses and gradients of the whole batch, of which this rank has a share."""
+        parameters = self.optimizer.parameters
+        if not share.is_all:
+            return differentiate_together(
+                self.model, share, moment, parameters, self.ranks, lambda: self.ray_chunk, self._retried
+            )
+        return self._retried(
+            lambda: differentiate(self.model, share.batch, share.noise, moment, parameters, self.ray_chunk)
+        )
+
+    def _retried(self, work: Callable[[], Found]) -> Found:
+        """What some work with `ray_chunk` entries at a time gives, which becomes less where memory ends."""
+        while True:
+            with self._halved_where_memory_ends():
+                return work()
+
+    @contextmanager
+    def _undone_where_abandoned(self) -> Iterator[None]:
+        """Where ranks give up a step, the batch is not drawn: one that goes on from here draws it again."""
+        if self.ranks.size == 1:
+            yield
+            return
+        states, buffers = self.random_states(), {name: array.copy() for name, array in self.model.buffers().items()}
+        try:
+            yield
+        except (AbandonedError, RankFailedError):
+            self.set_random_states(states)
+            self.model.load_buffers(buffers)
+            raise
 
     def settle(self) -> bool:
         """Wait for the last step and hear its verdict: False where it was refused and not told so before."""
@@ -156,6 +193,11 @@ class Trainer:
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""
         return {"sampler": self.sampler.state(), "jitter": self.generator.bit_generator.state}
+
+    def set_random_states(self, states: Mapping[str, Any]) -> None:
+        """Go on from `random_states`; raises UserError where they do not fit."""
+        self.sampler.restore(states["sampler"])
+        self.generator.bit_generator.state = states["jitter"]
 
     def reseed(self, *entropy: int) -> None:
         """Other batches and other jitter from here on, decided by `entropy`."""
@@ -216,8 +258,7 @@ class Trainer:
         self.optimizer.restore(checkpoint.adam_steps, exp_avg, exp_avg_sq)
         self.finished_steps = checkpoint.step
         if "sampler" in checkpoint.state:
-            self.sampler.restore(checkpoint.state["sampler"])
-            self.generator.bit_generator.state = checkpoint.state["jitter"]
+            self.set_random_states(checkpoint.state)
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:

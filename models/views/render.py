@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -36,18 +36,25 @@ def render_view(
     model: Model, rays: Rays, shape: tuple[int, int], chunk: int, moment: Moment, progress: Progress = iter
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    seen = render_rays(model, rays, chunk, moment, progress)
+    return as_view(render_rays(model, rays, chunk, moment, progress), shape)
+
+
+def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
+    """The picture of shape (h, w) that its rays show."""
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
-    parts = [
-        vars(model.view(rays.at(slice(start, start + chunk)), moment)).values()
-        for start in progress(range(0, len(rays), chunk))
-    ]
-    return RayView(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    parts = [model.view(rays.at(slice(start, start + chunk)), moment) for start in progress(range(0, len(rays), chunk))]
+    return together(parts)
+
+
+def together(parts: Sequence[RayView]) -> RayView:
+    """The rays of several parts one after the other."""
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return RayView(*(np.concatenate(column) for column in columns))
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from data.io.files import make_folder, open_regular
 from data.io.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
+TEXT, TENSORBOARD = "text", "TensorBoard"  # the parts of a log
 # Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
 MOST_WARNINGS = 100  # that are remembered
@@ -36,8 +37,10 @@ class RunLogger(AbstractContextManager):
     further event file. Use it as a context manager, or call `close`.
     """
 
-    def __init__(self, folder: Path, quiet: bool = False, resumed_at: int | None = None) -> None:
-        """Log to `folder`; `quiet` keeps `info` and progress bars off the terminal.
+    def __init__(
+        self, folder: Path, quiet: bool = False, resumed_at: int | None = None, is_written: bool = True
+    ) -> None:
+        """Log to `folder`; `quiet` keeps `info` and progress bars off the terminal, `is_written` says all the rest.
 
         `resumed_at` is the step a resumed run goes on from: TensorBoard drops what an earlier run logged from there on.
         """
@@ -46,7 +49,7 @@ class RunLogger(AbstractContextManager):
         self._resumed_at = resumed_at
         self._events: EventsWriter | None = None
         self._next_flush = 0.0
-        self._failed: set[str] = set()  # the parts of the log that gave up
+        self._failed = set() if is_written else {TEXT, TENSORBOARD}  # the parts of the log that gave up
         self.warnings: list[str] = []  # the newest that were told
 
     def __exit__(self, *_: object) -> None:
@@ -72,9 +75,7 @@ class RunLogger(AbstractContextManager):
         """Give TensorBoard the numbers of one step; keys are tags such as 'Loss/loss'."""
         named = [Summary.Value(tag=one_line(tag), simple_value=float(value)) for tag, value in values.items()]
         summary = Summary(value=named)
-        self._attempt(
-            "TensorBoard", lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary))
-        )
+        self._attempt(TENSORBOARD, lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary)))
 
     def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> Bar:
         """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's.
@@ -92,13 +93,13 @@ class RunLogger(AbstractContextManager):
         """Write out what is pending; further calls do nothing."""
         events, self._events = self._events, None
         if events is not None:
-            self._attempt("TensorBoard", events.close)
+            self._attempt(TENSORBOARD, events.close)
 
     def _append(self, level: str, *texts: str) -> None:
         """Add `texts` to the text log, each as one line with time and level, whatever they hold."""
         stamp = datetime.now().astimezone().isoformat(timespec="seconds")
         lines = "".join(f"{stamp} {level} {one_line(text)}\n" for text in texts)
-        self._attempt("text", lambda: self._append_lines(lines))
+        self._attempt(TEXT, lambda: self._append_lines(lines))
 
     def _make_folder(self) -> None:
         """Raises OSError where the folder cannot be made, or is a link."""

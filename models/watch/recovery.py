@@ -11,6 +11,7 @@ import numpy as np
 from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
 from models.kinds.conf import ExperimentConfig, to_hocon
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.training.guard import MAX_NAMED, BadStep
 from models.training.trainer import Trainer
 from models.watch import collapse as health
@@ -33,13 +34,18 @@ class Recovery:
         subfolder: Callable[[str], Path],
         trainer: Trainer,
         log: RunLogger,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """`subfolder` makes a folder of the experiment; raises UserError where it cannot."""
+        """`subfolder` makes a folder of the experiment; raises UserError where it cannot.
+
+        `ranks` look after the same training; the first one has the folder and its checkpoints.
+        """
         self.conf = conf
         self.store = store
         self._subfolder = subfolder
         self.trainer = trainer
         self.log = log
+        self.ranks = ranks
         self._written = 0
         self._seen = ""  # what was not finite in the last refused step
         self._unwritten: set[str] = set()  # kinds of results that were told not to be written
@@ -62,7 +68,7 @@ class Recovery:
     def _save(self, bad: BadStep) -> None:
         """Write a refused step, as long as there are few."""
         where = ""
-        if self._written < MAX_ANOMALIES:
+        if self._written < MAX_ANOMALIES and self.ranks.is_first:
             self._written += 1
             if path := self.attempt("refused steps", lambda: self._write(bad)):
                 where = f"; --mode replay --replay {path}"
@@ -101,7 +107,7 @@ class Recovery:
     def _go_back(self, last: BadStep) -> None:
         """To the newest checkpoint with finite numbers, with other random numbers from there on."""
         count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
-        checkpoint = self.store.last_finite(complain)
+        checkpoint = self.ranks.broadcast(self.store.last_finite(complain) if self.ranks.is_first else None)
         if checkpoint is None:
             raise DivergedError(
                 f"{count} steps in a row were not finite ({seen}) and there is no checkpoint to go back to: lower "

@@ -26,7 +26,7 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
-THIN = 0.3  # density of a fog that leaves most of the light to a plain backdrop
+THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
@@ -47,6 +47,7 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
+        self.is_plain = False  # whether the scene's photographs are taken before a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
 
     @property
@@ -64,7 +65,7 @@ class Background:
         middle = np.median(border, axis=0)
         if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
             return
-        self.sky = middle.astype(np.float32)
+        self.is_plain, self.sky = True, middle.astype(np.float32)
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()

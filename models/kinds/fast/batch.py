@@ -59,6 +59,16 @@ class PackedBatch:
         samples = (values[first:last] for values in (self.far_points, self.far_directions, self.far_depths))
         return self.far_offsets[start : stop + 1] - first, *samples
 
+    def borders(self, parts: int) -> list[int]:
+        """Where `parts` parts of at least a ray each begin, and R: their samples are about as many."""
+        ends = self.offsets.astype(np.int64) + (0 if self.far_offsets is None else self.far_offsets)
+        every = ends[-1] + len(self.points) - self.offsets[-1]
+        found = [0]
+        for number in range(1, parts):
+            wanted = int(np.searchsorted(ends, every * number / parts))
+            found.append(min(max(wanted, found[-1] + 1), len(self) - parts + number))
+        return [*found, len(self)]
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
         return {name: array for name, array in vars(self).items() if array is not None}

@@ -71,6 +71,23 @@ class BackgroundConfig:
     threshold: float = limits(0.01, above=0, at_most=0.5)
     prune_from: float = limits(0.4, at_least=0, at_most=1)
     shell: float = limits(10.0, above=0)
+    patches_weight: float = limits(0.0, at_least=0)
+
+
+@dataclass(frozen=True)
+class PatchesConfig:
+    """The comparison of patches across photographs; times are shares of train.end_iter."""
+
+    weight: float = limits(0.0, at_least=0)
+    begins: float = limits(0.2, at_least=0, at_most=1)
+    radius: int = limits(3, at_least=1, at_most=10)
+    neighbours: int = limits(8, at_least=1, at_most=32)
+    best: int = limits(4, at_least=1)
+
+    def check(self) -> None:
+        """Raises ConfigError where more of the neighbours are to agree than there are."""
+        if self.best > self.neighbours:
+            raise ConfigError(f"model.patches.best = {self.best}: must not be above neighbours = {self.neighbours}")
 
 
 @dataclass(frozen=True)
@@ -81,6 +98,7 @@ class FastNeuSConfig(PlainBlock):
     variance_network: VarianceConfig
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
+    patches: PatchesConfig = PatchesConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     density_grid: DensityGridConfig = DensityGridConfig()
     background: BackgroundConfig = BackgroundConfig()
@@ -91,6 +109,7 @@ class FastNeuSConfig(PlainBlock):
         self.sdf_grid.check()
         self.density_grid.check()
         self.packed.check("packed")
+        self.patches.check()
         self.rendering_network.check(self.sdf_grid.features, "model.sdf_grid.d_feature")
 
     @property

@@ -20,8 +20,9 @@ from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.joined import order
 from models.kinds.fast.outputs import PackedOutput
 from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
-from models.kinds.fast.sampler import PackedSampler
-from models.kinds.fast.terms import anchor_term, curvature_term, free_term
+from models.kinds.fast.patches import PatchComparison
+from models.kinds.fast.sampler import Light, PackedSampler
+from models.kinds.fast.terms import anchor_term, curvature_term, free_term, patch_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
@@ -32,9 +33,10 @@ from models.rendering.occupancy import Walk
 from models.rendering.sections import over_background
 from models.structs import FieldOutput, Var
 
-TERMS = ("color", "eikonal", "mask", "free", "points", "curvature")  # each where there is one
+TERMS = ("color", "eikonal", "mask", "free", "points", "patches", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
 PASSES = 1e-3  # of the light, below which nothing is seen through the region
+MATTERS = 3e-5  # weight below which a sample shows nothing; with 3e-4 a surface that is missing does not grow
 FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
 
@@ -68,6 +70,8 @@ class FastNeuSModel(PackedModel):
         super().__init__(fields.sdf, conf.packed, train, background)
         self.fields, self.conf = fields, conf
         self._anchors: np.ndarray | None = None
+        self._is_pruning = False
+        self._patches: PatchComparison | None = None  # of a scene, where photographs are compared
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -113,11 +117,18 @@ class FastNeuSModel(PackedModel):
             is_within = self.occupancy.hull[self.occupancy.place(xyz)] & (np.abs(xyz).max(axis=1) < 1)
             self._anchors = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
         sampler.anchors = self._anchors
+        self._patches = PatchComparison(scene, self.conf.patches) if self.patches_weight > 0 else None
         return sampler
+
+    @property
+    def patches_weight(self) -> float:
+        """That of the comparison across photographs; another one where there is a background."""
+        return self.conf.patches.weight if self.background is None else self.conf.background.patches_weight
 
     def before_step(self, moment: Moment) -> None:
         """The points of structure from motion take part at first, or always."""
         super().before_step(moment)
+        self._is_pruning = moment.step >= self.prune_from * self.train.end_iter
         if self.packed_sampler is not None:
             is_early = moment.step < self.conf.packed.points_until * self.train.end_iter
             self.packed_sampler.anchors = self._anchors if is_early else None
@@ -146,6 +157,9 @@ class FastNeuSModel(PackedModel):
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
         if batch.anchors is not None:
             terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
+        if self._patches is not None and moment.step >= self.conf.patches.begins * self.train.end_iter:
+            costs = self._patches.costs(batch, seen.field, seen.weights.numpy()[:, 0])
+            terms["patches"] = patch_term(costs, self.patches_weight)
         if self.conf.packed.curvature_weight > 0:
             curvature = self.fields.sdf.at_weights().curvature(samples.points)
             terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)
@@ -168,12 +182,17 @@ class FastNeuSModel(PackedModel):
         own = beyond.order.of_near(weights, len(points))
         return _Rendered(field, own, left, packed_sum(own, jt.ones_like(own), samples.offsets), rgb, inv_s)
 
-    def _passes(self, walk: Walk, step: float) -> np.ndarray:
-        """Whether light comes through the region along the rays of a walk: bool [walked]."""
-        passes = np.ones(walk.walked, bool)
+    @property
+    def _sifts(self) -> bool:
+        """Whether samples that show nothing are left out: once cells are, before a plain backdrop always."""
+        return self._is_pruning or self.background.is_plain
+
+    def _light(self, walk: Walk, step: float) -> Light:
+        """What light does in the region along the rays of a walk, told by the distances alone."""
         used = int(walk.offsets[-1])
+        passes, matters = np.ones(walk.walked, bool), np.zeros(len(walk.points), bool)
         if not used:
-            return passes
+            return Light(passes, matters)
         with jt.no_grad():
             sdf = self.fields.sdf.at_weights().distance(jt.array(walk.points[:used]))
             values = sdf.numpy()[:, 0]
@@ -184,9 +203,10 @@ class FastNeuSModel(PackedModel):
             cos = jt.array(np.clip(rises, -1, 1).astype(np.float32)[:, None])
             length = jt.full((used, 1), step)
             alpha = section_alpha(sdf, cos, length, self.fields.sharpness(), FULL_COS)
-            left = packed_weights(alpha, jt.array(walk.offsets))[1].numpy()[:, 0]
-        passes[walk.rows] = left > PASSES
-        return passes
+            weights, left = packed_weights(alpha, jt.array(walk.offsets))
+        passes[walk.rows] = left.numpy()[:, 0] > PASSES
+        matters[:used] = (weights.numpy()[:, 0] > MATTERS) | (not self._sifts)
+        return Light(passes, matters)
 
     def _look(self, samples: Samples) -> PackedView:
         """What samples show, without gradients."""

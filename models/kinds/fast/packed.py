@@ -19,7 +19,7 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.fast.joined import Order, align, order
-from models.kinds.fast.sampler import PackedSampler
+from models.kinds.fast.sampler import Light, PackedSampler
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
@@ -100,7 +100,7 @@ class PackedModel(PlainModel):
             scene, self.occupancy, batch_size, self.packed.samples, generator, self.background
         )
         if self.background is not None:
-            self.packed_sampler.passes = self._passes
+            self.packed_sampler.light = self._light
         self._schedule(0)
         return self.packed_sampler
 
@@ -112,6 +112,12 @@ class PackedModel(PlainModel):
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
         """The batch that has these arrays."""
         return PackedBatch.from_arrays(arrays)
+
+    def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
+        """Rays with about as many samples for each process; those of no ray are taken with the last ray."""
+        if len(batch) < size:
+            return None
+        return slice(*batch.borders(size)[rank : rank + 2])
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None: the samples of a batch are jittered as they are drawn."""
@@ -132,8 +138,9 @@ class PackedModel(PlainModel):
 
     @property
     def prune_from(self) -> float:
-        """The share of the training from which on cells are asked; later where no masks say what is empty anyway."""
-        return self.packed.prune_from if self.background is None else self.background.conf.prune_from
+        """The share of the training from which on cells are asked; later where a background may stand in for them."""
+        is_bare = self.background is None or self.background.is_plain
+        return self.packed.prune_from if is_bare else self.background.conf.prune_from
 
     def _grids(self) -> list[GridField]:
         """The fields whose levels are switched on."""
@@ -156,8 +163,8 @@ class PackedModel(PlainModel):
         """Tell the cells again."""
         raise NotImplementedError
 
-    def _passes(self, walk: Walk, step: float) -> np.ndarray:
-        """Whether light comes through the region along the rays of a walk with samples `step` apart: bool [walked]."""
+    def _light(self, walk: Walk, step: float) -> Light:
+        """What light does in the region along the rays of a walk with samples `step` apart."""
         raise NotImplementedError
 
     def _look(self, samples: Samples) -> PackedView:
@@ -200,7 +207,7 @@ class PackedModel(PlainModel):
             offsets = jt.array(near.offsets)
             samples = Samples(jt.array(near.points), jt.array(near.directions), offsets, near.depths, step)
             return near.rows, samples, near.walked
-        passes = self._passes(near, step)
+        passes = self._light(near, step).passes
         far = self.background.walk(rays.at(slice(0, near.walked)), jitter[: near.walked], VIEW_BUDGET, passes)
         both = align(near, far)
         beyond = Beyond(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,17 @@ PROBES = 2048  # pixels of the masks by which it is judged whether cells leave t
 PROBE_STEPS = 1.0  # in edges of a cell
 MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
+SPARE_WALK = 1.2  # times the samples that are believed to be needed are walked
 WALKED_TO_KEPT = 6  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
+
+
+@dataclass(frozen=True)
+class Light:
+    """What light does along the rays of a walk of S samples."""
+
+    passes: np.ndarray  # bool [walked], whether it comes through the region
+    matters: np.ndarray  # bool [S], which samples show something
 
 
 class PackedSampler:
@@ -46,12 +56,13 @@ class PackedSampler:
         self.anywhere = 0.0  # share of the samples in them, at the least, that belongs to no ray
         # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
         self.sift: Callable[[Walk, float], np.ndarray] | None = None
-        self.passes: Callable[[Walk, float], np.ndarray] | None = None
+        self.light: Callable[[Walk, float], Light] | None = None  # where there is a background
         self.anchors: np.ndarray | None = None  # points of the surface, float32 [A, 3], while they are trained on
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
+        self._thinned = 1.0  # walked samples for each that shows something, as it was last
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
         centres = occupancy.centres()
         self._windows = np.stack(
@@ -74,9 +85,9 @@ class PackedSampler:
             rays = self._rays(view, x, y)
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            walk = self._walk(rays, jitter, budget)
             if self._background is not None:
-                return self._with_background(walk, rays, jitter, budget, rgb, view)
+                return self._with_background(rays, jitter, budget, rgb, view)
+            walk = self._walk(rays, jitter, budget)
             used = int(walk.offsets[-1])
             self._per_ray = max(used, 1) / max(walk.walked, 1)
             if used:
@@ -110,12 +121,18 @@ class PackedSampler:
         return np.concatenate([self.anchors[some], others]), np.array([len(some)], np.int32)
 
     def _with_background(
-        self, near: Walk, rays: Rays, jitter: np.ndarray, budget: int, rgb: np.ndarray, view: np.ndarray
+        self, rays: Rays, jitter: np.ndarray, budget: int, rgb: np.ndarray, view: np.ndarray
     ) -> PackedBatch:
-        """The batch of a walk with what lies beyond the region."""
+        """The batch of rays with what lies beyond the region; samples in it that show nothing are left out."""
         budget_far = self._background.conf.samples
-        passes = self.passes(near, self.step)
-        far = self._background.walk(rays.at(slice(0, near.walked)), jitter[: near.walked], budget_far, passes)
+        most = int(budget * np.clip(SPARE_WALK * self._thinned, 1, WALKED_TO_KEPT))
+        walk = self._occupancy.walk(rays, jitter, self.step, most)
+        light = self.light(walk, self.step)
+        near = walk.sifted(light.matters, budget)
+        self._thinned = int(walk.offsets[-1]) / max(int(light.matters.sum()), 1)
+        far = self._background.walk(
+            rays.at(slice(0, near.walked)), jitter[: near.walked], budget_far, light.passes[: near.walked]
+        )
         both = align(near, far)
         used, used_far = int(both.near[-1]), int(both.far[-1])
         self._per_ray = max(used, budget * used_far / budget_far, 1) / max(both.walked, 1)
@@ -176,15 +193,21 @@ class PackedSampler:
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come but the occupancy and the step, ready for JSON."""
-        return {"per_ray": self._per_ray, "views": len(self._windows), "generator": self._generator.bit_generator.state}
+        return {
+            "per_ray": self._per_ray,
+            "thinned": self._thinned,
+            "views": len(self._windows),
+            "generator": self._generator.bit_generator.state,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
         with damage_named():
             per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
+            thinned = float(state.get("thinned", 1.0))  # checkpoints of earlier versions have none
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
-        self._per_ray = per_ray
+        self._per_ray, self._thinned = per_ray, thinned
 
 
 def _draw(

@@ -25,3 +25,10 @@ def anchor_term(sdf: Var, is_anchor: Var, weight: float) -> Term:
 def curvature_term(curvature: Var, weight: float) -> Term:
     """Mean size of the curvature [S, 1] (Neuralangelo, arXiv 2306.03092, eq. 7)."""
     return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)
+
+
+def patch_term(costs: Var | None, weight: float) -> Term:
+    """Mean of the costs of patches [N, 1] (Geo-NeuS, arXiv 2205.15848, eq. 12); of None of them 0."""
+    if costs is None:
+        return Term(jt.zeros((1,)).sum(), 0.0, weight, COUNT_EPS)
+    return Term(costs.sum(), float(costs.shape[0]), weight, COUNT_EPS)

@@ -92,6 +92,9 @@ class GaussiansModel(PlainModel):
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
         """None."""
 
+    def share(self, batch: PictureBatch, rank: int, size: int) -> None:
+        """Each process takes all: a step has one picture, and what pulls at splats is told by whole ones."""
+
     def settle(self, batch: PictureBatch, noise: None, moment: Moment) -> None:
         """Nothing."""
 

@@ -1,0 +1,78 @@
+"""One rank of a measurement of benchmarks.bm_ranks: steps of a conf on a scene, timed or written down.
+
+`mpirun -n N python -m benchmarks.ranks_worker TASK CONF OUT STEPS [KEY=VALUE ...]`, TASK one of `steps` and `times`.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from data.scenes.load import load_scene
+from models.experiment import background
+from models.kinds.conf import load_config
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.machine.ranks.ranks import Ranks, joined
+from models.machine.ranks.started import takes_part
+from models.training.trainer import Trainer
+
+
+def trainer_of(conf_path: str, settings: list[str], ranks: Ranks) -> Trainer:
+    """A trainer as the command line makes it, with a batch in one piece."""
+    conf = load_config(conf_path, "demo", settings)
+    initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(conf.train.seed).spawn(3))
+    model = build_model(conf.model, conf.train, initial)
+    sampler = model.sampler(load_scene(conf.dataset, background(conf)), conf.train.batch_size, pixels)
+    return Trainer(model, sampler, conf.train, jitter, ranks=ranks)
+
+
+def steps(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
+    """The losses of some steps and all weights after them."""
+    losses = [float(trainer.step().found.losses["total"].item()) for _ in range(count)]
+    trainer.settle()
+    return {"losses": np.array(losses)} | {name: v.numpy() for name, v in trainer.optimizer.named_parameters.items()}
+
+
+def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
+    """Seconds of each of some steps, and of the sums over all ranks that a step makes; peak memory of this process."""
+    seconds, sums = [], []
+    for _ in range(2):
+        trainer.step()
+    jt.sync_all(True)
+    for _ in range(count):
+        trainer.ranks.barrier()
+        begin = time.perf_counter()
+        trainer.step()
+        jt.sync_all(True)
+        seconds.append(time.perf_counter() - begin)
+    buffer = np.ones(sum(value.numel() for value in trainer.optimizer.parameters), np.float32)
+    for _ in range(count):
+        trainer.ranks.barrier()
+        begin = time.perf_counter()
+        trainer.ranks.add(buffer)
+        sums.append(time.perf_counter() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "seconds": np.array(seconds),
+        "sums": np.array(sums),
+        "peak": np.array(peak),
+        "bytes": np.array(buffer.nbytes),
+    }
+
+
+if __name__ == "__main__":
+    takes_part(is_shared=True)
+    task, conf_path, out, count, *settings = sys.argv[1:]
+    ranks = joined()
+    trainer = trainer_of(conf_path, settings, ranks)
+    found = {"steps": steps, "times": times}[task](trainer, int(count))
+    if ranks.is_first:
+        np.savez(Path(out), **found)
+    ranks.close()
+    os._exit(0)

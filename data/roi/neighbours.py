@@ -1,0 +1,57 @@
+"""Which other photographs see what a photograph sees, from another place, but not too much so."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data.roi.frustum import Cameras
+from data.roi.sparse import LEAST_POINTS
+
+# What a shared point says for a pair of views, by the angle at it (MVSNet, arXiv 1804.02505, section 4.1): most at 5
+# degrees, less below, where depths are uncertain, and less above, where a patch looks different.
+BEST_ANGLE, NARROWER, WIDER = 5.0, 1.0, 10.0  # degrees
+LEAST_SHARE = 1e-3  # of what all points could say, below which a view is no neighbour: 40 degrees, or hardly any shared
+MOST_POINTS = 2000  # evenly chosen; more say the same
+STAND_INS = 200  # places that stand for points where there are none
+STAND_IN_RADIUS = 0.5  # of a sphere, working-frame units: where a training begins
+
+
+def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.ndarray:
+    """The views that share most points with each, best first: int32 [V, most], -1 where there are no more.
+
+    points: [N, 3] of structure from motion in the region; with fewer than LEAST_POINTS, or None, places on a sphere
+    about the origin, so that the angles between cameras decide. A point is shared where both pictures hold it.
+    """
+    if points is None or len(points) < LEAST_POINTS:
+        points = _sphere(STAND_INS) * STAND_IN_RADIUS
+    points = points[:: -(-len(points) // MOST_POINTS)]
+    away = cameras.origins[:, None] - points[None]
+    towards = away / np.maximum(np.linalg.norm(away, axis=2, keepdims=True), np.finfo(np.float32).tiny)
+    is_seen = np.stack([_holds(camera, points) for camera in cameras])
+    found = np.full((len(cameras), most), -1, np.int32)
+    for view in range(len(cameras)):
+        angle = np.degrees(np.arccos(np.clip((towards * towards[view]).sum(axis=2), -1, 1)))
+        width = np.where(angle < BEST_ANGLE, NARROWER, WIDER)
+        worth = np.exp(-0.5 * ((angle - BEST_ANGLE) / width) ** 2) * is_seen * is_seen[view]
+        score = worth.mean(axis=1)
+        score[view] = 0.0
+        ranked = np.argsort(-score, kind="stable")[:most]
+        ranked = ranked[score[ranked] > LEAST_SHARE]
+        found[view, : len(ranked)] = ranked
+    return found
+
+
+def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray) -> np.ndarray:
+    """Whether a picture holds each of the points [N, 3]: bool [N]."""
+    intrinsics, c2w, size = camera
+    x, y, depth = intrinsics @ c2w[:3, :3].T @ (points - c2w[:3, 3]).T
+    ahead = depth > 0
+    x, y = (np.divide(value, depth, out=np.full_like(value, -1.0), where=ahead) for value in (x, y))
+    return ahead & (x >= 0) & (y >= 0) & (x <= size[0] - 1) & (y <= size[1] - 1)
+
+
+def _sphere(count: int) -> np.ndarray:
+    """Unit vectors [count, 3] spread evenly, on a spiral of the golden angle."""
+    z = 1 - (2 * np.arange(count) + 1) / count
+    turn = np.pi * (3 - np.sqrt(5)) * np.arange(count)
+    return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)

@@ -1,0 +1,230 @@
+"""Poses and focal lengths held to the photographs: features matched, tracked, triangulated, adjusted as a bundle.
+
+For cameras that are nearly right, a few pixels off. The frame stays that of the cameras as given. V photographs.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from data.capture import Capture, Lens, Photograph, SparsePoints
+from data.errors import SceneError
+from data.io.child import ChildError, run_apart
+from data.io.images import eight_bits, read_image, rgb_of, size_within
+from data.scenes.bundle import Adjusted, Bundle, adjust
+from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
+from data.scenes.undistort import fitted, resized
+
+LARGEST_SIDE = 800  # pixels: photographs are reduced to this; features are found to a tenth of one of these
+MOST_FEATURES = 1500
+NEIGHBOURS = 8  # of each view, by its camera; the next photograph comes beside them
+LEAST_TRACKS = 100  # that take part in the end
+LEAST_SEEN = 20  # of them in a photograph whose pose is to be believed
+LEAST_FOR_FOCAL = 8  # photographs: fewer do not tell a focal length from a distance
+LOST = 15.0  # pixels of reprojection error from which on the frame of the given cameras means nothing any more
+MOST_FOCAL_CHANGE = 0.2  # relative; what moves further was not determined
+ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round goes on with this share of the points: wrong tracks lie far off
+SAME_LENS = 1e-3  # relative: what was computed from equal numbers in float32 is nearer
+
+_done: dict[int, Capture] = {}  # what was adjusted in this process, so that a scene's two halves are adjusted once
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """A photograph, reduced."""
+
+    camera: Camera
+    features: Features
+    rgb: np.ndarray  # uint8 [F, 3], at the features
+
+
+def adjusted(capture: Capture, refines_focal: bool) -> Capture:
+    """The capture with adjusted cameras and a note about them; with the tracks as its points, where it has none.
+
+    Raises SceneError where the photographs do not show enough in common.
+    """
+    files = (
+        (str(one.image), os.stat(one.image).st_mtime_ns, one.c2w.tobytes(), one.lens.intrinsics.tobytes())
+        for one in capture.photographs
+    )
+    frame = b"" if capture.scale_mat is None else capture.scale_mat.tobytes()
+    key = hash((refines_focal, frame, capture.points is None, *files))
+    if key not in _done:
+        _done[key] = _adjusted(capture, refines_focal)
+    return _done[key]
+
+
+def _adjusted(capture: Capture, refines_focal: bool) -> Capture:
+    """Without looking whether it was done."""
+    seen = [_look(photograph) for photograph in capture.photographs]
+    bundle, colours = _bundle(capture.photographs, seen)
+    if bundle.track.max(initial=-1) + 1 < LEAST_TRACKS:
+        raise _too_little(capture, int(bundle.track.max(initial=-1) + 1))
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            found = run_apart(adjust, bundle, refines_focal and len(seen) >= LEAST_FOR_FOCAL, log=Path(scratch) / "log")
+        except ChildError as error:
+            raise SceneError(
+                f"{capture.source}: its cameras cannot be adjusted ({error}); set dataset.refine_cameras = none"
+            ) from error
+    tracks = np.unique(bundle.track[found.kept])
+    if len(tracks) < LEAST_TRACKS:
+        raise _too_little(capture, len(tracks))
+    counts = np.bincount(bundle.view[found.kept], minlength=len(seen))
+    zoom = found.pinholes[:, :2] / bundle.pinholes[:, :2]
+    if np.abs(zoom - 1).max() > MOST_FOCAL_CHANGE:
+        raise SceneError(
+            f"{capture.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so that "
+            "they or the poses are far off; prepare the photographs anew with --mode prepare, or set "
+            "dataset.refine_cameras = none"
+        )
+    is_sure = counts >= LEAST_SEEN
+    poses, points = _in_old_frame(found)
+    photographs = tuple(
+        replace(photograph, c2w=pose, lens=_zoomed(photograph.lens, zoom[lens])) if sure else photograph
+        for photograph, pose, lens, sure in zip(capture.photographs, poses, bundle.lens, is_sure, strict=True)
+    )
+    own = _points(bundle, found, points, colours)
+    notes = (*capture.notes, *_notes(found, counts, zoom))
+    if found.before > LOST:
+        notes = (*notes, f"the given cameras were {found.before:.0f} pixels off: region and points are found anew")
+        return replace(capture, photographs=photographs, points=own, scale_mat=None, region_mat=None, notes=notes)
+    kept = own if capture.points is None else capture.points
+    return replace(capture, photographs=photographs, points=kept, notes=notes)
+
+
+def _too_little(capture: Capture, tracks: int) -> SceneError:
+    return SceneError(
+        f"{capture.source}: its cameras cannot be adjusted, for {tracks} points only are found again in other "
+        f"photographs ({LEAST_TRACKS} are needed); set dataset.refine_cameras = none"
+    )
+
+
+def _look(photograph: Photograph) -> _Seen:
+    """The features of a photograph."""
+    picture = eight_bits(rgb_of(read_image(photograph.image)))
+    size = (picture.shape[1], picture.shape[0])
+    small, scale = size_within(size, LARGEST_SIDE)
+    if scale < 1:
+        picture = cv2.resize(picture, small, interpolation=cv2.INTER_AREA)
+    features = find_features(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), most=MOST_FEATURES)
+    lens = replace(photograph.lens, intrinsics=resized(fitted(photograph.lens, size), size, small), size=small)
+    x, y = np.round(features.pixels).astype(int).clip(0, np.array(small) - 1).T
+    return _Seen(Camera(lens, photograph.c2w), features, picture[y, x])
+
+
+def _bundle(photographs: Sequence[Photograph], seen: Sequence[_Seen]) -> tuple[Bundle, np.ndarray]:
+    """What the adjustment gets, and the colour of each track, uint8 [N, 3]."""
+    poses = np.stack([photograph.c2w for photograph in photographs])
+    beside = {(index, index + 1) for index in range(len(seen) - 1)}
+    starts = np.cumsum([0, *(len(one.features.pixels) for one in seen)])
+    links = [np.zeros((0, 2), int)]
+    for i, j in sorted(beside | set(neighbour_pairs(poses, NEIGHBOURS))):
+        match = match_features(seen[i].camera, seen[i].features, seen[j].camera, seen[j].features)
+        if match is not None:
+            links.append(match.rows + [starts[i], starts[j]])
+    view, track, feature = _tracks(np.concatenate(links), starts)
+    pinholes, lens = _lenses([one.camera.lens for one in seen])
+    flat = np.zeros((len(view), 2))
+    for index, one in enumerate(seen):
+        rows = view == index
+        given = normalised(one.camera.lens, one.features.pixels[feature[rows]])
+        flat[rows] = given[:, :2] / given[:, 2:] * pinholes[lens[index], :2] + pinholes[lens[index], 2:]
+    colours = np.zeros((int(track.max(initial=-1)) + 1, 3), np.uint8)
+    colours[track] = np.array([seen[v].rgb[f] for v, f in zip(view, feature, strict=True)]).reshape(-1, 3)
+    return Bundle(np.linalg.inv(poses)[:, :3], pinholes, lens, view, track, flat), colours
+
+
+def _tracks(links: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """View, track and feature [O] of all that is linked and lies in no photograph twice; links [L, 2] are numbers of
+    features, those of view v from starts[v] on."""
+    total = int(starts[-1])
+    graph = coo_matrix((np.ones(len(links)), links.T), shape=(total, total))
+    _, labels = connected_components(graph, directed=False)
+    nodes = np.flatnonzero(np.bincount(labels, minlength=total)[labels] > 1)
+    view = np.searchsorted(starts, nodes, side="right") - 1
+    pair = labels[nodes].astype(np.int64) * len(starts) + view
+    _, inverse, counts = np.unique(pair, return_inverse=True, return_counts=True)
+    is_twice = np.zeros(total, bool)
+    is_twice[labels[nodes][counts[inverse] > 1]] = True
+    good = ~is_twice[labels[nodes]]
+    nodes, view = nodes[good], view[good]
+    _, track = np.unique(labels[nodes], return_inverse=True)
+    return view, track, nodes - starts[view]
+
+
+def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
+    """fx, fy, cx, cy of the different ones [C, 4], and which each photograph has [V]."""
+    found: list[np.ndarray] = []
+    which = []
+    for lens in lenses:
+        own = lens.intrinsics[(0, 1, 0, 1), (0, 1, 2, 2)]
+        same = (index for index, other in enumerate(found) if np.allclose(own, other, rtol=SAME_LENS))
+        which.append(next(same, len(found)))
+        if which[-1] == len(found):
+            found.append(own)
+    return np.array(found), np.array(which)
+
+
+def _in_old_frame(found: Adjusted) -> tuple[np.ndarray, np.ndarray]:
+    """Poses [V, 4, 4] and points [N, 3] after the similarity that brings most points back to where they were."""
+    bottom = np.broadcast_to([0.0, 0.0, 0.0, 1.0], (len(found.w2c), 1, 4))
+    new = np.linalg.inv(np.concatenate([found.w2c, bottom], axis=1))
+    rows = np.flatnonzero(np.isfinite(found.xyz[:, 0]) & np.isfinite(found.start[:, 0]))
+    for _ in range(ALIGNING_ROUNDS):
+        turn, scale, shift = _similarity(found.xyz[rows], found.start[rows])
+        away = np.linalg.norm(scale * found.xyz[rows] @ turn.T + shift - found.start[rows], axis=1)
+        rows = rows[away <= np.quantile(away, ALIGNED_SHARE)]
+    new[:, :3, 3] = scale * new[:, :3, 3] @ turn.T + shift
+    new[:, :3, :3] = turn @ new[:, :3, :3]
+    return new, scale * found.xyz @ turn.T + shift
+
+
+def _similarity(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
+    """Rotation, scale and shift that take points [M, 3] nearest to others (Umeyama 1991)."""
+    middles = source.mean(axis=0), target.mean(axis=0)
+    a, b = source - middles[0], target - middles[1]
+    u, sizes, v = np.linalg.svd(b.T @ a)
+    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(u @ v))])
+    turn = u @ np.diag(signs) @ v
+    scale = float((sizes * signs).sum() / (a**2).sum())
+    return turn, scale, middles[1] - scale * turn @ middles[0]
+
+
+def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:
+    """The lens with other focal lengths; zoom [2]."""
+    intrinsics = lens.intrinsics.copy()
+    intrinsics[(0, 1), (0, 1)] *= zoom
+    return replace(lens, intrinsics=intrinsics)
+
+
+def _points(bundle: Bundle, found: Adjusted, xyz: np.ndarray, colours: np.ndarray) -> SparsePoints:
+    """The tracks that took part."""
+    counts = np.bincount(bundle.track[found.kept], minlength=len(xyz))
+    sums = np.bincount(bundle.track[found.kept], found.error[found.kept], minlength=len(xyz))
+    good = counts >= 2
+    return SparsePoints(xyz[good], counts[good], sums[good] / counts[good], colours[good])
+
+
+def _notes(found: Adjusted, counts: np.ndarray, zoom: np.ndarray) -> tuple[str, ...]:
+    """What is to be said of it."""
+    after = float(np.median(found.error[found.kept]))
+    tracks = int(np.isfinite(found.xyz[:, 0]).sum())
+    notes = [
+        f"cameras adjusted to {tracks} points found again in other photographs: median reprojection error "
+        f"{found.before:.2f} before and {after:.2f} after, pixels of pictures {LARGEST_SIDE} wide; focal lengths "
+        f"changed by {np.abs(zoom - 1).max():.2%}"
+    ]
+    few = np.flatnonzero(counts < LEAST_SEEN)
+    if len(few):
+        notes.append(f"{len(few)} cameras show too little in common with others and stay as they are: {few.tolist()}")
+    return tuple(notes)

@@ -1,0 +1,165 @@
+"""Bundle adjustment by pycolmap: a task for `run_apart`. V views, N tracks, O observations.
+
+Poses are world to camera. Pixels are those of pinholes, whose intrinsics are in the same pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+SEED = 0
+PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
+# Reprojection errors, pixels, above which observations are left out, round by round: cameras may be far off at first.
+LIMITS = (40.0, 8.0, 2.0)
+LOSS_SCALES = (4.0, 1.0, 0.5)  # pixels of Cauchy's loss in the same rounds
+LEAST_ANGLE = np.deg2rad(1.5)  # between the rays of a track
+LEAST_VIEWS = 2  # of a track
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Cameras and what they see of the tracks."""
+
+    w2c: np.ndarray  # [V, 3, 4]
+    pinholes: np.ndarray  # [C, 4], fx, fy, cx, cy of each lens
+    lens: np.ndarray  # int [V], which lens a view has
+    view: np.ndarray  # int [O]
+    track: np.ndarray  # int [O], 0 to N - 1
+    pixels: np.ndarray  # [O, 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Adjusted:
+    """The cameras afterwards, and the tracks."""
+
+    w2c: np.ndarray  # [V, 3, 4]
+    pinholes: np.ndarray  # [C, 4]
+    xyz: np.ndarray  # [N, 3]; NaN where a track was left out
+    start: np.ndarray  # [N, 3], where the cameras as they were had them
+    kept: np.ndarray  # bool [O], observations that took part in the end
+    before: float  # median reprojection error of those, pixels, with the cameras as they were
+    error: np.ndarray  # [O], afterwards; NaN where its track was left out
+
+
+def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -> Adjusted:
+    """Triangulate and adjust, in rounds with ever less tolerance."""
+    w2c, pinholes = bundle.w2c, bundle.pinholes
+    for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
+        xyz = triangulate(bundle, w2c, pinholes)
+        kept = _consistent(bundle, w2c, pinholes, xyz, limit)
+        w2c, pinholes, xyz = _adjusted(bundle, w2c, pinholes, xyz, kept, scale, refines_focal)
+    error = errors(bundle, w2c, pinholes, xyz)
+    start = triangulate(bundle, bundle.w2c, bundle.pinholes)
+    before = errors(bundle, bundle.w2c, bundle.pinholes, start)[kept]
+    return Adjusted(w2c, pinholes, xyz, start, kept & (error <= LIMITS[-1]), float(np.nanmedian(before)), error)
+
+
+def triangulate(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray) -> np.ndarray:
+    """The points [N, 3] that come nearest to the rays of each track, by least squares; NaN where rays are parallel."""
+    focal, centre = np.split(pinholes[bundle.lens[bundle.view]], 2, axis=1)
+    turned, shift = w2c[:, :, :3], w2c[:, :, 3]
+    flat = np.column_stack([(bundle.pixels - centre) / focal, np.ones(len(bundle.view))])
+    rays = np.einsum("oji,oj->oi", turned[bundle.view], flat)
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    origins = -np.einsum("vji,vj->vi", turned, shift)[bundle.view]
+    across = np.eye(3) - rays[:, :, None] * rays[:, None, :]
+    count = int(bundle.track.max(initial=-1)) + 1
+    matrix, right, mean = np.zeros((count, 3, 3)), np.zeros((count, 3)), np.zeros((count, 3))
+    np.add.at(matrix, bundle.track, across)
+    np.add.at(right, bundle.track, np.einsum("oij,oj->oi", across, origins))
+    np.add.at(mean, bundle.track, rays)
+    seen = np.maximum(np.bincount(bundle.track, minlength=count), 1)
+    # |mean direction| is 1 - the variance of the angles / 2, about
+    spread = 1 - np.linalg.norm(mean, axis=1) / seen
+    is_wide = spread > LEAST_ANGLE**2 / 8
+    xyz = np.full((count, 3), np.nan)
+    xyz[is_wide] = np.linalg.solve(matrix[is_wide], right[is_wide][:, :, None])[:, :, 0]
+    return xyz
+
+
+def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray) -> np.ndarray:
+    """Reprojection errors [O], pixels; infinite behind the camera, NaN where there is no point."""
+    pose, pinhole = w2c[bundle.view], pinholes[bundle.lens[bundle.view]]
+    seen = np.einsum("oij,oj->oi", pose[:, :, :3], xyz[bundle.track]) + pose[:, :, 3]
+    with np.errstate(all="ignore"):
+        pixels = seen[:, :2] / seen[:, 2:] * pinhole[:, :2] + pinhole[:, 2:]
+    return np.where(seen[:, 2] <= 0, np.inf, np.linalg.norm(pixels - bundle.pixels, axis=1))
+
+
+def _consistent(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, limit: float) -> np.ndarray:
+    """The observations within the limit of tracks that keep LEAST_VIEWS of them: bool [O]."""
+    kept = errors(bundle, w2c, pinholes, xyz) <= limit
+    counts = np.bincount(bundle.track[kept], minlength=len(xyz))
+    return kept & (counts[bundle.track] >= LEAST_VIEWS)
+
+
+def _adjusted(
+    bundle: Bundle,
+    w2c: np.ndarray,
+    pinholes: np.ndarray,
+    xyz: np.ndarray,
+    kept: np.ndarray,
+    scale: float,
+    refines_focal: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """One adjustment of the observations that are kept: poses, pinholes, points."""
+    import pycolmap
+
+    model, names = _model(bundle, w2c, pinholes, xyz, kept)
+    options = pycolmap.BundleAdjustmentOptions(
+        refine_focal_length=refines_focal, refine_principal_point=False, refine_extra_params=False, print_summary=False
+    )
+    options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
+    options.ceres.loss_function_scale = scale
+    options.ceres.solver_options.num_threads = 1  # the same numbers whatever the machine
+    pycolmap.set_random_seed(SEED)
+    pycolmap.bundle_adjustment(model, options)
+    poses, points = w2c.copy(), np.full_like(xyz, np.nan)
+    for view in range(len(w2c)):
+        poses[view] = model.image(view + 1).cam_from_world().matrix()
+    for track, name in names.items():
+        points[track] = model.point3D(name).xyz
+    lenses = np.array([model.camera(lens + 1).params for lens in range(len(pinholes))])
+    lenses[:, 2:] -= PIXEL_CENTRE
+    return poses, lenses, points
+
+
+def _model(
+    bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, kept: np.ndarray
+) -> tuple[Any, dict[int, int]]:
+    """COLMAP's model of the observations that are kept, and its names of the tracks."""
+    import pycolmap
+
+    model = pycolmap.Reconstruction()
+    for lens, (focal_x, focal_y, x, y) in enumerate(pinholes):
+        model.add_camera_with_trivial_rig(
+            pycolmap.Camera(
+                camera_id=lens + 1,
+                model="PINHOLE",
+                width=max(1, round(2 * x)),
+                height=max(1, round(2 * y)),
+                params=[focal_x, focal_y, x + PIXEL_CENTRE, y + PIXEL_CENTRE],
+            )
+        )
+    place = np.zeros(len(kept), int)
+    for view, pose in enumerate(w2c):
+        own = np.flatnonzero(kept & (bundle.view == view))
+        place[own] = np.arange(len(own))
+        image = pycolmap.Image(
+            name=str(view),
+            keypoints=bundle.pixels[own] + PIXEL_CENTRE,
+            camera_id=int(bundle.lens[view]) + 1,
+            image_id=view + 1,
+        )
+        model.add_image_with_trivial_frame(image, pycolmap.Rigid3d(pose))
+    names = {}
+    order = np.flatnonzero(kept)[np.argsort(bundle.track[kept], kind="stable")]
+    tracks, starts = np.unique(bundle.track[order], return_index=True)
+    for track, rows in zip(tracks, np.split(order, starts[1:]), strict=True):
+        elements = [pycolmap.TrackElement(int(bundle.view[row]) + 1, int(place[row])) for row in rows]
+        names[int(track)] = model.add_point3D(xyz[track], pycolmap.Track(elements))
+    return model, names

@@ -1,0 +1,180 @@
+"""Do photographs agree about a surface? Patches of one, carried to others by the surface's tangent plane, correlated.
+
+N patches of side 2 radius + 1 pixels about where a point of the surface is seen in its own view; the pixels are taken
+to the plane through the point across its normal, and from there to each of K other views. The cost of a pair is one
+minus the normalised cross-correlation of the grey values there, at most `worst`; that of a patch the mean of its `best`
+smallest ones, since in some views the point is hidden. So do Geo-NeuS (arXiv 2205.15848, section 3.3) and, before it,
+multi-view stereo (Galliani et al., ICCV 2015, on the choice of the best). A pair that cannot be compared costs `worst`.
+
+Grey values are 0..255, cameras rows of CAMERA numbers: the projection [3, 4], the matrix from homogeneous pixels to
+directions [3, 3], the position [3], width and height. Differentiable once, in points and normals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.kernel import Kernel
+from models.ops.network import shapes32
+from models.ops.source import Source
+from models.structs import Var
+
+CAMERA = 26  # numbers of a camera
+NOISE = 4.0  # grey levels squared: a variance below it is no texture
+GRAZING = 0.1  # cosine between normal and ray below which a surface is not compared
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The layout."""
+
+    height: int  # of the rows of the photographs in memory
+    width: int
+    others: int  # K
+    radius: int
+    best: int
+    worst: float
+    noise: float = NOISE
+    grazing: float = GRAZING
+
+
+SOURCE = Source("patches.h", (Patches,), (("CAMERA", CAMERA),))
+
+
+def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
+    """Costs [N, 1].
+
+    Args:
+        points, normals: [N, 3], working frame; normals of any length, outwards.
+        views: int32 [N, 1 + K], a patch's own view, then the others; -1 for none.
+        cameras: [V, CAMERA].
+        images: uint8 [V, H, W].
+    """
+    plane = _plane(points, normals, _camera(cameras[views[:, 0]]), sizes)
+    grey = _bilinear(images, views[:, 0], plane.pixels)
+    costs = []
+    for other in range(sizes.others):
+        view = views[:, 1 + other]
+        known = jt.maximum(view, 0)
+        camera = _camera(cameras[known])
+        there, depths = _seen(plane.places, camera)
+        is_shown = jt.logical_and(_within(there, camera.size), (depths > 0).all(dim=1)[:, 0])
+        towards = (normals.detach() * (camera.position - points.detach())).sum(dim=1)
+        is_pair = jt.logical_and(jt.logical_and(plane.is_whole, is_shown), jt.logical_and(view >= 0, towards > 0))
+        there = jt.ternary(is_pair.unsqueeze(1).unsqueeze(2).broadcast(there.shape), there, jt.zeros_like(there))
+        cost = 1.0 - _correlation(grey, _bilinear(images, known, there), sizes.noise)
+        worst = jt.full_like(cost, sizes.worst)
+        costs.append(jt.ternary(jt.logical_and(is_pair, cost < sizes.worst), cost, worst))
+    ranked = jt.stack(costs, dim=1)
+    order = jt.array(np.argsort(ranked.numpy(), axis=1, kind="stable")[:, : sizes.best].astype(np.int32))
+    rows = jt.arange(points.shape[0]).unsqueeze(1).broadcast(order.shape)
+    return ranked[rows, order].mean(dim=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class _Camera:
+    """Those of N patches."""
+
+    projection: Var  # [N, 3, 4]
+    to_rays: Var  # [N, 3, 3]
+    position: Var  # [N, 3]
+    size: Var  # [N, 2]
+
+
+@dataclass(frozen=True)
+class _Plane:
+    """N patches of M pixels."""
+
+    pixels: Var  # [N, M, 2], in their own view
+    places: Var  # [N, M, 3], on the plane
+    is_whole: Var  # bool [N], whether all of it is seen, and from before
+
+
+def _plane(points: Var, normals: Var, own: _Camera, sizes: Patches) -> _Plane:
+    """The patches about points [N, 3] on planes across normals [N, 3]."""
+    ticks = jt.arange(-sizes.radius, sizes.radius + 1).float32()
+    x, y = ticks.repeat(len(ticks)), ticks.unsqueeze(1).repeat(1, len(ticks)).reshape((-1,))
+    centre = _seen(points.detach().unsqueeze(1), own)[0].stop_grad()  # [N, 1, 2]
+    pixels = centre + jt.stack([x, y], dim=1).unsqueeze(0)
+    rays = _turned(jt.concat([pixels, jt.ones((*pixels.shape[:2], 1))], dim=2), own.to_rays)
+    away, across = (points - own.position).unsqueeze(1), normals.unsqueeze(1)
+    facing = (across * rays).sum(dim=2, keepdims=True)
+    places = own.position.unsqueeze(1) + rays * ((across * away).sum(dim=2, keepdims=True) / facing)
+    lengths = across.sqr().sum(dim=2, keepdims=True).sqrt() * rays.sqr().sum(dim=2, keepdims=True).sqrt()
+    is_front = (facing < -sizes.grazing * lengths).all(dim=1)[:, 0]
+    return _Plane(pixels, places, jt.logical_and(is_front, _within(pixels, own.size)))
+
+
+def _camera(rows: Var) -> _Camera:
+    """From [N, CAMERA]."""
+    count = rows.shape[0]
+    projection, to_rays = rows[:, :12].reshape((count, 3, 4)), rows[:, 12:21].reshape((count, 3, 3))
+    return _Camera(projection, to_rays, rows[:, 21:24], rows[:, 24:])
+
+
+def _turned(vectors: Var, matrices: Var) -> Var:
+    """[N, M, 3] by [N, 3, 3]."""
+    return (matrices.unsqueeze(1) * vectors.unsqueeze(2)).sum(dim=3)
+
+
+def _seen(points: Var, camera: _Camera) -> tuple[Var, Var]:
+    """Pixels [N, M, 2] and depths [N, M, 1] of points [N, M, 3]."""
+    found = _turned(points, camera.projection[:, :, :3]) + camera.projection[:, :, 3].unsqueeze(1)
+    depths = found[:, :, 2:]
+    return found[:, :, :2] / jt.ternary(depths > 0, depths, jt.ones_like(depths)), depths
+
+
+def _within(pixels: Var, size: Var) -> Var:
+    """Whether all pixels of each patch lie in the picture: bool [N]."""
+    is_in = jt.logical_and(pixels >= 0, pixels <= (size - 1.0).unsqueeze(1))
+    return is_in.all(dim=2).all(dim=1)
+
+
+def _bilinear(images: Var, views: Var, pixels: Var) -> Var:
+    """Grey values [N, M] at pixels [N, M, 2] of views [N]; the nearest ones beyond the picture."""
+    _, height, width = images.shape
+    x, y = (pixels[:, :, axis].clamp(0.0, end - 1.0) for axis, end in ((0, width), (1, height)))
+    left, top = (jt.minimum(value.detach().floor(), end - 2.0) for value, end in ((x, width), (y, height)))
+    right, low = x - left, y - top
+    view = views.unsqueeze(1).broadcast(x.shape)
+    column, row = left.int32(), top.int32()
+    corners = [[images[view, row + down, column + across].float32() for across in (0, 1)] for down in (0, 1)]
+    above, below = (one * (1.0 - right) + other * right for one, other in corners)
+    return above * (1.0 - low) + below * low
+
+
+def _correlation(one: Var, other: Var, noise: float) -> Var:
+    """Normalised cross-correlation [N] of grey values [N, M]."""
+    one, other = (value - value.mean(dim=1, keepdims=True) for value in (one, other))
+    powers = (one.sqr().mean(dim=1) + noise) * (other.sqr().mean(dim=1) + noise)
+    return (one * other).mean(dim=1) / powers.sqrt()
+
+
+def _native(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
+    """One operation; costs come with their slopes."""
+    return _Costs(views, cameras, images, sizes)(points, normals)
+
+
+class _Costs(jt.Function):
+    """Keeps the slopes only."""
+
+    def __init__(self, views: Var, cameras: Var, images: Var, sizes: Patches) -> None:
+        super().__init__()
+        self.given, self.sizes = [views, cameras, images], sizes
+        self.slopes: list[Var] = []
+
+    def execute(self, points: Var, normals: Var) -> Var:
+        """Costs."""
+        shapes = shapes32((points.shape[0], 1), points.shape, normals.shape)
+        costs, *self.slopes = SOURCE.call("patch_costs", self.sizes, shapes, [points, normals, *self.given])
+        return costs
+
+    def grad(self, d_costs: Var) -> tuple[Var, Var]:
+        """Cotangents of points and normals."""
+        return tuple(d_costs * slopes for slopes in self.slopes)
+
+
+patch_costs = Kernel(_reference, cpu=_native)

@@ -1,0 +1,95 @@
+"""The gradient of a step whose batch several processes share: each takes its part of it, and all get the whole.
+
+A rank's part is to the batch what a chunk is: counts are summed first, then losses and gradients, in one flat buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from models.kinds.protocol import Batch, Model, Moment, Noise
+from models.machine.backend import jt
+from models.machine.ranks.ranks import Ranks
+from models.structs import Var
+from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, of_chunks, settle_batch
+
+Found = TypeVar("Found")
+Retried = Callable[[Callable[[], Found]], Found]  # does it again, with a smaller chunk, where memory ends
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a rank takes of a batch."""
+
+    batch: Batch
+    noise: Noise | None
+    is_all: bool  # every rank takes all of it, for it cannot be shared
+
+
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks) -> Share:
+    """The part of the rank that this is."""
+    rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
+    if rows is None:
+        return Share(batch, noise, True)
+    jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
+    return Share(batch.part(rows.start, rows.stop), jitter, False)
+
+
+def differentiate_together(
+    model: Model,
+    share: Share,
+    moment: Moment,
+    parameters: Sequence[Var],
+    ranks: Ranks,
+    chunk: Callable[[], int],
+    retried: Retried,
+) -> BatchGradient:
+    """Losses and gradients of the whole batch, the output of this share; all ranks call it at the same time.
+
+    `chunk` says how many entries are taken at a time, anew where memory has ended. What a rank does again it does by
+    itself: nothing is said to the others within.
+    """
+
+    def settled() -> tuple[list[Chunk], Counts]:
+        return settle_batch(model, share.batch, share.noise, moment, chunk(), is_whole=False)
+
+    chunks, own = retried(settled)
+    counts = _added(ranks, own)
+    ready = [chunks]
+    del chunks
+    found = retried(lambda: of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
+    return _summed(ranks, found)
+
+
+def _added(ranks: Ranks, counts: Counts) -> Counts:
+    """The counts of all ranks together."""
+    values = np.array(list(counts.values()), np.float64)
+    ranks.add(values)
+    return dict(zip(counts, values.tolist(), strict=True))
+
+
+def _summed(ranks: Ranks, found: BatchGradient) -> BatchGradient:
+    """With losses and gradients of all ranks together, by one message."""
+    places = [*found.gradients, *found.losses.values(), *found.watched.values()]
+    buffer = np.concatenate([value.numpy().reshape(-1) for value in places])
+    ranks.add(buffer)
+    ends = np.cumsum([value.numel() for value in places])
+    whole = [
+        jt.array(part.reshape(value.shape)).stop_grad()
+        for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True)
+    ]
+    jt.sync(whole)
+    gradients, rest = whole[: len(found.gradients)], whole[len(found.gradients) :]
+    losses = dict(zip(found.losses, rest, strict=False))
+    watched = dict(zip(found.watched, rest[len(losses) :], strict=True))
+    return replace(found, losses=losses, gradients=gradients, watched=watched)
+
+
+def gathered(ranks: Ranks, output: Any) -> Any | None:
+    """The output of a shared batch, for rank 0; None for the others."""
+    parts = ranks.gather(mapped(lambda value: value.numpy(), output))
+    return None if parts is None else joined([mapped(jt.array, part) for part in parts])

@@ -1,0 +1,75 @@
+"""Do ranks do the same work? Asked before the first step, and of their weights at each checkpoint."""
+
+from __future__ import annotations
+
+import platform
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.errors import UserError, listed
+from data.scenes.scene import Scene
+from models.kinds.conf import ExperimentConfig, flat
+from models.machine import backend
+from models.machine.ranks.ranks import MACHINE, Ranks, differences
+from models.training.trainer import Trainer
+
+# Keys that may differ from machine to machine: where things lie. What lies there is compared itself.
+OF_A_MACHINE = ("general.base_exp_dir", "general.recording", "dataset.data_dir", "dataset.test_dir")
+OF_A_MACHINE += ("dataset.reference_mesh", "train.memory_limit")
+PROGRAM = Path(__file__).resolve().parents[2]
+
+
+def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> None:
+    """Raises UserError, on all ranks, where conf, scene, program or device differ; says in what."""
+    keys = {name: value for name, value in flat(conf).items() if name not in OF_A_MACHINE}
+    own = {
+        MACHINE: platform.node(),
+        "the program": program_digest(PROGRAM),
+        "numpy": np.__version__,
+        "the device": backend.device_info().name,
+        "the scene": scene_digest(scene),
+        **keys,
+    }
+    found = differences(ranks.everyone(own))
+    if found:
+        raise UserError(
+            f"the ranks disagree: {listed(found, 3)}; start all of them with the same program, conf and scene"
+        )
+
+
+def require_same_weights(trainer: Trainer, ranks: Ranks) -> None:
+    """Raises UserError, on all ranks, where their weights are not the same bit for bit, as they are made to be."""
+    if ranks.size == 1:
+        return
+    digest = 0
+    for value in trainer.optimizer.parameters:
+        digest = zlib.crc32(value.numpy(), digest)
+    found = ranks.everyone(digest)
+    if len(set(found)) > 1:
+        others = listed([str(rank) for rank, one in enumerate(found) if one != found[0]])
+        raise UserError(
+            f"step {trainer.finished_steps}: the weights of rank {others} are no longer those of rank 0: use machines "
+            "of one kind, whose processors round alike, and go on from the last checkpoint with --is_continue"
+        )
+
+
+def program_digest(folder: Path) -> str:
+    """What tells one version of the program from another."""
+    digest = 0
+    for name in ("data", "models"):
+        for file in sorted((folder / name).rglob("*")):
+            if file.suffix in (".py", ".h", ".cc", ".cu"):
+                digest = zlib.crc32(file.read_bytes(), zlib.crc32(str(file.relative_to(folder)).encode(), digest))
+    return f"{digest:08x}"
+
+
+def scene_digest(scene: Scene) -> str:
+    """A scene's name does not count, its photographs, masks and cameras do."""
+    arrays: list[Any] = [scene.intrinsics, scene.c2w, scene.scene_to_world, *scene.images, *(scene.masks or ())]
+    digest = 0
+    for array in arrays:
+        digest = zlib.crc32(np.ascontiguousarray(array), zlib.crc32(repr(array.shape).encode(), digest))
+    return f"{scene.n_views} photographs, {digest:08x}"

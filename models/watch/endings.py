@@ -1,0 +1,53 @@
+"""A training that cannot go on, for want of memory or of other ranks: it is saved, and one sentence says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from data.errors import UserError, is_allocation_failure
+from models.machine import memory
+from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
+from models.watch.interrupts import Interrupts
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What a training says and does as it ends."""
+
+    step: Callable[[], int]  # the last one that was finished
+    save: Callable[[], str]  # returns what became of it, as half a sentence
+
+
+@contextmanager
+def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
+    """Where memory runs out all the same, what was trained is saved and UserError raised."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_allocation_failure(error):
+            raise
+        memory.release()
+        raise UserError(
+            f"memory ran out after step {ending.step()}; {ending.save()}: end other programs, or lower "
+            "train.ray_chunk, train.memory_limit or train.batch_size"
+        ) from error
+
+
+@contextmanager
+def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Ending) -> Iterator[None]:
+    """Signals end the waiting for other ranks, and with it what is within; the failure of another rank ends all.
+
+    Raises RankFailedError for that, with everything saved.
+    """
+    ranks.stopping = lambda: interrupts.received is not None
+    try:
+        yield
+    except AbandonedError:
+        return
+    except RankFailedError as error:
+        told = f"{error}; all ranks ended after step {ending.step()}: {ending.save()}"
+        raise RankFailedError(told, error.status) from error
+    finally:
+        del ranks.stopping

@@ -1,0 +1,23 @@
+"""How fast a training goes."""
+
+from __future__ import annotations
+
+import time
+
+
+class Speed:
+    """Entries of batches per second between reports."""
+
+    def __init__(self) -> None:
+        self._rays, self._time = 0, time.perf_counter()
+
+    def count(self, rays: int) -> None:
+        """A step took so many."""
+        self._rays += rays
+
+    def since_last(self) -> float:
+        """Of the steps since the last call."""
+        now = time.perf_counter()
+        found = self._rays / (now - self._time)
+        self._rays, self._time = 0, now
+        return found

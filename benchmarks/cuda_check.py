@@ -133,7 +133,7 @@ def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
         f"{'ok   ' if is_flat else 'WRONG'}  {name}: {steps} steps, variables {_pair(found['vars'])}, operations "
         f"{_pair(found['ops'])}, {found['host_ms']:.1f} ms of the host a step, {found['kernels']:.0f} kernels, "
         f"{found['compiled']} operations compiled in {found['compile_seconds']:.0f} processor seconds, the first step "
-        f"{found['first_seconds']:.0f} after the start, memory asked of the card {found['allocations']} times in the steps",
+        f"{found['first_seconds']:.0f} after the start, memory asked of the card {found['allocations']} times in them",
         flush=True,
     )
     return is_flat

@@ -7,7 +7,7 @@ validations_fine/. It may be a link or lie behind one; nothing is written throug
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
-        return Experiment(conf, folder, *_imported(conf, checkpoint), Traces(folder, OF_A_RESULT))
+        return Experiment(*_imported(conf, folder, checkpoint), Traces(folder, OF_A_RESULT))
     found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
@@ -153,14 +153,18 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     return Experiment(conf, folder, scene, found, Traces(folder, OF_A_RESULT))
 
 
-def _imported(conf: ExperimentConfig, path: Path) -> tuple[Scene, Checkpoint]:
-    """The scene, and the Gaussians of a .ply in its frame; raises UserError where the conf is of no such kind."""
+def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:
+    """Of an experiment, the Gaussians of a .ply in the scene's frame; raises UserError where the conf has none such.
+
+    They bring nothing that was learned of photographs, so the conf asks for nothing of it.
+    """
     if conf.model.type != GAUSSIANS:
         raise UserError(
             f"--checkpoint {path}: holds Gaussians, and model.type is {conf.model.type}; use a conf of some"
         )
     scene = load_scene(conf.dataset, background(conf))
-    return scene, splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
+    found = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
+    return replace(conf, model=conf.model.without_photographs()), folder, scene, found
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:

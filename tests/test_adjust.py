@@ -98,6 +98,12 @@ def test_cameras_that_were_moved_are_found_again(capture, pixels):
     assert np.median(found.points.error) < 0.1
 
 
+def test_cameras_far_off_lose_their_region(capture):
+    found = [adjusted(replace(moved(capture, pixels), scale_mat=np.eye(4)), False) for pixels in (5, 25)]
+    assert found[0].scale_mat is not None and found[1].scale_mat is None
+    assert "found anew" in found[1].notes[-1] and np.median(found[1].points.error) < 0.1
+
+
 def test_a_focal_length_is_found_where_it_is_asked_for(capture):
     wrong = K * [[1.04], [1.04], [1.0]] + np.array([[0, 0, K[0, 2] * -0.04], [0, 0, K[1, 2] * -0.04], [0, 0, 0]])
     off = replace(

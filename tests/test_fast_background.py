@@ -256,7 +256,7 @@ def test_points_of_structure_from_motion_draw_the_surface():
     assert batch.anchors[0] == 64 and batch.is_anchor().sum() == 64
     np.testing.assert_allclose(np.linalg.norm(batch.points[batch.is_anchor()[:, 0] > 0], axis=1), 0.8, atol=1e-6)
     term = model.objective(batch, None, trainer.moment).terms["points"]
-    away = np.abs(model.level_set.outward(batch.points[batch.is_anchor()[:, 0] > 0]))
+    away = np.abs(model._trained(batch.points[batch.is_anchor()[:, 0] > 0]))
     assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
     parts = [batch.part(start, start + 7) for start in range(0, len(batch), 7)]
     assert sum(part.is_anchor().sum() for part in parts) == 64
@@ -277,6 +277,8 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
         images.append(backdrop)
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
+    shown = np.float32([[230, 230, 230], [230, 230, 226]]) / 255
+    np.testing.assert_array_equal(model.background.shows_alone(shown), [plain, False])
     np.testing.assert_allclose(model.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     density = model.background.density.at_weights().evaluate(jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3)))
     assert density.density.numpy().mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)

@@ -108,6 +108,10 @@ def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_pat
     assert run(tmp_path, "ellipsoids", "--is_continue", settings=(*settings, "train.end_iter=14")) == 0
     status = run(tmp_path, "ellipsoids", "--mode", "evaluate", "--resolution", "16", settings=settings)
     assert status == 0 and (tmp_path / "exp/report/metrics.json").exists()
+    assert run(tmp_path, "ellipsoids", "--mode", "export_splats", settings=settings) == 0
+    (file,) = (tmp_path / "exp/splats").glob("*.ply")
+    picture = ("--mode", "validate_image", "--image", "0", "--checkpoint", str(file))
+    assert run(tmp_path, "ellipsoids", *picture, settings=settings) == 0
 
 
 def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average():

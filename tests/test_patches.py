@@ -1,5 +1,7 @@
 """Patches across photographs: the operation against its definition, neighbours, and what a training makes of them."""
 
+import dataclasses
+
 import cv2
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from data.roi.neighbours import neighbours
 from models.kinds.conf import load_config
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.march import SOLID
 from models.ops.patches import CAMERA, Patches, patch_costs
 
 VIEWS, HEIGHT, WIDTH, OTHERS, COUNT = 4, 40, 50, 3, 60
@@ -182,9 +185,9 @@ def trainer():
     return trained(*PATCHES)
 
 
-@pytest.mark.parametrize("chunk", [20, 1])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
-    batch = trainer.sampler.next()
+@pytest.mark.parametrize(("chunk", "every"), [(20, 1), (1, 3)])
+def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
+    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
     whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
     assert 0 < whole.losses["patches"].item() < 1
     for name, value in whole.losses.items():
@@ -194,10 +197,53 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
         assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
 
 
+def test_no_more_patches_are_compared_than_are_worth_it():
+    trainer = trained(*PATCHES, steps=0)
+    batch = trainer.sampler.next()
+    assert batch.every[0] == 1
+    trainer.sampler.most_compared = 20
+    batch = trainer.sampler.next()
+    assert batch.every[0] == -(-len(batch) // 20)
+    counts = [
+        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.moment)
+        .terms["patches"]
+        .count
+        for every in (1, 4)
+    ]
+    assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
+
+
 def test_patches_come_in_when_they_are_due_and_with_masks_too():
     trainer = trained("train.mask_weight=0.5", "model.patches.weight=0.5", "model.patches.begins=0.5", steps=0)
     seen = [trainer.step().found.losses for _ in range(5)]
     assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
+
+
+def test_what_shows_nothing_is_left_out_and_makes_no_difference():
+    trainer = trained("model.variance_network.init_val=0.5", steps=2)
+    model, sampler = trainer.model, trainer.sampler
+    state, batches = sampler.state(), []
+    for model.background.is_plain in (False, True):  # which the bundled scene is
+        sampler.restore(state)
+        batches.append(sampler.next())
+    whole, spared = batches
+    count = len(whole)
+    assert len(spared) >= count and spared.offsets[count] < 0.8 * whole.offsets[count]
+    np.testing.assert_array_equal(whole.rgb, spared.rgb[:count])
+    shown = [model.objective(batch.part(0, count), None, trainer.moment).output.rgb.numpy() for batch in batches]
+    np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
+
+
+def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
+    model, side = trainer.model, trainer.model.occupancy.side
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(300, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    points = (directions * rng.uniform(0.2, 1.0, (300, 1))).astype(np.float32)
+    model.occupancy.set(np.full_like(model.occupancy.cells, SOLID))  # matter everywhere
+    inside = model.level_set.outward(points)[:, 0] < 0
+    model.occupancy.open()
+    np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - side)
 
 
 def test_more_agreement_than_neighbours_is_refused():

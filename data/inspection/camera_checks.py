@@ -57,12 +57,13 @@ def _measured(scene: Scene) -> Finding:
     if verdict == "bad":
         consequence = (
             "these are not the cameras of these photographs, and no shape explains both: look for a photograph removed "
-            "or added, another order of names, or poses of another convention"
+            "or added, another order of names, or poses of another convention; dataset.refine_cameras=poses mends some"
         )
         return Finding("cameras", figure, verdict, consequence)
     consequence = (
-        "views with a wrong camera blur the shape for all: correct their poses or leave them out"
+        "views with a wrong camera blur the shape for all: correct their poses (dataset.refine_cameras=poses) or leave "
+        "them out"
         if len(wrong)
-        else "the cameras are a pixel off, which blurs fine detail: refine them"
+        else "the cameras are a pixel off, which blurs fine detail: refine them (dataset.refine_cameras=poses)"
     )
     return Finding("cameras", figure, verdict, consequence)

@@ -30,6 +30,7 @@ NEIGHBOURS = 8  # of each view, by its camera; the next photograph comes beside 
 LEAST_TRACKS = 100  # that take part in the end
 LEAST_SEEN = 20  # of them in a photograph whose pose is to be believed
 LEAST_FOR_FOCAL = 8  # photographs: fewer do not tell a focal length from a distance
+LOST = 15.0  # pixels of reprojection error from which on the frame of the given cameras means nothing any more
 MOST_FOCAL_CHANGE = 0.2  # relative; what moves further was not determined
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round goes on with this share of the points: wrong tracks lie far off
 SAME_LENS = 1e-3  # relative: what was computed from equal numbers in float32 is nearer
@@ -55,7 +56,8 @@ def adjusted(capture: Capture, refines_focal: bool) -> Capture:
         (str(one.image), os.stat(one.image).st_mtime_ns, one.c2w.tobytes(), one.lens.intrinsics.tobytes())
         for one in capture.photographs
     )
-    key = hash((refines_focal, *files))
+    frame = b"" if capture.scale_mat is None else capture.scale_mat.tobytes()
+    key = hash((refines_focal, frame, capture.points is None, *files))
     if key not in _done:
         _done[key] = _adjusted(capture, refines_focal)
     return _done[key]
@@ -91,8 +93,13 @@ def _adjusted(capture: Capture, refines_focal: bool) -> Capture:
         replace(photograph, c2w=pose, lens=_zoomed(photograph.lens, zoom[lens])) if sure else photograph
         for photograph, pose, lens, sure in zip(capture.photographs, poses, bundle.lens, is_sure, strict=True)
     )
-    own = _points(bundle, found, points, colours) if capture.points is None else capture.points
-    return replace(capture, photographs=photographs, points=own, notes=(*capture.notes, *_notes(found, counts, zoom)))
+    own = _points(bundle, found, points, colours)
+    notes = (*capture.notes, *_notes(found, counts, zoom))
+    if found.before > LOST:
+        notes = (*notes, f"the given cameras were {found.before:.0f} pixels off: region and points are found anew")
+        return replace(capture, photographs=photographs, points=own, scale_mat=None, region_mat=None, notes=notes)
+    kept = own if capture.points is None else capture.points
+    return replace(capture, photographs=photographs, points=kept, notes=notes)
 
 
 def _too_little(capture: Capture, tracks: int) -> SceneError:

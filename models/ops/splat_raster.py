@@ -29,11 +29,11 @@ EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
 
 # Channels of a picture of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
 # normal in the camera's frame, depth of the hits, first and second moment of 1 / depth about that of the first hit, and
-# the depth of the hit at which half of the light is gone: no sum, and nothing passes back through it.
+# depth of the hits as far as they take the first part of the light, through which nothing passes back.
 COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
-HIT, FIRST, SECOND, MEDIAN, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
+HIT, FIRST, SECOND, FRONT, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
 ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
-HALF = 0.5
+FRONT_LEFT = 0.85  # of the light, behind the hits that show where a surface is
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ SOURCE = Source(
         ("LEAST_LEFT", LEAST_LEFT),
         ("SMALLEST", SMALLEST),
         ("EDGE", EDGE),
-        ("HALF", HALF),
+        ("FRONT_LEFT", FRONT_LEFT),
     ),
 )
 
@@ -164,19 +164,17 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
     place = 1.0 / jt.ternary(hit.abs() < SMALLEST, jt.full_like(hit, SMALLEST), hit)
     place = place - _first(place, weights, seen.depths)
     sums = [(weights * values).sum(dim=1) for values in (hit, place, place**2)]
-    more = [value.reshape((layout.height, layout.width, 1)) for value in (*sums, _median(hit, weights, seen.depths))]
+    more = [value.reshape((layout.height, layout.width, 1)) for value in (*sums, _front(hit, weights, seen.depths))]
     return jt.concat([flat[:, :, :7], *more, flat[:, :, 7:]], dim=2)
 
 
-def _median(hit: Var, weights: Var, depths: Var) -> Var:
-    """Of each pixel the depth [P] of the last splat before which half of the light is left or more; 0 without one."""
+def _front(hit: Var, weights: Var, depths: Var) -> Var:
+    """Of each pixel the sum [P] of the hits' depths by what they take of the light above FRONT_LEFT."""
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     taken = weights.numpy()[:, order]
     before = 1.0 - np.cumsum(taken, axis=1) + taken
-    counts = (taken > 0) & (before > HALF)
-    last = taken.shape[1] - 1 - counts[:, ::-1].argmax(axis=1)
-    found = hit.numpy()[np.arange(len(taken)), order[last]]
-    return jt.array(np.where(counts.any(axis=1), found, 0.0).astype(np.float32)).stop_grad()
+    parts = np.maximum(np.minimum(taken, before - FRONT_LEFT), 0.0)
+    return jt.array((parts * hit.numpy()[:, order]).sum(axis=1).astype(np.float32)).stop_grad()
 
 
 def _first(places: Var, weights: Var, depths: Var) -> Var:

@@ -105,7 +105,7 @@ def no_crossing(lowest: float, highest: float, threshold: float, quantity: str) 
     """What is wrong with a field of this range."""
     return (
         f"No surface: {quantity} runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
-        f"{-threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation images), "
-        "the object lies outside the region of interest (--mode inspect draws it), or --mcube_threshold is "
+        f"{0.0 - threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation "
+        "images), the object lies outside the region of interest (--mode inspect draws it), or --mcube_threshold is "
         "too far from its default."
     )

@@ -29,6 +29,7 @@ class PackedBatch:
     # int32 [1], where there are points of structure from motion: so many of those that belong to no ray, from the
     # first, lie on the surface.
     anchors: np.ndarray | None = None
+    every: np.ndarray | None = None  # int32 [1], of so many rays the patch of one is compared; None where none is
 
     def __len__(self) -> int:
         """R."""
@@ -49,6 +50,7 @@ class PackedBatch:
             None if self.depths is None else self.depths[first:last],
             *self._far_part(start, stop),
             self.anchors if self.anchors is None or stop == len(self) else np.zeros_like(self.anchors),
+            self.every,
         )
 
     def _far_part(self, start: int, stop: int) -> tuple[np.ndarray | None, ...]:
@@ -75,10 +77,12 @@ class PackedBatch:
 
     def is_free(self) -> np.ndarray:
         """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
+        return self.of_rays(np.zeros(len(self), bool) if self.mask is None else self.mask[:, 0] <= MASK_THRESHOLD)
+
+    def of_rays(self, is_such: np.ndarray) -> np.ndarray:
+        """Whether each sample is one of such rays, bool [R]: float32 [S, 1]; 0 where nobody's."""
         flags = np.zeros((len(self.points), 1), np.float32)
-        if self.mask is not None:
-            is_beside = self.mask[:, 0] <= MASK_THRESHOLD
-            flags[: self.offsets[-1], 0] = np.repeat(is_beside, np.diff(self.offsets))
+        flags[: self.offsets[-1], 0] = np.repeat(is_such, np.diff(self.offsets))
         return flags
 
     def is_anchor(self) -> np.ndarray:
@@ -103,14 +107,16 @@ class PackedBatch:
             "step": (1,),
         } | ({} if batch.mask is None else {"mask": (rays, 1)})
         expected |= {} if batch.far_offsets is None else beyond | {"far_offsets": (rays + 1,)}
-        expected |= {} if batch.anchors is None else {"anchors": (1,)}
+        expected |= {name: (1,) for name in ("anchors", "every") if getattr(batch, name) is not None}
         for name, shape in expected.items():
             array = getattr(batch, name)
-            is_whole = name in ("view", "offsets", "far_offsets", "anchors")
+            is_whole = name in ("view", "offsets", "far_offsets", "anchors", "every")
             if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
         if batch.anchors is not None and not 0 <= batch.anchors[0] <= samples - batch.offsets[-1]:
             raise ValueError("its points of structure from motion are not among its samples")
+        if batch.every is not None and batch.every[0] < 1:
+            raise ValueError("its share of rays to be compared is none")
         if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:
             raise ValueError("its samples do not belong to its rays")
         return batch

@@ -20,7 +20,7 @@ from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.joined import order
 from models.kinds.fast.outputs import PackedOutput
 from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
-from models.kinds.fast.patches import PatchComparison
+from models.kinds.fast.patches import MOST_COMPARED, PatchComparison
 from models.kinds.fast.sampler import Light, PackedSampler
 from models.kinds.fast.terms import anchor_term, curvature_term, free_term, patch_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
@@ -118,6 +118,7 @@ class FastNeuSModel(PackedModel):
             self._anchors = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
         sampler.anchors = self._anchors
         self._patches = PatchComparison(scene, self.conf.patches) if self.patches_weight > 0 else None
+        sampler.most_compared = None if self._patches is None else MOST_COMPARED
         return sampler
 
     @property
@@ -155,9 +156,13 @@ class FastNeuSModel(PackedModel):
         if batch.mask is not None and self.train.mask_weight > 0:
             terms["mask"] = mask_term(seen.opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
+        if self.background is not None and self.background.is_plain:
+            is_free = batch.of_rays(self.background.shows_alone(batch.rgb))
+            terms["free"] = free_term(seen.field.sdf, jt.array(is_free), self.conf.packed.free_weight)
         if batch.anchors is not None:
             terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
-        if self._patches is not None and moment.step >= self.conf.patches.begins * self.train.end_iter:
+        is_due = moment.step >= self.conf.patches.begins * self.train.end_iter
+        if is_due and self._patches is not None and batch.every is not None:
             costs = self._patches.costs(batch, seen.field, seen.weights.numpy()[:, 0])
             terms["patches"] = patch_term(costs, self.patches_weight)
         if self.conf.packed.curvature_weight > 0:
@@ -236,7 +241,9 @@ class FastNeuSModel(PackedModel):
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
         is_solid = self.occupancy.at(points) == SOLID
         sdf[is_solid] = np.minimum(sdf[is_solid], -self.occupancy.side)
-        return sdf
+        if self.background is not None:  # what goes on beyond the sphere ends on a smooth one, not at edges of cells
+            sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.occupancy.side))
+        return sdf.astype(np.float32)
 
     def _trained(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] as the field has them."""

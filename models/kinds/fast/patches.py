@@ -17,6 +17,7 @@ from models.machine.backend import jt
 from models.ops.patches import CAMERA, Patches, patch_costs
 from models.structs import FieldOutput, Var
 
+MOST_COMPARED = 512  # rays of a batch: more cost as much as the rest of a step, and a surface is met again and again
 WORST = 0.9  # cost of a pair that says nothing: a correlation of 0.1, as chance gives it
 LEAST_OPACITY = 0.5  # of the region along a ray whose surface is compared
 MOST_STEPS = 1.0  # from the heaviest sample to the surface: more, and the ray has met none
@@ -48,6 +49,9 @@ class PatchComparison:
     def costs(self, batch: PackedBatch, field: FieldOutput, weights: np.ndarray) -> Var | None:
         """What the surface costs where rays meet it, [N, 1]; None where none does. weights: [S] of the samples."""
         at, ray = _heaviest(weights, batch.offsets)
+        # By the bits of a place, so that the choice does not hang on the part of the batch.
+        is_chosen = batch.points[at].view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % batch.every[0] == 0
+        at, ray = at[is_chosen], ray[is_chosen]
         sdf, slope = field.sdf.numpy()[at, 0], (field.gradient.numpy()[at] * batch.directions[at]).sum(axis=1)
         is_met = (slope < -STEEPEST) & (np.abs(sdf) < MOST_STEPS * float(batch.step[0]))
         at, ray = at[is_met], ray[is_met]
@@ -66,10 +70,13 @@ def _heaviest(weights: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
     rays = np.flatnonzero(np.diff(offsets) > 0)
     if not len(rays):
         return rays, rays
-    starts, used = offsets[rays], offsets[-1]
-    rays = rays[np.add.reduceat(weights[:used], starts) > LEAST_OPACITY]
-    at = [offsets[ray] + int(np.argmax(weights[offsets[ray] : offsets[ray + 1]])) for ray in rays]
-    return np.array(at, np.int64), rays
+    heavy = weights[: offsets[-1]]
+    peaks = np.maximum.reduceat(heavy, offsets[rays])
+    row = np.repeat(np.arange(len(rays)), np.diff(offsets)[rays])
+    hits = np.flatnonzero(heavy == peaks[row])
+    at = hits[np.unique(row[hits], return_index=True)[1]]
+    is_opaque = np.add.reduceat(heavy, offsets[rays]) > LEAST_OPACITY
+    return at[is_opaque], rays[is_opaque]
 
 
 def _rows(cameras: Cameras) -> np.ndarray:

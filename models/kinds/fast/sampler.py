@@ -58,6 +58,7 @@ class PackedSampler:
         self.sift: Callable[[Walk, float], np.ndarray] | None = None
         self.light: Callable[[Walk, float], Light] | None = None  # where there is a background
         self.anchors: np.ndarray | None = None  # points of the surface, float32 [A, 3], while they are trained on
+        self.most_compared: int | None = None  # rays of a batch whose patches are compared, where any are
         self._scene, self._occupancy = scene, occupancy
         self._most_rays, self._samples = most_rays, samples
         self._generator = generator
@@ -110,6 +111,7 @@ class PackedSampler:
             np.concatenate([walk.directions[:used], np.zeros((self._samples - used, 3), np.float32)]),
             np.array([self.step], np.float32),
             anchors=anchors,
+            every=self._every(len(rows)),
         )
 
     def _others(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -153,7 +155,12 @@ class PackedSampler:
             far.directions,
             far.depths,
             anchors,
+            self._every(len(rows)),
         )
+
+    def _every(self, rays: int) -> np.ndarray | None:
+        """Of so many rays the patch of one is compared."""
+        return None if self.most_compared is None else np.array([-(-rays // self.most_compared)], np.int32)
 
     def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
         """The samples of rays, as many as fit the budget."""

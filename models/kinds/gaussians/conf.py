@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from models.config.strict import ConfigError, limits
 from models.kinds.block import PlainBlock
@@ -96,6 +96,10 @@ class GaussiansConfig(PlainBlock):
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
         self.gaussians.check()
+
+    def without_photographs(self) -> GaussiansConfig:
+        """The same with nothing learned of photographs: a file of splats has none of that."""
+        return replace(self, photographs=replace(self.photographs, exposure=False))
 
     @property
     def network_blocks(self) -> tuple[str, ...]:

@@ -61,10 +61,12 @@ def ray_view(shown: Var, camera: np.ndarray, rays: PictureRays) -> RayView:
 def depth_of(shown: Var) -> tuple[np.ndarray, np.ndarray]:
     """Depth, 0 where nothing is seen, and opacity [H, W] of a picture.
 
-    That of surfels is where half of the light is gone: what shines through from behind does not draw it backwards.
+    That of surfels is the mean over the first part of the light: they overlap in a layer whose outside is what outlines
+    and points agree with, and what shines through from behind draws a mean over all of it backwards.
     """
     opacity = shown[:, :, raster.OPACITY].numpy()[:, :, 0]
+    sums, most = shown[:, :, raster.DEPTH], 1.0
     if shown.shape[2] == raster.SURFEL_CHANNELS:
-        return np.where(opacity > SEEN_OPACITY, shown[:, :, raster.MEDIAN].numpy()[:, :, 0], 0.0), opacity
-    depth = shown[:, :, raster.DEPTH].numpy()[:, :, 0]
-    return np.divide(depth, opacity, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity
+        sums, most = shown[:, :, raster.FRONT], 1.0 - raster.FRONT_LEFT
+    depth, taken = sums.numpy()[:, :, 0], np.minimum(opacity, np.float32(most))
+    return np.divide(depth, taken, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity

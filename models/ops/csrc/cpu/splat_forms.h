@@ -11,6 +11,7 @@ constexpr float LARGEST_FRACTION = 1.f / 255;  // of the light: below it a splat
 inline float log_cut(float opacity) { return std::log(opacity / LARGEST_FRACTION); }
 inline Vec size_of(Vec a) { return a < 0.f ? -a : a; }
 inline Vec minimum(Vec a, float b) { return a < b ? a : Vec{} + b; }
+inline Vec minimum(Vec a, Vec b) { return a < b ? a : b; }
 
 // What both forms have: the opacity at distance `sigma`, limited, and what of its gradient passes the limit.
 struct Opacity {

@@ -8,11 +8,11 @@ inline Vec away_from_zero(Vec x) { return size_of(x) < SMALLEST ? Vec{} + SMALLE
 
 // Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour, depth of
 // the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the first hit, and the depth of
-// the hit at which half of the light is gone, which is no sum and through which no gradient passes.
+// the hits as far as they take the first part of the light, through which no gradient passes.
 struct SurfelForm {
     static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
     enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
-    enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, MEDIAN, FIXED = HIT };
+    enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, FRONT, FIXED = HIT };
     struct Inputs {
         const float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
     };
@@ -82,7 +82,8 @@ struct SurfelForm {
         sums[HIT] += weight * hit.depth;
         sums[FIRST] += weight * place;
         sums[SECOND] += weight * place * place;
-        sums[MEDIAN] = (weight > 0.f) & (before > HALF) ? hit.depth : sums[MEDIAN];
+        const Vec part = minimum(weight, before - FRONT_LEFT);
+        sums[FRONT] += (part > 0.f ? part : Vec{}) * hit.depth;
     }
     static Vec worth(const Vec *g, const Splat &s, const Hit &hit, Vec origin) {
         const Vec place = 1.f / away_from_zero(hit.depth) - origin;

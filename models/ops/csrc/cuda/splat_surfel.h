@@ -7,12 +7,11 @@ namespace neus {
 __device__ inline float away_from_zero(float x) { return fabsf(x) < SMALLEST ? SMALLEST : x; }
 
 // Channels colour, depth of the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the
-// first hit, and the depth of the hit at which half of the light is gone, which is no sum and through which no gradient
-// passes.
+// first hit, and the depth of the hits as far as they take the first part of the light, through which no gradient passes.
 struct SurfelForm {
     static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
     enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
-    enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, MEDIAN, FIXED = HIT };
+    enum { DEPTH = 3, NORMAL, HIT = 7, FIRST, SECOND, FRONT, FIXED = HIT };
     struct Inputs {
         const float *means2d, *to_picture, *normals, *colors, *opacities, *depths;
     };
@@ -83,7 +82,7 @@ struct SurfelForm {
         sums[HIT] += weight * hit.depth;
         sums[FIRST] += weight * place;
         sums[SECOND] += weight * place * place;
-        if (before > HALF) sums[MEDIAN] = hit.depth;
+        sums[FRONT] += fmaxf(fminf(weight, before - FRONT_LEFT), 0.f) * hit.depth;
     }
     __device__ static float worth(const Column &g, const Splat &s, const Hit &hit, float origin) {
         const float place = 1.f / away_from_zero(hit.depth) - origin;

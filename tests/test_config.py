@@ -88,6 +88,7 @@ OURS = {
     "dataset.test_every": 0,
     "dataset.test_views": (),
     "dataset.train_views": (),
+    "dataset.refine_cameras": "none",
     "dataset.roi": "",
     "train.seed": 0,
     "train.max_bad_steps": 10,

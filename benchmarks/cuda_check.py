@@ -43,8 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(toolkit, str):
         print(f"{SKIPPED}: {toolkit}")
         return 0
-    pretended = _pretended(toolkit, cache)
-    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), capabilities 8.0 and 9.0", flush=True)
+    codes = 1 if given.one else 2
+    pretended = _pretended(toolkit, codes, cache)
+    targets = "capability 9.0" if given.one else "capabilities 8.0 and 9.0"
+    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), {targets}", flush=True)
     names = given.conf or sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
     failed = [name for name in names if not _check_conf(name, pretended, given.steps)]
     if given.host and not _check_host(pretended, given.steps, given.plain):
@@ -57,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/cuda_check.py", description=DESCRIPTION, allow_abbrev=False)
     parser.add_argument("--conf", action="append", metavar="NAME", help="of confs/, repeatable (default: all)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each (default {STEPS})")
+    parser.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
     parser.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
     return parser
@@ -105,13 +108,13 @@ def _fetch(packages: Sequence[str], folder: Path) -> str:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _pretended(toolkit: Toolkit, cache: Path) -> Pretended:
+def _pretended(toolkit: Toolkit, codes: int, cache: Path) -> Pretended:
     """The pretended toolkit and driver, built once for each toolkit, so that what is compiled against them is kept."""
-    folder = cache / f"cuda-pretend-{key(toolkit)}"
+    folder = cache / f"cuda-pretend-{key(toolkit, codes)}"
     if not folder.is_dir():
         scratch = Path(tempfile.mkdtemp(dir=cache))
         try:
-            build(toolkit, scratch)
+            build(toolkit, codes, scratch)
             os.rename(scratch, folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
@@ -129,7 +132,8 @@ def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
     print(
         f"{'ok   ' if is_flat else 'WRONG'}  {name}: {steps} steps, variables {_pair(found['vars'])}, operations "
         f"{_pair(found['ops'])}, {found['host_ms']:.1f} ms of the host a step, {found['kernels']:.0f} kernels, "
-        f"{found['compiled']} operations compiled in {found['compile_seconds']:.0f} processor seconds",
+        f"{found['compiled']} operations compiled in {found['compile_seconds']:.0f} processor seconds, the first step "
+        f"{found['first_seconds']:.0f} after the start, memory asked of the card {found['allocations']} times in them",
         flush=True,
     )
     return is_flat
@@ -152,6 +156,7 @@ def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
     reached = {
         f"operations <= {MOST_OPERATIONS}": native["operations"] <= MOST_OPERATIONS,
         f"pool <= {MOST_POOL} MiB": native["pool_mib"] <= MOST_POOL,
+        "no memory asked of the card in a step": native["allocations"] == 0,
     }
     if with_plain:
         share = native["host_ms"] / found["plain"]["host_ms"]

@@ -56,13 +56,15 @@ def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
     from models.machine.memory import pool_bytes
 
     runtime = ctypes.CDLL(str(home.folder / "lib64" / "libcudart.so"))
-    runtime.pretend_launches.restype = ctypes.c_size_t
+    runtime.pretend_launches.restype = runtime.pretend_allocations.restype = ctypes.c_size_t
     began, spent = time.time(), _processor_seconds()
-    _steps(trainer, WARM_UP)
+    _steps(trainer, 1)
     found = {"compiled": compiled_since(began), "compile_seconds": _processor_seconds() - spent}
-    early, launched = jt.liveness_info(), runtime.pretend_launches()
+    found["first_seconds"] = _processor_seconds()
+    _steps(trainer, WARM_UP)
+    early, launched, allocated = jt.liveness_info(), runtime.pretend_launches(), runtime.pretend_allocations()
     times = _steps(trainer, steps)
-    late = jt.liveness_info()
+    late, allocated = jt.liveness_info(), runtime.pretend_allocations() - allocated
     if trainer.guard.bad_steps:
         raise RuntimeError("steps were refused: their host time is not that of steps")
     with jt.profile_scope(0, 0) as report:
@@ -71,6 +73,7 @@ def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
         "vars": [early["lived_vars"], late["lived_vars"]],
         "ops": [early["lived_ops"], late["lived_ops"]],
         "host_ms": 1e3 * median(times),
+        "allocations": allocated,
         "kernels": (runtime.pretend_launches() - launched) / steps,
         "operations": sum(int(row[2]) for row in report[1:]),
         "pool_mib": pool_bytes() / 2**20,

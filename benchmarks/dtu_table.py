@@ -4,6 +4,8 @@ FOLDER of --scenes holds dtu_scan24 and so on, as NeuS publishes them; that of -
 (ObsMask/, Points/stl/). Each scan is trained and scored by the command line, in OUT/scan24 and so on. Called again, it
 goes on where it stopped: a scan that is scored is left alone, one that was being trained goes on from its newest
 checkpoint. At the end, and with --table at once, it prints the table of what is done beside the published rows.
+
+With --ranks N that many scans are trained at a time (`--mode train --cases` under mpirun), and scored one by one.
 """
 
 from __future__ import annotations
@@ -39,10 +41,16 @@ def main(argv: Sequence[str] | None = None, run: Run | None = None) -> int:
             for scan in values.scans:
                 reference_files(values.dtu, scan)
                 _scene(values.scenes, scan)
+        left = [scan for scan in values.scans if _figure(values.out, scan, conf, values.resolution) is None]
+        at_a_time = several_at_a_time(values, left) if values.ranks > 1 and left and not values.table else []
     except UserError as error:
         complain(f"error: {error}")
         return 2
     failed = []
+    if at_a_time:
+        status = subprocess.run(at_a_time, check=False).returncode
+        if status in INTERRUPTED:
+            return status
     for scan in () if values.table else values.scans:
         if _figure(values.out, scan, conf, values.resolution) is not None:
             continue
@@ -67,6 +75,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scans", type=int, nargs="+", choices=SCANS, default=SCANS, metavar="N", help="which scans")
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the conf")
     parser.add_argument("--resolution", type=int, default=RESOLUTION, help="of the meshes")
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="scans that are trained at a time")
     parser.add_argument("--table", action="store_true", help="print the table of what is done, and do nothing")
     return parser.parse_args(argv)
 
@@ -89,6 +98,19 @@ def _one(values: argparse.Namespace, scan: int, run: Run) -> int:
     scored += ["--dtu", str(values.dtu), "--csv", str(values.out / CSV_FILE)]
     say(f"scan {scan}: training")
     return run([*common, "--is_continue"]) or run([*common, *scored])
+
+
+def several_at_a_time(values: argparse.Namespace, scans: Sequence[int]) -> list[str]:
+    """The command that trains these scans, each in its folder; raises UserError where their folders have two names."""
+    prefixes = {_scene(values.scenes, scan).name.removesuffix(str(scan)) for scan in scans}
+    if len(prefixes) > 1:
+        raise UserError(f"{values.scenes}: has folders dtu_scan.. and scan..; give them names of one kind")
+    paths = (f"dataset.data_dir={values.scenes / prefixes.pop()}CASE_NAME",)
+    paths += (f"general.base_exp_dir={values.out / 'scan'}CASE_NAME",)
+    settings = [word for setting in (*values.overrides, *paths) for word in ("--set", setting)]
+    beside = Path(sys.executable).with_name("mpirun")
+    launch = [str(beside) if beside.is_file() else "mpirun", "-n", str(values.ranks), sys.executable, str(PROGRAM)]
+    return [*launch, "--conf", str(values.conf), "--cases", ",".join(map(str, scans)), "--is_continue", *settings]
 
 
 def _process(arguments: list[str]) -> int:

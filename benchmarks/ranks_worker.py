@@ -40,17 +40,21 @@ def steps(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
 
 
 def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
-    """Seconds of each of some steps, and of the sums over all ranks that a step makes; peak memory of this process."""
-    seconds, sums = [], []
+    """Seconds of each of some steps, by the clock and of the processor, and of the sums that a step makes; peak memory.
+
+    The sleep in which a rank waits for the others takes no processor seconds.
+    """
+    seconds, busy, sums = [], [], []
     for _ in range(2):
         trainer.step()
     jt.sync_all(True)
     for _ in range(count):
         trainer.ranks.barrier()
-        begin = time.perf_counter()
+        begin, work = time.perf_counter(), time.process_time()
         trainer.step()
         jt.sync_all(True)
         seconds.append(time.perf_counter() - begin)
+        busy.append(time.process_time() - work)
     buffer = np.ones(sum(value.numel() for value in trainer.optimizer.parameters), np.float32)
     for _ in range(count):
         trainer.ranks.barrier()
@@ -58,8 +62,10 @@ def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
         trainer.ranks.add(buffer)
         sums.append(time.perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    slowest = max(trainer.ranks.everyone(float(np.median(busy))))
     return {
         "seconds": np.array(seconds),
+        "busy": np.array(slowest),
         "sums": np.array(sums),
         "peak": np.array(peak),
         "bytes": np.array(buffer.nbytes),

@@ -33,6 +33,10 @@ FLAG_MEANINGS = {
     "meshes), instead of the newest": (
         "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）、官方代码的（.pth），或高斯（.ply，用于图像和网格）"
     ),
+    "train: several scenes, one after the other or, under mpirun, as many at a time as there are ranks; or a file with "
+    "one on each line": (
+        "train：训练多个场景，逐个进行；用 mpirun 时同时训练的场景数等于进程数；也可给一个每行一个场景的文件"
+    ),
     "train, inspect: open the viewer in the browser as well (needs viser)": (
         "train、inspect：同时在浏览器里打开查看器（需要 viser）"
     ),

@@ -164,6 +164,8 @@ class Runner:
 
     def _saved(self) -> str:
         """Save what was trained where a training ends before its time; half a sentence that says so."""
+        if not self.ranks.is_first:
+            return ""
         if not self._taken or not self.recovery.has_learnt(self._taken):
             return "no step was finished"
         self._save()

@@ -15,7 +15,8 @@ from models.machine.cuda.conclude import conclude
 from models.machine.cuda.facts import Facts
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
-RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0}
+GOOD |= {"first_seconds": 20.0, "allocations": 0}
+RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0}
 
 
 @pytest.fixture

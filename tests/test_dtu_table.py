@@ -13,6 +13,9 @@ from test_dtu import spoil_mask, write_reference
 import exp_runner
 from benchmarks import dtu_table
 from benchmarks.dtu_published import ROWS, SCANS
+from models.commands import cases
+from models.commands.arguments import parse_arguments
+from models.kinds.conf import load_config
 
 SETTINGS = (
     "dataset.test_dir=",
@@ -74,6 +77,17 @@ def test_scans_are_trained_and_scored_once_and_the_table_has_theirs_beside_ours(
     assert published[-1] == f"{fmean(ROWS[0].values[:2]):.2f}" and published[-2] == "0.77"
     assert "were not measured here" in told and all(row.source in told for row in ROWS)
     assert (folders / "out/metrics.csv").read_text().count("\n") == 3
+
+
+def test_several_scans_at_a_time_are_one_training_of_several_scenes(folders):
+    values = dtu_table._arguments(words(folders, "--ranks", "2"))
+    command = dtu_table.several_at_a_time(values, [24, 37])
+    assert command[1:3] == ["-n", "2"]
+    arguments = parse_arguments(command[command.index(str(ROOT / "exp_runner.py")) + 1 :])
+    assert cases.names_of(arguments.values.cases) == ("24", "37") and arguments.values.is_continue
+    conf = load_config(arguments.conf, "37", arguments.overrides)
+    assert conf.dataset.data_dir == str(folders / "scenes/dtu_scan37")
+    assert conf.general.base_exp_dir == str(folders / "out/scan37")
 
 
 def test_a_scan_that_fails_does_not_stop_the_others_and_is_told(folders, capsys):

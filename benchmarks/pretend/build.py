@@ -21,9 +21,9 @@ DECLARED = {
 }
 DEFINED = re.compile(r"\b(cuda\w+)\([^;{]*\)\s*\{")  # in runtime.c
 SCRIPT = """#!/bin/sh
-# {nvcc}, which compiles for a second card beside each
+# {nvcc}, which may compile for a second card beside each
 case "$*" in
-    *-gencode*) exec '{nvcc}' -gencode arch=compute_{code},code=sm_{code} "$@" ;;
+    *-gencode*) exec '{nvcc}' {more} "$@" ;;
     *) exec '{nvcc}' "$@" ;;
 esac
 """
@@ -42,14 +42,14 @@ class Pretended:
         return {"CUDA_HOME": str(self.toolkit), "LD_LIBRARY_PATH": str(self.driver), "nvcc_path": ""}
 
 
-def key(toolkit: Toolkit) -> str:
-    """A name for all that the contents follow from."""
+def key(toolkit: Toolkit, codes: int) -> str:
+    """A name for all that the contents follow from; `codes`: for how many capabilities is compiled, 1 or 2."""
     sources = [path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file()]
-    parts = (toolkit.nvcc, toolkit.release, sorted(toolkit.headers.items()), sources)
+    parts = (toolkit.nvcc, toolkit.release, codes, sorted(toolkit.headers.items()), sources)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def build(toolkit: Toolkit, folder: Path) -> Pretended:
+def build(toolkit: Toolkit, codes: int, folder: Path) -> Pretended:
     """Make both in `folder`; raises CalledProcessError where a C compiler fails."""
     made = Pretended(folder / "toolkit", folder / "driver")
     for part in (made.toolkit / "bin", made.toolkit / "include", made.toolkit / "lib64", made.driver):
@@ -60,7 +60,8 @@ def build(toolkit: Toolkit, folder: Path) -> Pretended:
             if not link.exists():
                 link.symlink_to(entry)
     script = made.toolkit / "bin" / "nvcc"
-    script.write_text(SCRIPT.format(nvcc=toolkit.nvcc, code=FURTHER_TARGET), encoding="utf-8")
+    more = f"-gencode arch=compute_{FURTHER_TARGET},code=sm_{FURTHER_TARGET}" if codes > 1 else ""
+    script.write_text(SCRIPT.format(nvcc=toolkit.nvcc, more=more), encoding="utf-8")
     script.chmod(0o755)
     for name in LIBRARIES:
         _library(name, made.toolkit)

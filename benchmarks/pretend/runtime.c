@@ -5,8 +5,9 @@
 #include <string.h>
 #define ALIGNMENT 512
 
-static size_t launches;
+static size_t launches, allocations;
 size_t pretend_launches(void) { return launches; }
+size_t pretend_allocations(void) { return allocations; }
 
 static int capability(void) {
     const char *text = getenv("PRETEND_CAPABILITY");
@@ -41,6 +42,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 
 /* Zeros: what kernels leave unwritten is then the same in every run, and takes no memory before it is touched. */
 static cudaError_t reserve(void **place, size_t bytes) {
+    allocations++;
     *place = calloc(bytes / ALIGNMENT + 1, ALIGNMENT);
     return *place ? cudaSuccess : cudaErrorMemoryAllocation;
 }

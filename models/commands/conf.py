@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models.commands.cases import names_of
 from models.commands.command import Arguments, ExperimentConfig
 
 if TYPE_CHECKING:
@@ -38,7 +39,9 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     is_elsewhere = arguments.conf is None and not default.exists()
     if is_elsewhere:
         conf_path = PROGRAM_FOLDER / default
-    conf = load_config(conf_path, arguments.case, arguments.overrides)
+    several = getattr(arguments.values, "cases", None)
+    case = names_of(several)[0] if several and not arguments.case else arguments.case
+    conf = load_config(conf_path, case, arguments.overrides)
     is_bundled = is_elsewhere and default == DEFAULT_CONF
     return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
 

@@ -35,4 +35,5 @@ COMMAND = Command(
     read=read,
     flags=(CHECKPOINT,),
     needs_checkpoint=True,
+    is_shared=True,
 )

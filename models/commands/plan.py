@@ -5,6 +5,7 @@ from __future__ import annotations
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
 from models.commands.shared import choose_device
+from models.machine.ranks.ranks import joined
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -20,6 +21,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
     for text in table(conf, scene):
         say(text)
+    joined().close()
     return EXIT_DONE
 
 
@@ -27,4 +29,5 @@ COMMAND = Command(
     name="plan",
     line="memory and speed measured on this machine, over n_importance, or how many Gaussians fit; nothing is written",
     run=run,
+    is_shared=True,
 )

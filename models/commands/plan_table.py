@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from models.kinds.conf import ExperimentConfig
 from models.kinds.registry import ModelConfig, build_model
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.machine.ranks.ranks import joined
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
 from models.views.chunks import ResultChunks
@@ -51,7 +52,9 @@ def importances(conf: ModelConfig) -> list[int | None]:
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
     """Measure the rows one after the other; the networks are the conf's, with their first weights."""
     for count in importances(conf.model):
-        yield measure(conf, scene, count)
+        row = measure(conf, scene, count)
+        of_all = joined().everyone((row.step_bytes, row.image_bytes))
+        yield replace(row, step_bytes=max(step for step, _ in of_all), image_bytes=max(image for _, image in of_all))
         memory.release()
 
 
@@ -60,7 +63,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
-    trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter)
+    trainer = Trainer(model, model.sampler(scene, conf.train.batch_size, pixels), conf.train, jitter, ranks=joined())
     settled = settled_chunk(conf.train, {})
     choice = training_chunk(trainer) if settled is None else memory.Choice(settled, 0, True)
     trainer.ray_chunk = choice.chunk
@@ -86,6 +89,8 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     limit = conf.train.memory_limit
     shown = "what is free, less a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
+    if joined().size > 1:
+        yield f"{joined().size} ranks share each batch: chunks and GB are those of one rank, the one that takes most"
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
     for index, row in enumerate(plan(conf, scene)):
         if index == 0:

@@ -141,4 +141,5 @@ COMMAND = Command(
     ),
     check=check,
     needs_checkpoint=True,
+    is_shared=True,
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from data.errors import UserError
 from data.io.streams import complain, say
+from models.commands import cases
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
 from models.commands.view import VIEWER, place_of
@@ -22,10 +23,13 @@ def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that contradict each other."""
     if values.overwrite and values.is_continue:
         raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
+    cases.check(values)
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Train to the last step; returns the exit status."""
+    if arguments.values.cases is not None:
+        return cases.run_cases(arguments)
     from models.experiment import open_training
     from models.kinds.capacity import require_batch, require_mesh
 
@@ -65,6 +69,13 @@ COMMAND = Command(
         ),
         OVERWRITE,
         CHECKPOINT,
+        flag(
+            "--cases",
+            EXPERIMENT,
+            metavar="A,B,C",
+            help="train: several scenes, one after the other or, under mpirun, as many at a time as there are ranks; "
+            "or a file with one on each line",
+        ),
         *VIEWER,
     ),
     check=check,

@@ -27,7 +27,7 @@ class Line:
     def text(self) -> str:
         """As it is printed."""
         told = self.found if self.is_ok else f"{self.found}: {self.remedy}"
-        return one_line(f"{'ok' if self.is_ok else 'WRONG':<7}{self.name:<{NAME_WIDTH}}{told}")
+        return one_line(f"{'ok' if self.is_ok else 'WRONG':<7}{self.name:<{NAME_WIDTH - 1}} {told}")
 
 
 def guarded(name: str, check: Check, remedy: str) -> Iterator[Line]:

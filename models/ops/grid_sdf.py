@@ -30,7 +30,12 @@ def active_weights(layers: Sequence[tuple[Var, Var]], sizes: GridSizes) -> Weigh
 
 
 def with_network(sizes: GridSizes, hidden: Sequence[int], outputs: int) -> GridSizes:
-    """The layout of a grid with hidden layers of these widths, and `outputs` channels, behind it."""
+    """The layout of a grid with hidden layers of these widths, and `outputs` channels, behind it.
+
+    Raises ValueError without a hidden layer: the native forms take the slopes of the first layer's outputs for granted.
+    """
+    if not hidden:
+        raise ValueError("a grid needs a network of at least one hidden layer behind it")
     ends = [sizes.inputs, *hidden, outputs]
     return replace(sizes, widths=tuple(width for pair in zip(ends[:-1], ends[1:], strict=True) for width in pair))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene
 from models.kinds.conf import flat, parse_config
+from models.machine.ranks.ranks import ALONE
 from models.results import agreement
 from models.results.asked import Asked, References, cameras_of, radius_of
 from models.results.figure_table import lines
@@ -82,11 +83,16 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     """
     scene = references.held_out or snapshot.experiment.scene
     mesh = _mesh(snapshot, request, references)
-    surface, dtu = _against_truth(mesh, references), _by_dtu(snapshot, mesh, references)  # they may refuse: first
+    is_first = snapshot.ranks.is_first
+    scored = mesh if is_first else None  # the others only help with the field and the pictures
+    surface, dtu = _against_truth(scored, references), _by_dtu(snapshot, scored, references)  # they may refuse: first
     mask_first = snapshot.mask_first(scene)
     first = snapshot.render(*scene.rays(0))
     views = _compare_views(snapshot, references.held_out, first, mask_first) if references.held_out else ()
-    witness = references.witness
+    notes = (*references.notes, *agreement.notes(snapshot))
+    if not is_first:
+        return {}
+    witness, snapshot = references.witness, replace(snapshot, ranks=ALONE)
     evaluation = Evaluation(
         pictures=figures.mean(views) if views else None,
         surface=surface,
@@ -98,7 +104,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
     _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
     with_figures(snapshot.experiment, snapshot.log, values, asked.language)
-    for note in (*references.notes, *agreement.notes(snapshot)):
+    for note in notes:
         snapshot.log.info(note)
     snapshot.log.info(*lines([("", values)]))
     folder = snapshot.experiment.folder / FOLDER

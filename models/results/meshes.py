@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import trimesh
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.kinds.protocol import LevelSet
+from models.results.sharing import shared_out
 from models.results.snapshot import Snapshot
 from models.surface import clean, sparse
 from models.surface.color import Fallback, Photographs, paint
@@ -38,12 +40,18 @@ def extract_mesh(snapshot: Snapshot, request: MeshRequest) -> trimesh.Trimesh:
 def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
     """Write the mesh that is asked for; returns it in the working frame. Raises EmptySurfaceError where there is none.
 
-    A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written.
+    A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written. Of several
+    ranks the first one writes.
     """
     suffix = ".glb" if request.color == TEXTURE else ".ply"
-    path = request.output or snapshot.experiment.path("meshes", f"{snapshot.step:08d}{suffix}")
-    found = _extract(snapshot, request, snapshot.experiment.subfolder("meshes") / UNFINISHED)
+    if snapshot.ranks.size > 1:  # blocks that one of them has kept would leave the others waiting
+        found = _extract(snapshot, request, None)
+    else:
+        found = _extract(snapshot, request, snapshot.experiment.subfolder("meshes") / UNFINISHED)
     surface = _finished(snapshot, request, found.mesh)
+    if not snapshot.ranks.is_first:
+        return surface
+    path = request.output or snapshot.experiment.path("meshes", f"{snapshot.step:08d}{suffix}")
     _write(snapshot, request, surface, path)
     found.kept.clear()
     return surface
@@ -69,7 +77,7 @@ def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> s
         high,
         request.resolution,
         _threshold(level_set, request),
-        snapshot.chunks.points(level_set.outward),
+        _chunk(snapshot),
         partial(snapshot.log.progress, desc="surface", leave=False),
         folder,
     )
@@ -86,7 +94,21 @@ def _level_set(snapshot: Snapshot) -> LevelSet:
     level_set = snapshot.model.level_set
     if level_set is None:
         raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
-    return level_set
+    ranks = snapshot.ranks
+    if ranks.size == 1:
+        return level_set
+    shared = {
+        name: shared_out(ranks, function)
+        for name in ("outward", "gradient", "color")
+        if (function := getattr(level_set, name)) is not None
+    }
+    return replace(level_set, **shared)
+
+
+def _chunk(snapshot: Snapshot) -> int:
+    """Points at which the field is asked at a time: what fits the rank where least does, times their number."""
+    own = snapshot.chunks.points(snapshot.model.level_set.outward)
+    return min(snapshot.ranks.everyone(own)) * snapshot.ranks.size
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
@@ -167,7 +189,7 @@ def _on_level(
         level_set.gradient,
         _threshold(level_set, request),
         0.5 * float(np.linalg.norm((high - low) / (request.resolution - 1))),
-        _wide_chunk(snapshot, level_set),
+        _wide_chunk(snapshot),
         partial(snapshot.log.progress, desc="level set", leave=False),
     )
     snapshot.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
@@ -186,7 +208,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
             towards,
             photographs,
             sight,
-            _in_chunks(level_set.color, _wide_chunk(snapshot, level_set)),
+            _in_chunks(level_set.color, _wide_chunk(snapshot)),
             partial(snapshot.log.progress, desc="colours", leave=False),
         )
         shares.append(found.seen)
@@ -207,7 +229,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
 def _as_the_network_says(snapshot: Snapshot, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colour network's colours at the vertices; without any where there is no such network."""
     level_set = _level_set(snapshot)
-    color = _in_chunks(level_set.color, _wide_chunk(snapshot, level_set))
+    color = _in_chunks(level_set.color, _wide_chunk(snapshot))
     if color is None:
         return Surface(mesh, normals)
     towards = clean.vertex_normals(mesh) if normals is None else normals
@@ -215,9 +237,9 @@ def _as_the_network_says(snapshot: Snapshot, mesh: trimesh.Trimesh, normals: np.
     return Surface(mesh, normals, np.rint(np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8))
 
 
-def _wide_chunk(snapshot: Snapshot, level_set: LevelSet) -> int:
+def _wide_chunk(snapshot: Snapshot) -> int:
     """Points at which slopes or colours are asked for at a time."""
-    return max(1, snapshot.chunks.points(level_set.outward) // WIDE)
+    return max(1, _chunk(snapshot) // WIDE)
 
 
 def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:

@@ -41,19 +41,25 @@ class Film:
 
 
 def render(snapshot: Snapshot, film: Film) -> Path:
-    """Make the film; one that was interrupted goes on. Returns where it is."""
+    """Make the film; one that was interrupted goes on. Returns where it is. Of several ranks the first one writes."""
     kinds = "_".join(film.shown)
     name = f"{snapshot.step:08d}_{film.path.name}_{kinds}.mp4"
-    target = film.output or snapshot.experiment.path("render", name)
+    is_first = snapshot.ranks.is_first
+    target = film.output or (snapshot.experiment.path("render", name) if is_first else Path(name))
     is_video = target.suffix.lower() == ".mp4"
     folder = target.with_name(target.name + UNFINISHED) if is_video else target
-    files = _frame_files(snapshot, film, folder)
-    missing = [(file, shot) for file, shot in zip(files, film.path.shots, strict=True) if not _is_whole(file)]
+    files = _frame_files(snapshot, film, folder) if is_first else []
+    wanted = snapshot.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
+    missing = [(index, film.path.shots[index]) for index in wanted]
     if len(missing) < len(files):
         snapshot.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
     surface = finished_mesh(snapshot, film.mesh) if missing and set(film.shown) & set(SURFACE) else None
-    for file, shot in snapshot.log.progress(missing, desc="frames"):
-        write_image(file, _frame(snapshot, film, shot, surface))
+    for index, shot in snapshot.log.progress(missing, desc="frames"):
+        frame = _frame(snapshot, film, shot, surface)
+        if is_first:
+            write_image(files[index], frame)
+    if not is_first:
+        return target
     if not is_video:
         snapshot.log.info(f"{len(files)} frames: {target}")
         return target

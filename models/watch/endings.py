@@ -17,7 +17,7 @@ class Ending:
     """What a training says and does as it ends."""
 
     step: Callable[[], int]  # the last one that was finished
-    save: Callable[[], str]  # returns what became of it, as half a sentence
+    save: Callable[[], str]  # returns what became of it, as half a sentence; "" where another rank saves
 
 
 @contextmanager
@@ -29,8 +29,9 @@ def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
         if not is_allocation_failure(error):
             raise
         memory.release()
+        saved = ending.save()
         raise UserError(
-            f"memory ran out after step {ending.step()}; {ending.save()}: end other programs, or lower "
+            f"memory ran out after step {ending.step()}{f'; {saved}' if saved else ''}: end other programs, or lower "
             "train.ray_chunk, train.memory_limit or train.batch_size"
         ) from error
 

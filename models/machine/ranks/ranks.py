@@ -154,9 +154,21 @@ class MpiRanks(Ranks):
         """See `Ranks`."""
         self._wait(self._world.Ibarrier().Test)
 
+    def send(self, rank: int, value: Any) -> None:
+        """Something to one rank."""
+        self._wait(self._done(self._world.isend(value, rank, TAG_TOLD)))
+
+    def has_sent(self, rank: int) -> bool:
+        """Whether `receive` would not wait for a rank."""
+        return self._world.iprobe(rank, TAG_TOLD)
+
+    def receive(self, rank: int) -> Any:
+        """What a rank has sent."""
+        return self._receive(rank, TAG_TOLD)
+
     def fail(self, sentence: str, status: int) -> None:
         """See `Ranks`. Rank 0 itself tells nobody: what started it ends the others as it leaves."""
-        if self.is_first:
+        if self.is_first or self._mpi.Is_finalized():
             return
         where = f"rank {self.rank} ({platform.node()}): {sentence}"
         request = self._alarm.isend((where, status), 0, TAG_FAILED)

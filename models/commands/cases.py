@@ -1,0 +1,209 @@
+"""`--mode train --cases A,B,C`: one training after the other, or several at a time, each in a process of its own.
+
+Under mpirun or srun each rank takes the next scene of the queue as it becomes free; in a Slurm array each job takes
+its part of the list. A scene's training is the one that `--case` would have started by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from data.errors import UserError, listed
+from data.io.streams import complain, say
+from models.commands.command import EXIT_DONE, EXIT_STOPPED, Arguments, failed
+from models.machine.ranks import place
+from models.machine.ranks.queue import Queue
+from models.machine.ranks.ranks import joined
+from models.machine.ranks.shield import PR_SET_PDEATHSIG
+
+PROGRAM = Path(__file__).resolve().parents[2] / "exp_runner.py"
+ARRAY = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
+EXIT_SOME_FAILED = 1
+PSNR = ", PSNR "  # before the figure, in a log
+DONE, NOT_BEGUN = "done", "not begun"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a scene."""
+
+    case: str
+    state: str  # `done`, or why not
+    step: int = 0
+    seconds: float = 0.0  # of training, over all its sessions
+    psnr: str = "-"  # dB, of the last batch that was reported
+
+
+def names_of(text: str) -> tuple[str, ...]:
+    """The scenes of `A,B,C`, or of a file with one on each line; raises UserError for none and for one twice."""
+    if os.path.isfile(text):
+        try:
+            lines = Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--cases {text}: cannot be read ({error}); write a scene on each line") from None
+        found = [line.partition("#")[0].strip() for line in lines]
+    else:
+        found = [word.strip() for word in text.split(",")]
+    names = tuple(name for name in found if name)
+    if not names:
+        raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one on each line")
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise UserError(f"--cases {text}: names {listed(twice)} twice; each scene has one folder for its results")
+    return names
+
+
+def check(values: argparse.Namespace) -> None:
+    """Raises UserError for flags that several scenes cannot have together."""
+    if values.cases is None:
+        return
+    if values.mode != "train":
+        raise UserError(f"--cases: belongs to --mode train, not {values.mode}")
+    for name in ("case", "checkpoint", "view"):
+        if getattr(values, name):
+            raise UserError(f"--cases, --{name}: one is about several scenes, the other about one; give only one")
+    names_of(values.cases)
+
+
+def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Those that a job of a Slurm array takes; all of them elsewhere."""
+    numbers = [environ.get(name, "") for name in ARRAY]
+    if not all(number.isdigit() for number in numbers):
+        return list(names)
+    task, first, count = map(int, numbers)
+    return list(names[task - first :: count])
+
+
+def run_cases(arguments: Arguments) -> int:
+    """Train all scenes; returns the exit status."""
+    names = of_this_job(names_of(arguments.values.cases), os.environ)
+    _require_folders(arguments, names)
+    queue = Queue(joined(), names)
+    work = _Work(arguments)
+    outcomes = queue.go_through(work.train, lambda: work.is_stopped, lambda one: say(f"{one.case}: {one.state}"))
+    if queue.is_first:
+        found = {outcome.case: outcome for outcome in outcomes}
+        say(*table([found.get(name, Outcome(name, NOT_BEGUN)) for name in names]))
+    if work.is_stopped:
+        return EXIT_STOPPED
+    joined().close()
+    if not queue.is_first:
+        return EXIT_DONE
+    wrong = [outcome.case for outcome in outcomes if outcome.state != DONE]
+    return failed(f"{listed(wrong)} failed, see the table", EXIT_SOME_FAILED) if wrong else EXIT_DONE
+
+
+def table(outcomes: Sequence[Outcome]) -> list[str]:
+    """A line for each scene, in the order that they were asked for in."""
+    rows = [("scene", "steps", "minutes", "PSNR", "what became of it")]
+    rows += [(one.case, str(one.step), f"{one.seconds / 60:.1f}", one.psnr, one.state) for one in outcomes]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:4], widths[1:]), row[4]]) for row in rows]
+
+
+def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
+    """Raises UserError where the conf cannot be read for a scene, or has one folder for the results of several."""
+    from models.kinds.conf import load_config
+
+    if arguments.conf is None:
+        raise UserError("--cases: give a conf too, such as --conf confs/wmask.conf")
+    folders: dict[str, str] = {}
+    for name in names:
+        folder = load_config(arguments.conf, name, arguments.overrides).general.base_exp_dir
+        if folder in folders:
+            raise UserError(
+                f"--cases: {folders[folder]} and {name} would both be written to {folder}; put CASE_NAME into "
+                "general.base_exp_dir"
+            )
+        folders[folder] = name
+
+
+class _Work:
+    """Trains scenes, one at a time; a signal ends the one that is being trained, saved, and the queue."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._process: subprocess.Popen[str] | None = None
+        self.is_stopped = False
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, self._stop)
+
+    def _stop(self, signum: int, frame: FrameType | None) -> None:
+        """Hand the signal on."""
+        del frame
+        self.is_stopped = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signum)
+
+    def train(self, case: str) -> Outcome:
+        """Train one scene in a process of its own; its messages are in its own log, its last complaint is told."""
+        say(f"{case}: training")
+        self._process = subprocess.Popen(
+            self._command(case),
+            env=_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C comes once, from here
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
+        _, err = self._process.communicate()
+        status = self._process.returncode
+        told = [line.removeprefix("error: ") for line in err.splitlines() if line.startswith("error: ")]
+        state = DONE if status == 0 else (told or [f"ended with status {status}"])[-1]
+        return self._outcome(case, state)
+
+    def _command(self, case: str) -> list[str]:
+        """What trains one scene."""
+        given, values = self._arguments, self._arguments.values
+        flags = ["--conf", str(given.conf), "--case", case, "--device", given.device]
+        flags += ["--gpu", str(given.gpu + place.here().local_rank)]
+        flags += [f"--{name}" for name in ("is_continue", "overwrite") if getattr(values, name)]
+        flags += ["--language", values.language] if values.language else []
+        return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]
+
+    def _outcome(self, case: str, state: str) -> Outcome:
+        """With what the folder of the scene says."""
+        from models.checkpoints.folder import latest_checkpoint
+        from models.kinds.conf import load_config
+
+        folder = Path(load_config(self._arguments.conf, case, self._arguments.overrides).general.base_exp_dir)
+        try:
+            found = latest_checkpoint(folder / "checkpoints", complain)
+        except UserError:
+            found = None
+        if found is None:
+            return Outcome(case, state)
+        return Outcome(case, state, found.step, float(found.state.get("seconds", 0.0)), _last_psnr(folder))
+
+
+def _last_psnr(folder: Path) -> str:
+    """As the log of a training has it; "-" where it has none."""
+    from models.watch.logger import LOG_FOLDER, TEXT_LOG
+
+    try:
+        lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "-"
+    return next((line.partition(PSNR)[2].partition(",")[0] for line in reversed(lines) if PSNR in line), "-")
+
+
+def _end_with_parent() -> None:
+    """In a process that was just started: the kernel tells it to stop where this one is killed."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+
+
+def _environment() -> dict[str, str]:
+    """That of a process by itself."""
+    found = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
+    place.be_alone(found)
+    return found

@@ -1,0 +1,85 @@
+"""Several scenes with one command: a queue, over ranks too; each as if trained by itself, a table at the end."""
+
+import shutil
+import sys
+
+import pytest
+from ranks import finished, needs_mpi, started
+from runs import ROOT, SHORT, contents, run, saved
+
+import exp_runner
+from data.errors import UserError
+from models.commands import cases
+from models.machine.ranks.queue import Queue
+from models.machine.ranks.ranks import ALONE
+
+SCENES = "A,empty,B"
+
+
+def flags(folder, names=SCENES, results="results/CASE_NAME"):
+    """The command line for scenes below `folder`."""
+    values = (f"dataset.data_dir={folder}/CASE_NAME", f"general.base_exp_dir={folder}/{results}", *SHORT)
+    settings = [word for value in values for word in ("--set", value)]
+    return ["--conf", str(ROOT / "confs/debug.conf"), "--cases", names, *settings]
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory):
+    """Two scenes, and a folder that is none."""
+    folder = tmp_path_factory.mktemp("scenes")
+    for name in "AB":
+        shutil.copytree(ROOT / "data/demo", folder / name)
+    (folder / "empty").mkdir()
+    return folder
+
+
+def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
+    assert cases.names_of("A, B,,C") == ("A", "B", "C")
+    (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
+    assert cases.names_of(str(tmp_path / "list")) == ("A", "B")
+    for wrong, word in (("A,B,A", "twice"), (" ,", "no scene")):
+        with pytest.raises(UserError, match=word):
+            cases.names_of(wrong)
+
+
+def test_a_job_of_an_array_takes_its_part():
+    jobs = [cases.of_this_job("ABCDE", dict(zip(cases.ARRAY, (str(task), "1", "2"), strict=True))) for task in (1, 2)]
+    assert jobs == [["A", "C", "E"], ["B", "D"]]
+    assert cases.of_this_job("ABC", {}) == ["A", "B", "C"]
+
+
+def test_a_queue_ends_where_it_is_told_to():
+    heard = []
+    queue = Queue(ALONE, "ABC")
+    assert queue.go_through(str.lower, lambda: len(heard) == 2, heard.append) == ["a", "b"] == heard
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (("--case", "A"), "--cases, --case: "),
+        (("--mode", "evaluate"), "--cases: belongs to --mode train"),
+        (("--view",), "--cases, --view: "),
+    ],
+)
+def test_flags_that_contradict_several_scenes(tmp_path, capsys, more, sentence):
+    assert exp_runner.main([*flags(tmp_path), *more]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_scenes_with_one_folder_for_their_results_are_refused(scenes, capsys):
+    assert exp_runner.main(flags(scenes, results="one")) == 2
+    assert "A and empty would both be written to" in capsys.readouterr().err
+
+
+@needs_mpi
+def test_ranks_train_the_scenes_of_a_queue_and_one_that_fails_stops_no_other(scenes, tmp_path):
+    status, out, err = finished(started([sys.executable, str(ROOT / "exp_runner.py"), *flags(scenes)]))
+    assert status == 1 and "error: empty failed" in err
+    rows = [line.split() for line in out.partition("\nscene ")[2].splitlines()[1:]]
+    assert [row[0] for row in rows] == ["A", "empty", "B"]
+    assert [row[1] for row in rows] == ["6", "0", "6"] and [row[-1] for row in rows[::2]] == ["done", "done"]
+    assert "is no scene of a known format" in out
+    assert run(tmp_path / "alone") == 0
+    for name in "AB":
+        assert contents(saved(scenes / "results" / name, 6)) == contents(saved(tmp_path / "alone", 6))

@@ -11,6 +11,7 @@ PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-si
 PACK=$PWD/.gpu SCENES=$SITE/scenes RUNS=$OUT/runs
 # What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
 WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
+WHEELS="$WHEELS protobuf==7.36.2 six==1.17.0 pyparsing==3.3.3 packaging==26.3 tqdm==4.70.1" # what these import
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
 # Of SciPy what neither the program nor scikit-image's metrics import.
 UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
@@ -41,7 +42,8 @@ pack() { # SCENES
     cp -rL "$scenes/bunny" "$scenes/lego" "$scratch/site/scenes/"
     mkdir -p "$PACK"
     rm -f "$scratch/site/scenes/bunny/source.obj"
-    tar c -C "$scratch" --sort=name site | xz --x86 --lzma2=preset=9e,dict=128MiB > "$PACK/site.tar.xz"
+    # In blocks, so that all cores compress.
+    tar c -C "$scratch" --sort=name site | xz -T0 --block-size=64MiB --x86 --lzma2=preset=6,dict=64MiB > "$PACK/site.tar.xz"
     rm -rf "$scratch"
     local size; size=$(du -sm "$PACK" | cut -f1)
     echo "$PACK: $size MiB"

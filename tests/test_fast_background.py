@@ -277,6 +277,8 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
         images.append(backdrop)
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
+    shown = np.float32([[230, 230, 230], [230, 230, 226]]) / 255
+    np.testing.assert_array_equal(model.background.shows_alone(shown), [plain, False])
     np.testing.assert_allclose(model.background.sky, 230 / 255 if plain else 0, atol=1e-6)
     density = model.background.density.at_weights().evaluate(jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3)))
     assert density.density.numpy().mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)

@@ -80,7 +80,9 @@ def check(line, text):
     program, *words = shlex.split(line)
     if program == "mpirun":  # with flags that each have a value
         program, *words = words[next(at for at, word in enumerate(words) if PYTHON.fullmatch(word)) :]
-    while "=" in program and not program.startswith("-"):  # a variable for this command
+    while "=" in program:  # a variable, for this command or for those that follow
+        if not words:
+            return
         program, *words = words
     if program == "sbatch":
         program, *words = "bash", *(word for word in words if not word.startswith("-"))

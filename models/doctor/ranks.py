@@ -13,7 +13,7 @@ from models.doctor.line import Line
 from models.machine.cuda import driver
 from models.machine.ranks.ranks import Ranks
 
-NUMBERS = 1_416_201  # float32 of the gradients of the released networks with masks
+NUMBERS = 1_416_201  # float32 of the gradients of the released networks, that of the background among them
 REPEATS = 10
 SLOW = 0.05  # GB/s: below it the gradients alone take longer than a step with a card
 

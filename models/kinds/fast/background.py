@@ -28,6 +28,7 @@ from models.structs import Var
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
+EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
 LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
 
@@ -69,6 +70,11 @@ class Background:
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()
+
+    def shows_alone(self, rgb: np.ndarray) -> np.ndarray:
+        """Which colours [R, 3] are exactly those of a plain backdrop: bool [R]. Of photographs hardly any, of pictures
+        from a computer all beside the object, where else things of that colour could hang unseen."""
+        return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
     def walk(self, rays: Rays, jitter: np.ndarray, budget: int, passes: np.ndarray) -> Walk:
         """The samples of rays that light reaches, in contracted places, as many as fit the budget.

@@ -77,10 +77,12 @@ class PackedBatch:
 
     def is_free(self) -> np.ndarray:
         """Whether each sample lies on a ray beside the object by its mask, float32 [S, 1]; 0 where nobody's."""
+        return self.of_rays(np.zeros(len(self), bool) if self.mask is None else self.mask[:, 0] <= MASK_THRESHOLD)
+
+    def of_rays(self, is_such: np.ndarray) -> np.ndarray:
+        """Whether each sample is one of such rays, bool [R]: float32 [S, 1]; 0 where nobody's."""
         flags = np.zeros((len(self.points), 1), np.float32)
-        if self.mask is not None:
-            is_beside = self.mask[:, 0] <= MASK_THRESHOLD
-            flags[: self.offsets[-1], 0] = np.repeat(is_beside, np.diff(self.offsets))
+        flags[: self.offsets[-1], 0] = np.repeat(is_such, np.diff(self.offsets))
         return flags
 
     def is_anchor(self) -> np.ndarray:

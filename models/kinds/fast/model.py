@@ -156,6 +156,9 @@ class FastNeuSModel(PackedModel):
         if batch.mask is not None and self.train.mask_weight > 0:
             terms["mask"] = mask_term(seen.opacity, mask, self.train.mask_weight)
             terms["free"] = free_term(seen.field.sdf, jt.array(batch.is_free()), self.conf.packed.free_weight)
+        if self.background is not None and self.background.is_plain:
+            is_free = batch.of_rays(self.background.shows_alone(batch.rgb))
+            terms["free"] = free_term(seen.field.sdf, jt.array(is_free), self.conf.packed.free_weight)
         if batch.anchors is not None:
             terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
         is_due = moment.step >= self.conf.patches.begins * self.train.end_iter

@@ -11,7 +11,9 @@ from models.kinds.neus.terms import TERMS
 from models.kinds.protocol import Term
 from models.ops.examples import MAKERS
 from models.ops.kernel import REFERENCE, use
+from models.ops.placing import place
 from models.ops.source import emulated
+from models.ops.volrend import points_along
 
 OF_RAYS = ("place", "ray_sections", "color_inputs", "shade", "loss_sums", "section_alpha", "weights_from_alpha")
 OF_NUMBERS = ("sharpness", "weighted_means")
@@ -27,6 +29,18 @@ def test_an_operation_of_rays_is_its_reference_whatever_the_order_of_threads(nam
         error, count = difference(MAKERS[name](np.random.default_rng(1)))
     # A new depth is a quotient of differences, which makes a hundred times more of the roundings of a distance.
     assert error <= (BOUND / 2 if name == "place" else BOUND / 20) and count > 0
+
+
+@pytest.mark.parametrize("form", CUDA_FORMS[:1])
+def test_placing_takes_the_distances_that_are_known(form):
+    *rays, _, distance, counts, sharpness = MAKERS["place"](np.random.default_rng(2)).arguments
+    origins, directions, depths = rays
+    points = points_along(origins, directions, depths).reshape((-1, 3))
+    with in_form(form):
+        known = distance(points).reshape(depths.shape)
+        with_them = place(*rays, known, distance, counts, sharpness).numpy()
+        without = place(*rays, None, distance, counts, sharpness).numpy()
+    np.testing.assert_allclose(with_them, without, atol=1e-3)  # their points may be rounded otherwise
 
 
 def step_in(form, terms=TERMS):

@@ -278,7 +278,7 @@ def test_the_blocks_of_another_kind_may_stand_beside_it(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in CONFS.glob("*.conf")))
 def test_every_recipe_is_read(name):
-    kinds = {"nerf": "nerf", "fast_nerf": "fast_nerf", "fast": "fast_neus", "demo": "fast_neus"}
+    kinds = {"nerf": "nerf", "fast_nerf": "fast_nerf", "fast": "fast_neus", "demo": "fast_neus", "geo": "fast_neus"}
     kinds |= {"gaussians": "gaussians", "surfels": "gaussians"}
     expected = kinds.get(name.removesuffix(".conf"), "nerf" if name.startswith("nerf") else "neus")
     assert load_config(CONFS / name, "case").model.type == expected

@@ -25,6 +25,7 @@ from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.packing import pack
+from models.ops.patches_example import patches_example
 from models.ops.placing import NetworkDistance, place
 from models.ops.ray_sections import ray_sections
 from models.ops.sdf_mlp import sdf_distance, sdf_field
@@ -271,6 +272,7 @@ MAKERS: dict[str, Maker] = {
     "march": _march,
     "packed_weights": _packed_weights,
     "packed_sum": _packed_sum,
+    "patch_costs": patches_example,
     "adam": _adam,
     "readings": _readings,
     "all_finite": _all_finite,

@@ -14,7 +14,7 @@ from data.rays import PictureCamera
 from models.kinds.protocol import LevelSet
 
 TRUNCATION = 0.03  # working-frame units: a surface hides what lies deeper behind it
-SEEN = 0.25  # opacity of a pixel that shows a surface: half a pixel of an outline is not lost
+SEEN = 0.2  # opacity of a pixel that shows a surface: half a pixel of an outline is not lost
 FREE = 1.0  # in truncations, of points that cameras look through or that lie in no picture
 # What a camera that looks through a point has to say beside one that sees a surface there: where a surface is seen from
 # its edge, a pixel more or less is free, and that would wear it off.

@@ -69,6 +69,6 @@ def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags,
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
     status, said = run(capsys, "--images", "photos", "--case", "corner", *flags)
     assert status == 0, said.err
-    conf = flags[-1] if flags else "confs/womask.conf"
+    conf = flags[-1] if flags else "confs/fast.conf"
     assert said.out.splitlines()[-1] == f"next: python exp_runner.py --conf {conf} --case corner"
     assert (tmp_path / folder / "cameras_sphere.npz").is_file()

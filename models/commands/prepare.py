@@ -14,6 +14,7 @@ from models.commands.conf import DEFAULT_CONF
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
 
+DEFAULT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without
 SCENES = Path("public_data")  # where the published confs look for CASE_NAME
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear
 
@@ -58,15 +59,14 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     is_new = prepare(request, say)
     say(f"look at {target / OVERVIEW}: the sphere has to hold what is to be reconstructed")
     say(f"{target}: {'is ready' if is_new else 'is ready already (--overwrite makes it anew)'}")
-    for line in next_steps(arguments, (target / "mask").is_dir()):
+    for line in next_steps(arguments):
         say(line)
     return EXIT_DONE
 
 
-def next_steps(arguments: Arguments, has_masks: bool) -> list[str]:
+def next_steps(arguments: Arguments) -> list[str]:
     """The commands that follow, one a line."""
-    conf = arguments.conf or Path(f"confs/{'wmask' if has_masks else 'womask'}.conf")
-    flags = [*_flag("--conf", str(conf)), *_flag("--case", arguments.case)]
+    flags = [*_flag("--conf", str(arguments.conf or DEFAULT_CONF)), *_flag("--case", arguments.case)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 

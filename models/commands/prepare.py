@@ -14,7 +14,7 @@ from models.commands.conf import DEFAULT_CONF
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
 
-DEFAULT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without
+NEXT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without
 SCENES = Path("public_data")  # where the published confs look for CASE_NAME
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear
 
@@ -66,7 +66,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def next_steps(arguments: Arguments) -> list[str]:
     """The commands that follow, one a line."""
-    flags = [*_flag("--conf", str(arguments.conf or DEFAULT_CONF)), *_flag("--case", arguments.case)]
+    flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 

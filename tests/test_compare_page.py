@@ -36,6 +36,10 @@ def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):  # 
     first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b")
     assert compare(first, second, "--output", str(tmp_path / "x.html"))[0] == 0
     assert (tmp_path / "x.html").is_file() and not (tmp_path / "a/compare.html").exists()
+    (tmp_path / "b/report.html").write_bytes(b"a training")
+    status, told, err = compare(first, second, "--output", str(tmp_path / "b/report.html"))
+    assert status == 2 and "is the page of that experiment itself" in err
+    assert (tmp_path / "b/report.html").read_bytes() == b"a training"
     status, told, err = compare(first, second, "--output", str(tmp_path / "x.png"))
     assert status == 2 and told == "" and "name a .html file" in err
 

@@ -106,6 +106,10 @@ BAD = {
     "too wide": (lambda c: {**c, "keys": [{**key, "fov": 180} for key in c["keys"]]}, "fov is 180 degrees"),
     "endless": (lambda c: {**c, "seconds": 1e9}, "seconds, fps: 1e\\+09 s"),
     "size": (lambda c: {**c, "width": 0}, "width is 0"),
+    "too long": (lambda c: {**c, "width": 1e6}, "width is 1e\\+06 and must be .*at most 65536"),
+    "too large": (lambda c: {**c, "width": 65536, "height": 65536}, "frames of 65536 x 65536 are too large"),
+    "too fast": (lambda c: {**c, "fps": 1000}, "fps is 1000 and must be at most 240"),
+    "a word": (lambda c: {**c, "is_cycle": "yes"}, "is_cycle is a text and must be true or false"),
 }
 
 
@@ -152,6 +156,9 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
     assert run(trained, *flags, "--output", str(tmp_path / "pngs"), settings=WIDE) == 0
     assert "going on: 3 of 4 frames" in capsys.readouterr().out
     assert pngs[2].exists() and pngs[0].stat().st_mtime_ns == kept
+    other = ["--path", "0,3", "--output", str(tmp_path / "pngs")]
+    assert run(trained, *flags, *other, settings=WIDE) == 2
+    assert "holds the frames of another film" in capsys.readouterr().err and all(png.exists() for png in pngs)
     assert run(trained, *flags, "--path", "0,3", settings=WIDE) == 0
     told = capsys.readouterr().out
     assert "H.264" in told or "VP9" in told

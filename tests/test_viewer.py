@@ -66,6 +66,8 @@ def test_a_busy_port_is_the_next_one_and_said():
         assert told[0].startswith(f"port {port} is in use; the viewer takes ")
     with pytest.raises(UserError, match="--host 203.0.113.7: this machine cannot listen there"):
         server.free_port("203.0.113.7", 9000, told.append)
+    with pytest.raises(UserError, match="--host: is empty"):  # sockets would open all addresses
+        server.free_port("", 9000, told.append)
 
 
 def test_the_region_is_told_in_the_world_of_the_cameras(scene):

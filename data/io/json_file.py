@@ -82,7 +82,9 @@ def side(where: str, key: str, value: object) -> int:
     """`value` as a number of pixels, 1 to LARGEST_SIZE; 1080.0 counts. Raises SceneError for anything else."""
     converted = positive(where, key, value)
     if converted != int(converted) or converted > LARGEST_SIZE:
-        raise SceneError(f"{where}: {key} is {converted:g} and must be a whole number of pixels; correct it")
+        raise SceneError(
+            f"{where}: {key} is {converted:g} and must be a whole number of pixels, at most {LARGEST_SIZE}; correct it"
+        )
     return int(converted)
 
 

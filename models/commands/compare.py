@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
 
 LEAST = 2
+REPORT = "report.html"  # of a training
 
 
 def check(values: argparse.Namespace) -> None:
@@ -29,6 +30,8 @@ def check(values: argparse.Namespace) -> None:
         if values.output.suffix.lower() != ".html":
             raise UserError(f"--output {values.output}: name a .html file")
         require_place(values.output, "--output")
+        if values.output.name == REPORT and values.output.parent.resolve() in [path.resolve() for path in given]:
+            raise UserError(f"--output {values.output}: is the page of that experiment itself; name another file")
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:

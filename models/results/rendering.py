@@ -25,6 +25,7 @@ from models.views.shading import paint_mesh, shade_mesh
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"
 FIELD, SURFACE = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # shown by the model itself, and by a mesh of it
 SHOWN = (*FIELD, *SURFACE)
+FRAMES = "[0-9]" * 5 + ".png"  # what their files are called
 UNFINISHED = ".frames"  # suffix of the folder that keeps the frames of a film until it is whole
 STAMP = "film.txt"  # in it: what the frames are of
 
@@ -70,9 +71,9 @@ def render(snapshot: Snapshot, film: Film) -> Path:
 
 
 def _frame_files(snapshot: Snapshot, film: Film, folder: Path) -> list[Path]:
-    """The file of every frame, in a folder that is made if need be; frames of another film there go.
+    """The file of every frame, in a folder that is made if need be; of a video, frames of another film there go.
 
-    Raises UserError for a folder that holds something else, or cannot be made.
+    Raises UserError for a folder that holds something else or another film, or cannot be made.
     """
     try:
         make_folder(folder.parent, folder.name)
@@ -84,7 +85,9 @@ def _frame_files(snapshot: Snapshot, film: Film, folder: Path) -> list[Path]:
     if names and STAMP not in names:
         raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
     if names and stamp.read_bytes() != wanted:
-        for path in folder.glob("[0-9]*.png"):
+        if folder == film.output:  # the frames are what was asked for, then, and may be whole
+            raise UserError(f"--output {folder}: holds the frames of another film; name another folder, or delete it")
+        for path in folder.glob(FRAMES):
             remove(path)
     write_result(stamp, wanted)
     return files

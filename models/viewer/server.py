@@ -33,6 +33,8 @@ def require_viser(flag: str) -> None:
 
 def free_port(host: str, port: int, say: Callable[[str], None]) -> int:
     """`port`, or the next one that is free, which is said; raises UserError where the host has none."""
+    if not host:  # sockets take it for all addresses
+        raise UserError(f"--host: is empty; use {LOOPBACK} for this machine alone, 0.0.0.0 for all that reach it")
     for tried in range(port, min(port + TRIES, LAST_PORT) + 1):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

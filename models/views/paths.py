@@ -25,6 +25,8 @@ BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # y up and -z forwards, to y dow
 TRANSFORM_FILE = "dataparser_transforms.json"
 ROTATION_TOLERANCE = 1e-2  # of an axis's length and of right angles, in files with few digits
 MOST_FRAMES = 100_000
+MOST_PIXELS = 1 << 26  # of a frame: 8192 x 8192, beyond what players show
+FASTEST = 240.0  # frames per second
 SECONDS, FPS = 4.0, 24.0
 WIDEST = 170.0  # degrees
 
@@ -91,12 +93,16 @@ def from_file(path: Path, scene: Scene) -> CameraPath:
     try:
         content = json_file.read_object(path)
         fps = json_file.positive(str(path), "fps", content.get("fps", FPS))
+        if fps > FASTEST:
+            raise SceneError(f"{path}: fps is {fps:g} and must be at most {FASTEST:g}; correct it")
         if "camera_path" in content:
             width, height, shots = _of_nerfstudio(path, content, scene)
         else:
             width, height, shots = _of_keys(path, content, scene, fps)
     except SceneError as error:
         raise UserError(f"--path {error}") from error
+    if width * height > MOST_PIXELS:
+        raise UserError(f"--path {path}: frames of {width} x {height} are too large; make width and height smaller")
     return CameraPath(path.stem, shots, width, height, fps)
 
 
@@ -106,7 +112,7 @@ def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -
     keys = content.get("keys")
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise SceneError(
-            f"{where}: has no list `keys` of objects, nor a `camera_path` of nerfstudio; see docs/usage.md"
+            f"{where}: has no list `keys` of objects, nor a `camera_path` of nerfstudio; see docs/looking.md"
         )
     if len(keys) < 2:
         raise SceneError(f"{where}: keys has {len(keys)} of them, and a way needs two at least; add one")
@@ -116,10 +122,13 @@ def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -
     poses = [_pose(f"{where}: keys[{at}]", key, scene, np.eye(4)) for at, key in enumerate(keys)]
     own_fov = math.degrees(2.0 * math.atan(0.5 * own_height / scene.intrinsics[0, 1, 1]))
     views = [_fov(f"{where}: keys[{at}]", key.get("fov", content.get("fov", own_fov))) for at, key in enumerate(keys)]
-    if content.get("is_cycle") is True:
+    is_cycle = content.get("is_cycle", False)
+    if not isinstance(is_cycle, bool):
+        raise SceneError(f"{where}: is_cycle is {json_file.kind(is_cycle)} and must be true or false; correct it")
+    if is_cycle:
         poses, views = [*poses, poses[0]], [*views, views[0]]
     seconds = json_file.positive(where, "seconds", content.get("seconds", SECONDS))
-    count = _count(seconds, fps, f"{where}: seconds, fps")
+    count = _count(seconds, fps, f"--path {where}: seconds, fps")
     fovs = np.interp(np.linspace(0.0, len(views) - 1.0, count), np.arange(len(views)), views)
     lenses = [_lens(width, height, fov) for fov in fovs]
     return width, height, tuple(Shot(lens, pose) for lens, pose in zip(lenses, _along(poses, count), strict=True))

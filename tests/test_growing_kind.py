@@ -164,7 +164,7 @@ def test_a_picture_of_a_finished_run_has_the_blobs_of_its_checkpoint(conf, train
 def test_a_plan_has_one_row(conf, tmp_path, capsys):
     assert run_conf(conf, tmp_path, "--mode", "plan") == 0
     rows = capsys.readouterr().out.splitlines()[3:-1]
-    assert len(rows) == 1 and rows[0].split()[:2] == ["-*", "32"]
+    assert len(rows) == 1 and rows[0].split()[0] == "32"
     assert not tmp_path.joinpath("checkpoints").exists()
 
 

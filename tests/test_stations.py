@@ -18,10 +18,11 @@ KINDS = {
 
 
 def stations(frame):
-    """The functions of ours from the training loop to the frame; () outside of it."""
+    """The functions of ours from the training loop to the first kernel on the way to the frame; () outside of it."""
     found = []
     while frame is not None:
         if frame.f_code.co_filename.startswith(str(ROOT / "models")):
+            found = [] if frame.f_code is Kernel.__call__.__code__ else found  # a kernel's form may call others
             found.append(frame.f_code.co_qualname)
         if frame.f_code is Runner.train.__code__:
             return tuple(found[::-1])

@@ -20,7 +20,7 @@ from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, R
 from models.ops.update import all_finite, readings
 from models.training import guard, schedules
 from models.training.ema import WeightAverage
-from models.training.gradient import BatchGradient, differentiate
+from models.training.gradient import BatchGradient, differentiate, of_chunks, settle_batch
 from models.training.optimizer import Adam
 from models.training.together import Found, Share, differentiate_together, gathered, share_of
 
@@ -133,7 +133,15 @@ class Trainer:
             batch = self.sampler.next()
             inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
             share = share_of(self.model, batch, inputs.noise, self.ranks)
-            found = self._differentiate(share, moment)
+            found = None if share.is_all else self._together(share, moment)
+            while found is None:  # without a function around it: a reader follows a step from here to the kernels
+                with self._halved_where_memory_ends():
+                    found = of_chunks(
+                        self.model,
+                        *settle_batch(self.model, batch, inputs.noise, moment, self.ray_chunk),
+                        moment,
+                        self.optimizer.parameters,
+                    )
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
         self.settle()
@@ -147,15 +155,10 @@ class Trainer:
             self.average.update(self.optimizer.parameters, self.finished_steps)
         return StepOutput(self.model, len(batch), found, ALONE if share.is_all else self.ranks)
 
-    def _differentiate(self, share: Share, moment: Moment) -> BatchGradient:
+    def _together(self, share: Share, moment: Moment) -> BatchGradient:
         """Losses and gradients of the whole batch, of which this rank has a share."""
-        parameters = self.optimizer.parameters
-        if not share.is_all:
-            return differentiate_together(
-                self.model, share, moment, parameters, self.ranks, lambda: self.ray_chunk, self._retried
-            )
-        return self._retried(
-            lambda: differentiate(self.model, share.batch, share.noise, moment, parameters, self.ray_chunk)
+        return differentiate_together(
+            self.model, share, moment, self.optimizer.parameters, self.ranks, lambda: self.ray_chunk, self._retried
         )
 
     def _retried(self, work: Callable[[], Found]) -> Found:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from data.errors import UserError, is_allocation_failure
 from models.machine.ranks import place as places
 from models.machine.ranks.place import Place
+
+if TYPE_CHECKING:  # it reads the environment, which is put in order before
+    import numpy as np
 
 Result = TypeVar("Result")
 

@@ -57,15 +57,15 @@ def spoil_batches(monkeypatch, steps, change):
 
 def spoil_gradients(monkeypatch, steps, index):
     """Put a NaN into one gradient of these steps."""
-    original = trainer_module.differentiate
+    original = trainer_module.of_chunks
 
-    def spoilt(model, batch, noise, moment, parameters, chunk):
-        found = original(model, batch, noise, moment, parameters, chunk)
+    def spoilt(model, chunks, counts, moment, parameters):
+        found = original(model, chunks, counts, moment, parameters)
         if moment.step in steps:
             found.gradients[index] = found.gradients[index] * float("nan")
         return found
 
-    monkeypatch.setattr(trainer_module, "differentiate", spoilt)
+    monkeypatch.setattr(trainer_module, "of_chunks", spoilt)
 
 
 def spoil_image(batch):

@@ -109,15 +109,15 @@ def test_a_resumed_auto_run_keeps_its_chunk_and_another_limit_makes_it_choose_an
 def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_batch(error, monkeypatch, capsys):
     from models.training import trainer as module
 
-    seen, true = [], gradient.differentiate
+    seen, true = [], gradient.settle_batch
 
-    def failing(model, batch, noise, moment, parameters, chunk):
+    def failing(model, batch, noise, moment, chunk):
         seen.append((chunk, batch.rays.origins.tobytes(), batch.rgb.tobytes(), noise["inside"].tobytes()))
         if chunk > 16:
             raise error
-        return true(model, batch, noise, moment, parameters, chunk)
+        return true(model, batch, noise, moment, chunk)
 
-    monkeypatch.setattr(module, "differentiate", failing)
+    monkeypatch.setattr(module, "settle_batch", failing)
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")
     expected.ray_chunk = 16
     losses = [ours.step().scalars()["Loss/loss"] for _ in range(2)]
@@ -135,7 +135,7 @@ def test_other_failures_are_not_mistaken_for_a_lack_of_memory(error, monkeypatch
     def failing(*arguments):
         raise error
 
-    monkeypatch.setattr(module, "differentiate", failing)
+    monkeypatch.setattr(module, "settle_batch", failing)
     trainer = trainer_of()
     with pytest.raises(type(error)):
         trainer.step()
@@ -148,7 +148,7 @@ def test_one_ray_that_does_not_fit_is_an_error(monkeypatch):
     def failing(*arguments):
         raise MemoryError
 
-    monkeypatch.setattr(module, "differentiate", failing)
+    monkeypatch.setattr(module, "settle_batch", failing)
     trainer = trainer_of()
     with pytest.raises(MemoryError):
         trainer.step()

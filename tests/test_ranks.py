@@ -15,7 +15,7 @@ from models.machine.ranks.place import Place, be_alone, place_of
 from models.watch.logger import LOG_FOLDER
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
-LAST = 60
+LAST = 400  # long enough for a signal to arrive before it
 LONG = (f"train.end_iter={LAST}", "train.save_freq=10", "train.val_freq=0", "train.val_mesh_freq=0")
 
 

@@ -27,6 +27,8 @@ KEYS = {"in_means", "in_quats", "in_log_scales", "in_logit_opacities", "in_sh", 
 INPUTS = ("means", "quats", "log_scales", "logit_opacities", "sh")
 DEGREE = {1: 0, 4: 1, 9: 2, 16: 3}  # of the harmonics, by how many there are
 ELLIPSOID_BOUNDS, SURFEL_BOUNDS = (1e-5, 1e-4), (1e-4, 5e-4)  # of pictures, of gradients
+PROJECTED = ("means2d", "conics", "ray_transforms", "normals", "radii")
+LEAST_SHARE = 1e-6  # of the file's largest gradient: one below it, as of a ball's turns, is 0 but for rounding
 LOSS_BOUND = 1e-4  # a sum over all pixels, which cancel
 
 
@@ -68,12 +70,21 @@ def computed(golden: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def rows(golden: Mapping[str, np.ndarray]) -> Iterator[tuple[str, float, float]]:
     """Name, error and bound of each compared quantity."""
     picture_bound, gradient_bound = SURFEL_BOUNDS if "ray_transforms" in golden else ELLIPSOID_BOUNDS
+    is_seen = np.asarray(golden["radii"]).reshape(len(golden["in_means"]), -1).max(axis=1) > 0
+    gradient_scale = max(float(np.abs(golden[f"grad_{name}"]).max(initial=0.0)) for name in INPUTS)
     for name, value in computed(golden).items():
         target = np.asarray(golden[name], np.float64)
         if value.size != target.size:
             yield name, float("inf"), 0.0
             continue
         error = np.abs(value.reshape(target.shape) - target)
+        if name in PROJECTED:
+            error = error[is_seen]  # what is culled has no place in the picture, and no two programs give it the same
         worst = float("nan") if np.isnan(error).any() else float(error.max(initial=0.0))
         bound = gradient_bound if name.startswith("grad_") else LOSS_BOUND if name == "loss" else picture_bound
-        yield name, worst / (float(np.abs(target).max(initial=0.0)) or 1.0), 0.0 if name == "radii" else bound
+        largest = float(np.abs(target[is_seen] if name in PROJECTED else target).max(initial=0.0)) or 1.0
+        if name == "radii":
+            largest, bound = max(largest * picture_bound, 1.0), 1.0  # whole pixels, rounded up
+        if name.startswith("grad_"):
+            largest = max(largest, LEAST_SHARE * gradient_scale)
+        yield name, worst / largest, bound

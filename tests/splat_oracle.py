@@ -87,7 +87,16 @@ def picture64(form: str, splats: dict[str, np.ndarray], size: tuple[int, int], c
     return np.concatenate([color, sums[..., 3:], 1 - left[..., None]], axis=2)
 
 
-def _ellipsoid(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, int], x: np.ndarray, y: np.ndarray):
+def conics64(splats: dict[str, np.ndarray], size: tuple[int, int]) -> np.ndarray:
+    """[N, 3]: a, b, c of (a x^2 + c y^2) / 2 + b x y, of ellipsoids."""
+    pose, k = _matrices(size, 3.0)
+    placed = splats["means"] @ pose[:3, :3].T + pose[:3, 3]
+    axes = pose[:3, :3] @ (_rotations(splats["quats"]) * np.exp(splats["sizes"])[:, None])
+    conics = np.stack([_conic(p, turned, k, size) for p, turned in zip(placed, axes, strict=True)])
+    return conics.reshape(-1, 4)[:, [0, 1, 3]]
+
+
+def _conic(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     (fx, skew, cx), (_, fy, cy) = k[0], k[1]
     z, (width, height) = p[2], size
     margin_x, margin_y = 0.5 * MARGIN * width / fx, 0.5 * MARGIN * height / fy
@@ -95,8 +104,12 @@ def _ellipsoid(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, 
     slope_y = np.clip(p[1] / z, -cy / fy - margin_y, (height - cy) / fy + margin_y)
     jacobian = np.array([[fx, skew, -(fx * slope_x + skew * slope_y)], [0, fy, -fy * slope_y]]) / z
     flat = jacobian @ axes
-    conic = np.linalg.inv(flat @ flat.T + BLUR * np.eye(2))
-    u, v, _ = k @ p / z
+    return np.linalg.inv(flat @ flat.T + BLUR * np.eye(2))
+
+
+def _ellipsoid(p: np.ndarray, axes: np.ndarray, k: np.ndarray, size: tuple[int, int], x: np.ndarray, y: np.ndarray):
+    conic = _conic(p, axes, k, size)
+    u, v, _ = k @ p / p[2]
     return 0.5 * (conic[0, 0] * (u - x) ** 2 + conic[1, 1] * (v - y) ** 2) + conic[0, 1] * (u - x) * (v - y)
 
 

@@ -11,7 +11,7 @@ import parity
 import pytest
 from forms import CUDA_FORMS, in_form
 from forms import FORMS as ALL_FORMS
-from splat_oracle import camera, picture64, random_splats
+from splat_oracle import camera, conics64, picture64, random_splats
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
@@ -41,6 +41,29 @@ def test_a_wrong_number_is_noticed():
     arrays["grad_sh"] = arrays["grad_sh"] * 1.001
     failed = [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound]
     assert failed == ["grad_sh"]
+
+
+def test_places_of_culled_splats_and_a_pixel_of_a_radius_are_no_error():
+    with np.load(GOLDEN / "gaussians_3d_small.npz") as archive:
+        arrays = {name: archive[name].copy() for name in archive.files}
+    culled = arrays["radii"].max(axis=1) == 0
+    arrays["means2d"][culled] = arrays["conics"][culled] = 1e6
+    arrays["radii"][~culled] += 1
+    assert [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound] == []
+    arrays["radii"][~culled] += 1
+    assert [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound] == ["radii"]
+
+
+@pytest.mark.parametrize("form", ALL_FORMS)
+def test_the_conics_of_needles_are_not_lost_in_rounding(form):
+    splats = random_splats(60, seed=11)
+    splats["sizes"][:] = [0.0, -6.0, -6.0]
+    seen_from = jt.array(camera((400, 300)))
+    with in_form(form):
+        values = [jt.array(splats[name].astype(np.float32)) for name in ("means", "quats", "sizes")]
+        conics = project_ellipsoids(*values, seen_from, 400, 300).conics.numpy()
+    expected = conics64(splats, (400, 300))
+    assert np.abs(conics - expected).max() <= 1e-4 * np.abs(expected).max()
 
 
 def shown(form, splats, size=SIZE, absolute=0, degree=3, distance=3.0, composed=NATIVE):

@@ -24,6 +24,7 @@ MARGIN = 0.3  # of the half picture: beyond it an ellipsoid's slope is taken at 
 NEAR = 0.01  # what is nearer to the camera's plane is not seen
 LEAST_EXTENT = 1e-4  # of a surfel's bounding box, in square pixels
 SHORTEST = 1e-24  # of a quaternion, squared
+MINORS = ((1, 2), (2, 0), (0, 1))  # columns of each 2 x 2 minor of a 2 x 3 matrix
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,8 @@ def _ellipsoids_reference(
     flat = jt.matmul(jt.stack(rows, dim=1).reshape((-1, 2, 3)), axes)
     xx, yy = flat[:, 0].sqr().sum(dim=1) + BLUR, flat[:, 1].sqr().sum(dim=1) + BLUR
     xy = (flat[:, 0] * flat[:, 1]).sum(dim=1)
-    determinant = xx * yy - xy * xy
+    minors = jt.stack([flat[:, 0, i] * flat[:, 1, k] - flat[:, 0, k] * flat[:, 1, i] for i, k in MINORS], dim=1)
+    determinant = minors.sqr().sum(dim=1) + BLUR * (xx + yy - BLUR)  # a sum of squares: a needle's is not lost
     means2d = jt.stack([(fx * x + skew * y) / z + cx, fy * y / z + cy], dim=1)
     radii = _radii(means2d, jt.stack([xx, yy], dim=1).sqrt(), placed[:, 2:], width, height, near)
     conics = jt.stack([yy / determinant, -xy / determinant, xx / determinant], dim=1)

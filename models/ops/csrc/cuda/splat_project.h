@@ -15,7 +15,7 @@ struct SplatsBack {
 // What of an ellipsoid forward and backward pass share.
 struct Ellipsoid {
     float p[3], turn[9], size[3], m[9], j[6], unit;  // m: axes in the camera's frame by columns; j: the projection's slope
-    float slope_x, slope_y, covariance[3];
+    float slope_x, slope_y, covariance[3], determinant;
     bool is_free_x, is_free_y;
 
     __device__ Ellipsoid(const Pinhole &camera, const Projection &is, const SplatsIn &in, long n) {
@@ -37,6 +37,10 @@ struct Ellipsoid {
         covariance[0] = f[0] * f[0] + f[1] * f[1] + f[2] * f[2] + BLUR;
         covariance[1] = f[0] * f[3] + f[1] * f[4] + f[2] * f[5];
         covariance[2] = f[3] * f[3] + f[4] * f[4] + f[5] * f[5] + BLUR;
+        // a sum of squares (Cauchy and Binet): a needle's would be lost in the difference of two products
+        const float minors[3] = {f[1] * f[5] - f[2] * f[4], f[2] * f[3] - f[0] * f[5], f[0] * f[4] - f[1] * f[3]};
+        determinant = minors[0] * minors[0] + minors[1] * minors[1] + minors[2] * minors[2] +
+                      BLUR * (covariance[0] + covariance[2] - BLUR);
     }
     // The axes in the picture, 2 x 3.
     __device__ void flat(float *f) const {
@@ -55,7 +59,7 @@ inline void project_ellipsoids(const Projection &layout, long count, const float
         const Ellipsoid e(camera, is, in, n);
         const float z = fmaxf(e.p[2], is.near), *c = e.covariance;
         const float x = (camera.fx * e.p[0] + camera.skew * e.p[1]) / z + camera.cx, y = camera.fy * e.p[1] / z + camera.cy;
-        const float scale = 1.f / (c[0] * c[2] - c[1] * c[1]);
+        const float scale = 1.f / e.determinant;
         means2d[2 * n] = x, means2d[2 * n + 1] = y;
         depths[n] = e.p[2];
         conics[3 * n] = c[2] * scale, conics[3 * n + 1] = -c[1] * scale, conics[3 * n + 2] = c[0] * scale;
@@ -68,7 +72,7 @@ inline void project_ellipsoids(const Projection &layout, long count, const float
 // Cotangents of the place in the camera's frame, g, and of the axes there, dm, from those of what is seen.
 __device__ inline void ellipsoid_backward(const Pinhole &camera, const Ellipsoid &e, const float *d_means2d, float d_depth,
                                           const float *d_conics, float *g, float *dm) {
-    const float z = e.p[2], *c = e.covariance, scale = 1.f / (c[0] * c[2] - c[1] * c[1]);
+    const float z = e.p[2], *c = e.covariance, scale = 1.f / e.determinant;
     const float a = c[2] * scale, b = -c[1] * scale, d = c[0] * scale;
     const float ga = d_conics[0], gb = 0.5f * d_conics[1], gd = d_conics[2];
     // -Q G Q of the inverse Q of the covariance

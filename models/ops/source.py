@@ -63,7 +63,7 @@ class Source:
 
     def text(self, device: str = CPU) -> str:
         """All of it, as it is compiled for a device."""
-        return _text(self, device)
+        return _sparing(self) if device == CUDA else _text(self, device)
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
@@ -80,8 +80,7 @@ class Source:
             arguments = ", ".join(["in0->shape[0]", *names])
         name = device()
         line = f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});"
-        text = _sparing(self) if name == CUDA else _text(self, name)
-        native = {f"{name}_header": text, f"{name}_src": line}
+        native = {f"{name}_header": self.text(name), f"{name}_src": line}
         return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **native))
 
 

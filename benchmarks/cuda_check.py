@@ -35,7 +35,7 @@ SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds 
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
 MOST_COMPILED = 400  # processor seconds from nothing to the first step
 SKIPPED = "skipped"
-STOPPED, ATTEMPTS = "Caught SIGCHLD", 5
+STOPPED, ATTEMPTS = "Caught SIGCHLD", 20
 NOTHING: Mapping[str, str] = {}
 
 

@@ -45,6 +45,7 @@ pack() { # SCENES
     rm -f "$scratch/site/scenes/bunny/source.obj"
     # In blocks, so that all cores compress.
     tar c -C "$scratch" --sort=name site | xz -T0 --block-size=64MiB --x86 --lzma2=preset=6,dict=64MiB > "$PACK/site.tar.xz"
+    echo "$VERSION" > "$PACK/python-version"
     rm -rf "$scratch"
     local size; size=$(du -sm "$PACK" | cut -f1)
     echo "$PACK: $size MiB"
@@ -78,11 +79,13 @@ unpack() {
     # Compiled packages of another Python would hide the machine's own: the scenes alone are taken then.
     if [ "$found" != "$VERSION" ]; then
         mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 site/scenes
-        echo "error: the pack is for Python $VERSION and $PYTHON is $found: make it with VERSION=$found, or set PYTHON" >&2
+        echo "error: the pack is for Python $VERSION and $PYTHON is $found: pack it with VERSION=$found, or set PYTHON" >&2
         return 2
     fi
     mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1
-    "$PYTHON" -c 'import numpy, scipy, cv2, trimesh, mcubes, pyhocon, safetensors, skimage, PIL; print(numpy.__version__)'
+    # Jittor is found, not imported: that would compile it.
+    PYTHONPATH=$SITE "$PYTHON" -c 'import importlib.util, numpy, scipy, cv2, trimesh, mcubes, igl, pyhocon, safetensors, skimage, PIL
+import tensorboardX, matplotlib, tqdm; print(numpy.__version__, importlib.util.find_spec("jittor").origin)'
 }
 
 python_config() { # what Jittor asks of python-config, where the headers were packed and are not installed
@@ -116,6 +119,7 @@ if [ "${1:-}" = pack ]; then
     pack "${2:-public_data}"
     exit
 fi
+[ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")
 mkdir -p "$OUT" "$RUNS"
 rm -f "$OUT"/stages.csv
 TESTS="parity doctor guard_update gradcheck finite packed march grid cuda_forms"

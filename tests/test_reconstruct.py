@@ -130,7 +130,10 @@ def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
         ({"points_missing": 0.3}, "parts of the mesh are made up"),
         ({"points_missing": 0.01}, "can be trusted"),
         ({"psnr": 12.0}, "the views do not fit one shape"),
-        ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "nothing says"),
+        (
+            {"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"},
+            "met to 30.0 dB, which says nothing of hidden",
+        ),
         ({"epipolar_px": 9.0}, "the cameras are wrong"),
         ({}, "nothing says how good the mesh is"),
     ],

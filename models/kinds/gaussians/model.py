@@ -228,10 +228,9 @@ class GaussiansModel(PlainModel):
     def _wander(self, step: int, generator: np.random.Generator) -> None:
         """The noise of a step (MCMC)."""
         rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
-        splats = self.splats
-        means = wander(splats.means, splats.quats, splats.sizes, splats.opacities, float(rate), self.is_flat, generator)
-        if means is not None:
-            splats.means.update(means.detach())
+        given = (getattr(self.splats, name) for name in ("means", "quats", "sizes", "opacities"))
+        if (means := wander(*given, float(rate), self.is_flat, generator)) is not None:
+            self.splats.means.update(means.detach())
 
     def _count(self, gradients: Mapping[str, Var]) -> None:
         """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""

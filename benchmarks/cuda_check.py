@@ -35,7 +35,6 @@ SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds 
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
 MOST_COMPILED = 400  # processor seconds from nothing to the first step
 SKIPPED = "skipped"
-STOPPED, ATTEMPTS = "Caught SIGCHLD", 20
 NOTHING: Mapping[str, str] = {}
 
 
@@ -209,18 +208,7 @@ def _pair(counts: Sequence[int]) -> str:
 
 
 def _worker(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> dict:
-    """What a process beside the pretended card answers, `error` where it fails.
-
-    Jittor ends where a process of its own is stopped while it builds itself, and goes on from there when begun again.
-    """
-    for _ in range(ATTEMPTS):
-        found = _attempt(pretended, arguments, more)
-        if STOPPED not in found.get("error", ""):
-            break
-    return found
-
-
-def _attempt(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str]) -> dict:
+    """What a process beside the pretended card answers, `error` where it fails."""
     environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"} | more
     if "HOME" in more:
         environment.pop("JITTOR_HOME", None)

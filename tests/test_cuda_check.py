@@ -77,12 +77,6 @@ def test_a_first_start_is_weighed_with_all_that_it_compiles(check, capsys):
     assert check([toolkit()], ["--first"], [{"error": "it does not compile"}]) == 1
 
 
-def test_what_was_stopped_while_jittor_built_itself_is_begun_again(monkeypatch):
-    left = [{"error": "status 1: Caught SIGCHLD. Maybe out of memory"}, GOOD]
-    monkeypatch.setattr(cuda_check, "_attempt", lambda *given: left.pop(0))
-    assert cuda_check._worker(None, []) == GOOD and left == []
-
-
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 @pytest.mark.parametrize(("newest", "capability"), [(13000, 90), (12040, 75)])
 def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest, capability):

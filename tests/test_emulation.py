@@ -90,7 +90,6 @@ def test_each_operation_has_a_form_for_each_device():
     only = ("pack", "weights_from_alpha", "color_inputs", "place", "ray_sections", "shade", "loss_sums", "sharpness")
     only += ("weighted_means",)
     expected = {name: {CUDA} if name.rpartition(".")[2] in only else {CPU, CUDA} for name in kernels}
-    expected |= {name: {CPU} for name in kernels if name.endswith(".wander")}  # few numbers, once a step
     assert {name: kernel.devices for name, kernel in kernels.items()} == expected
 
 

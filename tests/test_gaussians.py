@@ -21,8 +21,6 @@ from models.kinds.gaussians.conf import SplatsConfig
 from models.kinds.gaussians.splats import Points, require_seen
 from models.kinds.registry import build_model
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
-from models.ops.wander import rotations, wander
 
 FORMS = ("ellipsoids", "surfels")
 SMALL = (
@@ -132,38 +130,13 @@ def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average()
     assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
 
 
-class SameEverywhere:
-    """A generator whose numbers do not depend on how many are drawn."""
-
-    def standard_normal(self, shape, dtype):
-        return np.broadcast_to(np.array([0.5, -1.5, 1.0], dtype), shape).copy()
-
-
-@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
-def test_the_noise_of_surfels_stays_in_their_planes(form):
+def test_the_noise_of_surfels_stays_in_their_planes():
     values = splats(50, opacity=-5.0, size=-1.0)
-    given = [jt.array(values[name]) for name in ("means", "quats", "sizes", "opacities")]
-    normals = rotations(values["quats"])[:, :, 2]
-    with use(form):
-        moved, free = (
-            wander(*given, 1.0, is_flat, SameEverywhere()).numpy() - values["means"] for is_flat in (True, False)
-        )
+    moved = densify.wandered(values, 1.0, True, np.random.default_rng(0)) - values["means"]
+    normals = densify.rotations(values["quats"])[:, :, 2]
     assert np.abs(moved).max() > 0.01 and np.abs((moved * normals).sum(axis=1)).max() < 1e-6
+    free = densify.wandered(values, 1.0, False, np.random.default_rng(0)) - values["means"]
     assert np.abs((free * normals).sum(axis=1)).max() > 0.01
-
-
-def test_the_noise_is_the_same_on_the_host_and_on_the_device():
-    values = splats(200, opacity=-5.0, size=-1.0)
-    values["opacities"][::2] = 1.0  # well seen
-    given = [jt.array(values[name]) for name in ("means", "quats", "sizes", "opacities")]
-    found = []
-    for form in (NATIVE, REFERENCE):
-        with use(form):
-            assert wander(*given, 0.0, False, SameEverywhere()) is None
-            found.append(wander(*given, 1.0, False, SameEverywhere()).numpy() - values["means"])
-    largest = np.abs(found[0]).max()
-    assert largest > 0.01 and not found[0][::2].any()
-    np.testing.assert_allclose(*found, atol=1e-4 * largest)
 
 
 def test_training_lowers_the_loss(tmp_path):

@@ -23,7 +23,6 @@ from models.kinds.terms import MASK_THRESHOLD, mask_term
 from models.machine.backend import jt
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
-from models.ops.wander import wander
 from models.structs import RayView, Var
 
 SPREAD = 1.1  # the extent of a scene in spreads of its cameras
@@ -228,9 +227,10 @@ class GaussiansModel(PlainModel):
     def _wander(self, step: int, generator: np.random.Generator) -> None:
         """The noise of a step (MCMC)."""
         rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
-        given = (getattr(self.splats, name) for name in ("means", "quats", "sizes", "opacities"))
-        if (means := wander(*given, float(rate), self.is_flat, generator)) is not None:
-            self.splats.means.update(means.detach())
+        values = {name: getattr(self.splats, name).numpy() for name in ("means", "quats", "sizes", "opacities")}
+        means = densify.wandered(values, rate, self.is_flat, generator)
+        if means is not None:
+            self.splats.means.update(jt.array(means).detach())
 
     def _count(self, gradients: Mapping[str, Var]) -> None:
         """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""

@@ -1,6 +1,8 @@
 """The gradient of a step whose batch several processes share: each takes its part of it, and all get the whole.
 
-A rank's part is to the batch what a chunk is: counts are summed first, then losses and gradients, in one flat buffer.
+A rank's part is to the batch what chunks are: counts are summed first, then losses and gradients, in one flat buffer of
+float64 (see `gradient`). Where the conf says how large a chunk is, ranks take whole chunks: then one process and any
+number of ranks add up the same numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from models.kinds.protocol import Batch, Model, Moment, Noise
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
 from models.structs import Var
-from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, of_chunks, settle_batch
+from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, settle_batch, sums_of_chunks
 
 Found = TypeVar("Found")
 Retried = Callable[[Callable[[], Found]], Found]  # does it again, with a smaller chunk, where memory ends
@@ -30,13 +32,27 @@ class Share:
     is_all: bool  # every rank takes all of it, for it cannot be shared
 
 
-def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks) -> Share:
-    """The part of the rank that this is."""
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piece: int = 1) -> Share:
+    """The part of the rank that this is, of pieces of so many entries where they go round."""
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
     if rows is None:
         return Share(batch, noise, True)
+    ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
+    rows = slice(*(_between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
     jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
     return Share(batch.part(rows.start, rows.stop), jitter, False)
+
+
+def _between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
+    """The border of two shares, the index-th of all, moved to one of pieces; each rank keeps a piece.
+
+    It stays as it is where pieces are too few.
+    """
+    pieces = -(-entries // piece)
+    if pieces < ranks:
+        return border
+    nearest = min(max(round(border / piece), index), pieces - ranks + index)
+    return min(nearest * piece, entries)
 
 
 def differentiate_together(
@@ -61,7 +77,7 @@ def differentiate_together(
     counts = _added(ranks, own)
     ready = [chunks]
     del chunks
-    found = retried(lambda: of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
+    found = retried(lambda: sums_of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
     return _summed(ranks, found)
 
 
@@ -75,11 +91,13 @@ def _added(ranks: Ranks, counts: Counts) -> Counts:
 def _summed(ranks: Ranks, found: BatchGradient) -> BatchGradient:
     """With losses and gradients of all ranks together, by one message."""
     places = [*found.gradients, *found.losses.values(), *found.watched.values()]
-    buffer = np.concatenate([value.numpy().reshape(-1) for value in places])
-    ranks.add(buffer)
     ends = np.cumsum([value.numel() for value in places])
+    buffer = np.empty(ends[-1], np.float64)
+    for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True):
+        part[:] = value.numpy().reshape(-1)
+    ranks.add(buffer)
     whole = [
-        jt.array(part.reshape(value.shape)).stop_grad()
+        jt.array(part.reshape(value.shape).astype(np.float32)).stop_grad()
         for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True)
     ]
     jt.sync(whole)

@@ -65,7 +65,7 @@ class Ranks:
         return self.place.rank == 0
 
     def add(self, values: np.ndarray) -> None:
-        """Replace float32 values by their sums over all ranks, which are the same everywhere bit for bit."""
+        """Replace float32 or float64 values by their sums over all ranks, which are the same everywhere bit for bit."""
 
     def gather(self, value: Any) -> list[Any] | None:
         """Everyone's value in the order of the ranks, for rank 0; None for the others."""

@@ -37,6 +37,8 @@ EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
 COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
 HIT, FIRST, SECOND, FRONT, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
 ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
+CHANNELS = {"ellipsoids": ELLIPSOID_CHANNELS, "surfels": SURFEL_CHANNELS}
+GRADIENTS = {"ellipsoids": 12, "surfels": 21}  # of a splat, those of the probe among them
 FRONT_LEFT = 0.85  # of the light, behind the hits that show where a surface is
 
 
@@ -195,37 +197,23 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
 
 def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
     """One operation each way."""
-    call = _Composite(ELLIPSOIDS, seen.radii, look.background, layout, ranks)
+    call = _Composite("ellipsoids", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
 
 
 def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
     """One operation each way."""
-    call = _Composite(SURFELS, seen.radii, look.background, layout, ranks)
+    call = _Composite("surfels", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What tells the forms from each other."""
-
-    name: str
-    channels: int  # of a picture
-    columns: tuple[tuple[int, ...], ...]  # of each input, and of the probe, among the sums of a splat
-
-
-ELLIPSOIDS = _Form("ellipsoids", ELLIPSOID_CHANNELS, ((0, 1), (2, 3, 4), (6, 7, 8), (5,), (9,), (10, 11)))
-SURFELS = _Form(
-    "surfels",
-    SURFEL_CHANNELS,
-    ((0, 1), tuple(range(2, 11)), (16, 17, 18), (12, 13, 14), (11,), (15,), (19, 20)),
-)
-
-
 class _Composite(jt.Function):
-    """Either form; keeps its inputs and the picture."""
+    """Either form; keeps its inputs and the picture.
 
-    def __init__(self, form: _Form, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:
+    What it computes it computes at once, as ranks must: what Jittor fuses, and so how it rounds, hangs on what is waiting.
+    """
+
+    def __init__(self, form: str, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:
         super().__init__()
         self.form, self.radii, self.background, self.ranks = form, radii, background, ranks
         self.layout = replace(layout, part=ranks.rank, parts=ranks.size)
@@ -233,9 +221,10 @@ class _Composite(jt.Function):
     def execute(self, *values: Var) -> Var:
         """The picture."""
         *self.inputs, self.probe = values
-        shape = (self.layout.height, self.layout.width, self.form.channels)
+        shape = (self.layout.height, self.layout.width, CHANNELS[self.form])
         inputs = [*self.inputs, self.radii, self.background]
-        self.picture = SOURCE.call(f"composite_{self.form.name}", self.layout, shapes32(shape), inputs)[0]
+        self.picture = SOURCE.call(f"composite_{self.form}", self.layout, shapes32(shape), inputs)[0]
+        jt.sync([self.picture])
         if self.ranks.size > 1:
             tiles = self.picture.numpy()
             self.ranks.add(tiles)  # those of another rank are zeros
@@ -245,15 +234,21 @@ class _Composite(jt.Function):
     def grad(self, d_picture: Var) -> tuple[Var, ...]:
         """Cotangents of the inputs, the probe's last."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
-        shapes = [tuple(value.shape) for value in (*self.inputs, self.probe)]
-        if self.ranks.size == 1:
-            return tuple(SOURCE.call(f"composite_{self.form.name}_backward", self.layout, shapes32(*shapes), inputs))
-        columns = self.form.columns
-        wide = ((shapes[0][0], sum(map(len, columns))), "float64")
-        sums = SOURCE.call(f"composite_{self.form.name}_sums", self.layout, [wide], inputs)[0].numpy()
-        self.ranks.add(sums)
-        parts = zip(columns, shapes, strict=True)
-        return tuple(jt.array(sums[:, list(column)].astype(np.float32).reshape(shape)) for column, shape in parts)
+        wide = [((self.probe.shape[0], GRADIENTS[self.form]), "float64")]
+        sums = _now(SOURCE.call(f"composite_{self.form}_backward", self.layout, wide, inputs))[0]
+        if self.ranks.size > 1:
+            values = sums.numpy()
+            self.ranks.add(values)
+            with jt.flag_scope(auto_convert_64_to_32=0):
+                sums = jt.array(values)
+        shapes = shapes32(*(value.shape for value in self.inputs), self.probe.shape)
+        return _now(SOURCE.call(f"composite_{self.form}_rounded", self.layout, shapes, [sums]))
+
+
+def _now(values: list[Var]) -> tuple[Var, ...]:
+    """The same, computed."""
+    jt.sync(values)
+    return tuple(values)
 
 
 composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)

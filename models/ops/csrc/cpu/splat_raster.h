@@ -146,14 +146,15 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
     });
 }
 
-// From a picture and the cotangent of it what the tiles give to each splat, `to(number, gradients)`.
-template <typename Form, typename To>
-inline void gradients_of(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
-                         const float *picture, const float *d_picture, const To &to) {
+// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
+// gradients] of what the tiles that are taken give to each splat.
+template <typename Form>
+inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
+                               const float *picture, const float *d_picture, double *sums) {
     constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1, GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
     const Tiling tiles = tiling(is);
-    std::vector<double> totals(queue.order.size() * GRADIENTS);
+    std::fill(sums, sums + count * GRADIENTS, 0.0);
     std::vector<float> records;
     in_groups(queue.windows, tiles, [&](const Group &group) {
         records.resize(group.ranks.size() * GRADIENTS);
@@ -197,34 +198,20 @@ inline void gradients_of(const Raster &is, const typename Form::Inputs &in, cons
             }
         }
         for (size_t k = 0; k < group.ranks.size(); k++) {
-            double *total = totals.data() + (long)group.ranks[k] * GRADIENTS;
+            double *total = sums + (long)queue.order[group.ranks[k]] * GRADIENTS;
             for (int c = 0; c < GRADIENTS; c++) total[c] += records[k * GRADIENTS + c];
         }
     });
-    const std::vector<double> none(GRADIENTS);
-    for (long n = 0; n < count; n++)
-        if (radii[2 * n] == 0) to(n, none.data());
-    for (size_t rank = 0; rank < queue.order.size(); rank++) to(queue.order[rank], totals.data() + rank * GRADIENTS);
 }
 
-// Gradients of the inputs.
+// The same as float32, each input's by itself.
 template <typename Form>
-inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
-                               const float *picture, const float *d_picture, const typename Form::Outputs &out) {
-    gradients_of<Form>(is, in, radii, count, picture, d_picture, [&](long n, const double *found) {
-        float rounded[Form::GRADIENTS];
-        std::copy(found, found + Form::GRADIENTS, rounded);
-        Form::write(out, n, rounded);
-    });
-}
-
-// The same not rounded yet, [N, gradients]: what the processes that share a picture add up.
-template <typename Form>
-inline void composite_sums(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
-                           const float *picture, const float *d_picture, double *sums) {
-    gradients_of<Form>(is, in, radii, count, picture, d_picture, [&](long n, const double *found) {
-        std::copy(found, found + Form::GRADIENTS, sums + n * Form::GRADIENTS);
-    });
+inline void rounded(long count, const double *sums, const typename Form::Outputs &out) {
+    float values[Form::GRADIENTS];
+    for (long n = 0; n < count; n++) {
+        std::copy(sums + n * Form::GRADIENTS, sums + (n + 1) * Form::GRADIENTS, values);
+        Form::write(out, n, values);
+    }
 }
 
 inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
@@ -234,18 +221,14 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 }
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
-                                          const float *colors, const float *opacities, const float *depths,
-                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
-                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
-                                          float *d_probe) {
-    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture,
-                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+                                          const float *colors, const float *opacities, const float *depths, const int *radii,
+                                          const float *picture, const float *d_picture, double *sums) {
+    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture, sums);
 }
 
-inline void composite_ellipsoids_sums(const Raster &is, long count, const float *means2d, const float *conics,
-                                      const float *colors, const float *opacities, const float *depths, const int *radii,
-                                      const float *picture, const float *d_picture, double *sums) {
-    composite_sums<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture, sums);
+inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
+                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -255,19 +238,16 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 }
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                       const float *normals, const float *colors, const float *opacities,
-                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
-                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
-                                       float *d_opacities, float *d_depths, float *d_probe) {
+                                       const float *normals, const float *colors, const float *opacities, const float *depths,
+                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
     composite_backward<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
-                                   d_picture, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+                               d_picture, sums);
 }
 
-inline void composite_surfels_sums(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                   const float *normals, const float *colors, const float *opacities, const float *depths,
-                                   const int *radii, const float *picture, const float *d_picture, double *sums) {
-    composite_sums<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
-                               d_picture, sums);
+inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
+                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                      float *d_depths, float *d_probe) {
+    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

@@ -264,10 +264,11 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     }
 }
 
-// From a picture and the cotangent of it what the tiles give to each splat, `to(number, gradients)` on the device.
-template <typename Form, typename To>
-inline void gradients_of(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
-                         const float *picture, const float *d_picture, const To to) {
+// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
+// gradients] of what the tiles that are taken give to each splat.
+template <typename Form>
+inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
+                               const float *picture, const float *d_picture, double *sums) {
     constexpr int GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
     Scratch<unsigned long long> total_scratch(2 * count * GRADIENTS);
@@ -280,35 +281,24 @@ inline void gradients_of(const Canvas is, const typename Form::Inputs &in, const
     launch(composite_backward_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, picture,
            d_picture, totals, lost);
     each(count, [=] __device__(long rank) {
-        double d[GRADIENTS];
         for (int c = 0; c < GRADIENTS; c++) {
-            const unsigned long long *sums = totals + 2 * (rank * GRADIENTS + c);
-            const double found = ((double)(long long)sums[0] + (double)(long long)sums[1] / FINE) / COARSE;
-            d[c] = lost[0] ? NAN : found;  // what is not finite in a step is not finite in here
+            const unsigned long long *parts = totals + 2 * (rank * GRADIENTS + c);
+            const double found = ((double)(long long)parts[0] + (double)(long long)parts[1] / FINE) / COARSE;
+            sums[order[rank] * (long)GRADIENTS + c] = lost[0] ? NAN : found;  // not finite in a step: not finite in here
         }
-        to(order[rank], d);
     });
 }
 
-// Gradients of the inputs, rounded once.
+// The same as float32, each input's by itself.
 template <typename Form>
-struct Rounded {
-    typename Form::Outputs out;
-    __device__ void operator()(long n, const double *found) const {
-        float d[Form::GRADIENTS];
-        for (int c = 0; c < Form::GRADIENTS; c++) d[c] = (float)found[c];
-        Form::write(out, n, d);
-    }
-};
-
-// The same not rounded yet, [N, gradients]: what the processes that share a picture add up.
-template <typename Form>
-struct Whole {
-    double *sums;
-    __device__ void operator()(long n, const double *found) const {
-        for (int c = 0; c < Form::GRADIENTS; c++) sums[n * Form::GRADIENTS + c] = found[c];
-    }
-};
+inline void rounded(long count, const double *sums, const typename Form::Outputs &outputs) {
+    const typename Form::Outputs out = outputs;
+    each(count, [=] __device__(long n) {
+        float values[Form::GRADIENTS];
+        for (int c = 0; c < Form::GRADIENTS; c++) values[c] = (float)sums[n * Form::GRADIENTS + c];
+        Form::write(out, n, values);
+    });
+}
 
 inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0, is.part, is.parts}; }
 
@@ -320,20 +310,15 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 }
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
-                                          const float *colors, const float *opacities, const float *depths,
-                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
-                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
-                                          float *d_probe) {
+                                          const float *colors, const float *opacities, const float *depths, const int *radii,
+                                          const float *picture, const float *d_picture, double *sums) {
     const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    const EllipsoidForm::Outputs out{d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe};
-    gradients_of<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, Rounded<EllipsoidForm>{out});
+    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, sums);
 }
 
-inline void composite_ellipsoids_sums(const Raster &is, long count, const float *means2d, const float *conics,
-                                      const float *colors, const float *opacities, const float *depths, const int *radii,
-                                      const float *picture, const float *d_picture, double *sums) {
-    const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    gradients_of<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, Whole<EllipsoidForm>{sums});
+inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
+                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -344,20 +329,16 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 }
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                       const float *normals, const float *colors, const float *opacities,
-                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
-                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
-                                       float *d_opacities, float *d_depths, float *d_probe) {
+                                       const float *normals, const float *colors, const float *opacities, const float *depths,
+                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
     const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    const SurfelForm::Outputs out{d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe};
-    gradients_of<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, Rounded<SurfelForm>{out});
+    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, sums);
 }
 
-inline void composite_surfels_sums(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                   const float *normals, const float *colors, const float *opacities, const float *depths,
-                                   const int *radii, const float *picture, const float *d_picture, double *sums) {
-    const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    gradients_of<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, Whole<SurfelForm>{sums});
+inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
+                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                      float *d_depths, float *d_probe) {
+    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

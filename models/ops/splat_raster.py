@@ -210,7 +210,7 @@ def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = AL
 class _Composite(jt.Function):
     """Either form; keeps its inputs and the picture.
 
-    What it computes it computes at once, as ranks must: what Jittor fuses, and so how it rounds, hangs on what is waiting.
+    It computes at once, as ranks must: what Jittor fuses, and so how it rounds, hangs on what is waiting.
     """
 
     def __init__(self, form: str, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:

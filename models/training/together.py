@@ -38,12 +38,12 @@ def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piec
     if rows is None:
         return Share(batch, noise, True)
     ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
-    rows = slice(*(_between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
+    rows = slice(*(between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
     jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
     return Share(batch.part(rows.start, rows.stop), jitter, False)
 
 
-def _between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
+def between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
     """The border of two shares, the index-th of all, moved to one of pieces; each rank keeps a piece.
 
     It stays as it is where pieces are too few.

@@ -10,9 +10,10 @@ from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.errors import UserError
 from models.kinds.fast.batch import PackedBatch
+from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
-from models.training.together import between_pieces
+from models.training.together import between_pieces, share_of
 from models.watch.logger import LOG_FOLDER
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
@@ -170,8 +171,16 @@ def test_ranks_take_whole_pieces_and_at_least_one_each(entries, piece, ranks):
     assert all(border % piece == 0 for border in borders[:-1])
 
 
+class Third(ranks.Ranks):
+    """The last of three."""
+
+    place = Place(2, 3)
+
+
 def test_shares_stay_as_they_are_where_there_are_too_few_pieces():
-    assert [between_pieces(64 * k // 3, k, 64, 32, 3) for k in range(4)] == [0, 21, 42, 64]
+    batch = packed([1] * 64, 0)
+    shares = [share_of(PlainModel(), batch, None, Third(), piece) for piece in (None, 32, 16)]
+    assert [(len(share.batch), share.is_in_pieces) for share in shares] == [(22, False), (22, False), (16, True)]
 
 
 @needs_mpi

@@ -1,8 +1,8 @@
 """The gradient of a step whose batch several processes share: each takes its part of it, and all get the whole.
 
-A rank's part is to the batch what chunks are: counts are summed first, then losses and gradients, in one flat buffer of
-float64 (see `gradient`). Where the conf says how large a chunk is, ranks take whole chunks: then one process and any
-number of ranks add up the same numbers.
+A rank's part is to the batch what chunks are: counts are summed first, then losses and gradients, in one flat buffer.
+Where the conf says how large a chunk is, ranks take whole chunks and the buffer is float64 (see `gradient`): then one
+process and any number of ranks add up the same numbers, to the same sums.
 """
 
 from __future__ import annotations
@@ -29,30 +29,28 @@ class Share:
 
     batch: Batch
     noise: Noise | None
-    is_all: bool  # every rank takes all of it, for it cannot be shared
+    is_all: bool = False  # every rank takes all of it, for it cannot be shared
+    is_in_pieces: bool = False  # all ranks take whole pieces
 
 
-def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piece: int = 1) -> Share:
-    """The part of the rank that this is, of pieces of so many entries where they go round."""
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piece: int | None = None) -> Share:
+    """The part of the rank that this is, of pieces of so many entries where there is one for each rank."""
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
     if rows is None:
-        return Share(batch, noise, True)
-    ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
-    rows = slice(*(between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
+        return Share(batch, noise, is_all=True)
+    is_in_pieces = piece is not None and -(-len(batch) // piece) >= ranks.size
+    if is_in_pieces:
+        ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
+        rows = slice(*(between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
     jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
-    return Share(batch.part(rows.start, rows.stop), jitter, False)
+    return Share(batch.part(rows.start, rows.stop), jitter, is_in_pieces=is_in_pieces)
 
 
 def between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
-    """The border of two shares, the index-th of all, moved to one of pieces; each rank keeps a piece.
-
-    It stays as it is where pieces are too few.
-    """
-    pieces = -(-entries // piece)
-    if pieces < ranks:
-        return border
-    nearest = min(max(round(border / piece), index), pieces - ranks + index)
-    return min(nearest * piece, entries)
+    """The border of two shares, the index-th of all, moved to one of pieces; each rank has a piece."""
+    if index == ranks:
+        return entries
+    return piece * min(max(round(border / piece), index), -(-entries // piece) - ranks + index)
 
 
 def differentiate_together(
@@ -78,7 +76,7 @@ def differentiate_together(
     ready = [chunks]
     del chunks
     found = retried(lambda: sums_of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
-    return _summed(ranks, found)
+    return _summed(ranks, found, np.float64 if share.is_in_pieces else np.float32)
 
 
 def _added(ranks: Ranks, counts: Counts) -> Counts:
@@ -88,11 +86,11 @@ def _added(ranks: Ranks, counts: Counts) -> Counts:
     return dict(zip(counts, values.tolist(), strict=True))
 
 
-def _summed(ranks: Ranks, found: BatchGradient) -> BatchGradient:
-    """With losses and gradients of all ranks together, by one message."""
+def _summed(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
+    """With losses and gradients of all ranks together, by one buffer of this type."""
     places = [*found.gradients, *found.losses.values(), *found.watched.values()]
     ends = np.cumsum([value.numel() for value in places])
-    buffer = np.empty(ends[-1], np.float64)
+    buffer = np.empty(ends[-1], dtype)
     for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True):
         part[:] = value.numpy().reshape(-1)
     ranks.add(buffer)

@@ -77,7 +77,7 @@ class Trainer:
         self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
-        self._piece = 1 if conf.ray_chunk == AUTO else int(conf.ray_chunk)  # of which ranks take whole ones
+        self._piece = None if conf.ray_chunk == AUTO else int(conf.ray_chunk)  # ranks take whole ones
         self._has_halved = False
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 

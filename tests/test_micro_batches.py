@@ -58,7 +58,8 @@ def test_chunks_add_up_to_the_same_numbers_whoever_adds_up_some_of_them_first(wh
     chunks, counts = gradient.settle_batch(trainer.model, batch, noise, trainer.moment, 10, is_whole=False)
 
     def sums(some):
-        found = gradient.sums_of_chunks(trainer.model, some, counts, trainer.moment, trainer.optimizer.parameters)
+        parameters = trainer.optimizer.parameters
+        found = gradient.of_chunks(trainer.model, some, counts, trainer.moment, parameters, is_rounded=False)
         return [value.numpy().astype(np.float64) for value in (*found.gradients, *found.losses.values())]
 
     every, *parts = sums(chunks), sums(chunks[:1]), sums(chunks[1:4]), sums(chunks[4:])

@@ -52,17 +52,17 @@ def differentiate(
 
 
 def of_chunks(
-    model: Model, chunks: Sequence[Chunk], counts: Counts, moment: Moment, parameters: Sequence[Var]
+    model: Model,
+    chunks: Sequence[Chunk],
+    counts: Counts,
+    moment: Moment,
+    parameters: Sequence[Var],
+    is_rounded: bool = True,
 ) -> BatchGradient:
-    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`."""
-    found = sums_of_chunks(model, chunks, counts, moment, parameters)
-    return found if len(chunks) == 1 else rounded(found)
+    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`.
 
-
-def sums_of_chunks(
-    model: Model, chunks: Sequence[Chunk], counts: Counts, moment: Moment, parameters: Sequence[Var]
-) -> BatchGradient:
-    """The same before it is rounded: losses and gradients are float64 where there is more than one chunk."""
+    Unless they are to be rounded, those of more than one chunk are float64.
+    """
     found: list[BatchGradient] = []
     gradients: list[Var] = []
     for part in chunks:
@@ -81,10 +81,11 @@ def sums_of_chunks(
         found.append(replace(one, gradients=[]))
     losses = {name: _sum([one.losses[name].float64() for one in found]) for name in found[0].losses}
     watched = {name: value for one in found for name, value in one.watched.items()}
-    return BatchGradient(losses, joined([one.output for one in found]), gradients, watched)
+    total = BatchGradient(losses, joined([one.output for one in found]), gradients, watched)
+    return _rounded(total) if is_rounded else total
 
 
-def rounded(found: BatchGradient) -> BatchGradient:
+def _rounded(found: BatchGradient) -> BatchGradient:
     """With float32 losses and gradients."""
     losses = {name: _cut(value.float32()) for name, value in found.losses.items()}
     gradients = [_cut(value.float32()) for value in found.gradients]

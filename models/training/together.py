@@ -17,7 +17,7 @@ from models.kinds.protocol import Batch, Model, Moment, Noise
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
 from models.structs import Var
-from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, settle_batch, sums_of_chunks
+from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, of_chunks, settle_batch
 
 Found = TypeVar("Found")
 Retried = Callable[[Callable[[], Found]], Found]  # does it again, with a smaller chunk, where memory ends
@@ -75,7 +75,11 @@ def differentiate_together(
     counts = _added(ranks, own)
     ready = [chunks]
     del chunks
-    found = retried(lambda: sums_of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
+    found = retried(
+        lambda: of_chunks(
+            model, ready.pop() if ready else settled()[0], counts, moment, parameters, is_rounded=not share.is_in_pieces
+        )
+    )
     return _summed(ranks, found, np.float64 if share.is_in_pieces else np.float32)
 
 

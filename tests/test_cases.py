@@ -37,7 +37,10 @@ def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
     assert cases.names_of("A, B,,C") == ("A", "B", "C")
     (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
     assert cases.names_of(str(tmp_path / "list")) == ("A", "B")
-    for wrong, word in (("A,B,A", "twice"), (" ,", "no scene")):
+    (tmp_path / "empty").write_text("# none\n\n")
+    missing = str(tmp_path / "scenes.txt")
+    wrongs = (("A,B,A", "twice"), (" ,", "no scene"), (str(tmp_path / "empty"), "no scene"), (missing, "no such file"))
+    for wrong, word in wrongs:
         with pytest.raises(UserError, match=word):
             cases.names_of(wrong)
 

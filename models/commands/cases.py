@@ -28,6 +28,7 @@ from models.machine.ranks.shield import PR_SET_PDEATHSIG
 PROGRAM = Path(__file__).resolve().parents[2] / "exp_runner.py"
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
+LISTS = (".txt", ".list", ".csv")  # a name that ends so is meant as a file
 PSNR = ", PSNR "  # before the figure, in a log
 DONE, NOT_BEGUN = "done", "not begun"
 
@@ -54,6 +55,8 @@ def names_of(text: str) -> tuple[str, ...]:
     else:
         found = [word.strip() for word in text.split(",")]
     names = tuple(name for name in found if name)
+    if text.endswith(LISTS) and not os.path.isfile(text):
+        raise UserError(f"--cases {text}: no such file; write A,B,C or a file with a scene on each line")
     if not names:
         raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one on each line")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]

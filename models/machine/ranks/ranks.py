@@ -25,6 +25,7 @@ TAG_RESULT, TAG_TOLD, TAG_FAILED = 1, 2, 3
 SPIN_SECONDS = 2e-4  # of asking without sleep: messages within a machine are there by then
 FIRST_SLEEP, LONGEST_SLEEP = 2e-5, 1e-3
 FAREWELL_SECONDS = 8.0  # that a rank which failed gives rank 0 to save and to end everything
+SUM_BLOCK = 1 << 18  # numbers that are added at a time: MPI holds as many of another rank beside them
 MACHINE = "machine"  # in what ranks compare: which one each is on
 MISSING = (
     "{starter} started {size} processes, and the Python package mpi4py is missing: "
@@ -134,7 +135,11 @@ class MpiRanks(Ranks):
 
     def add(self, values: np.ndarray) -> None:
         """See `Ranks`."""
-        self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, values).Test)
+        if not values.flags.c_contiguous:
+            raise ValueError("only what lies in one piece can be added in its place")
+        flat = values.reshape(-1)
+        for start in range(0, values.size, SUM_BLOCK):
+            self._wait(self._world.Iallreduce(self._mpi.IN_PLACE, flat[start : start + SUM_BLOCK]).Test)
 
     def gather(self, value: Any) -> list[Any] | None:
         """See `Ranks`."""

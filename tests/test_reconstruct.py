@@ -50,6 +50,8 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert f"train.end_iter={plan['settings']['train.end_iter']}" in said.out
     assert (result / "mesh.ply").read_bytes().count(b"property uchar red") == 1
     assert "## How far to trust it" in (result / "result.md").read_text()
+    assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
+    assert "--clean views" in (result / "result.md").read_text()
     assert "how far to trust it: " in said.out
 
     status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
@@ -128,7 +130,10 @@ def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
         ({"points_missing": 0.3}, "parts of the mesh are made up"),
         ({"points_missing": 0.01}, "can be trusted"),
         ({"psnr": 12.0}, "the views do not fit one shape"),
-        ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "nothing says"),
+        (
+            {"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"},
+            "met to 30.0 dB, which says nothing of hidden",
+        ),
         ({"epipolar_px": 9.0}, "the cameras are wrong"),
         ({}, "nothing says how good the mesh is"),
     ],

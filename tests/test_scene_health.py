@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
+from data.capture import SparsePoints
 from data.errors import listed_views
 from data.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
 from data.inspection.finding import Finding, graded
@@ -32,8 +33,19 @@ def test_of_a_good_scene_every_finding_is_good():
     assert verdicts["cameras"] == "fair"  # its pattern is noise, another in each view: nothing can be matched
     assert list(verdicts) == [
         *("views", "coverage", "overlap", "baseline", "parallax", "sphere size", "aim", "cameras"),
-        *("sharpness", "exposure", "masks"),
+        *("sharpness", "exposure", "masks", "points"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "spread", "verdict"), [(None, 1.0, "fair"), (400, 0.2, "good"), (100, 0.2, "fair"), (400, 9.0, "bad")]
+)
+def test_points_that_are_missing_or_elsewhere_are_told(count, spread, verdict):
+    xyz = None if count is None else np.random.default_rng(0).uniform(-1, 1, (count, 3)) / np.sqrt(3) * spread
+    plain = (np.full(count or 0, 5), np.ones(count or 0), np.zeros((count or 0, 3), np.uint8))
+    points = None if xyz is None else SparsePoints(xyz, *plain)
+    assert found(replace(GOOD, masks=None, points=points), "points").verdict == verdict
+    assert found(GOOD, "points").verdict == "good", "masks give the shape"
 
 
 def test_every_finding_is_one_line_with_one_sentence():

@@ -13,6 +13,7 @@ from data.inspection.camera_checks import cameras as camera_check
 from data.inspection.finding import Finding, graded
 from data.inspection.picture_checks import exposure, masks, sharpness
 from data.roi.frustum import Cameras, room
+from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
 
 # Number of views: the published recipe trains on 49 or 64; below eight the surface between the views is guessed.
@@ -41,6 +42,9 @@ GOOD_PARALLAX, FAIR_PARALLAX = 40.0, 12.0
 GOOD_SMALLEST, FAIR_SMALLEST = 0.4, 0.2
 GOOD_LARGEST, FAIR_LARGEST = 2.0, 4.0
 
+# Points of structure from motion in the sphere: every eighth is a witness, and some tens of these are a median.
+GOOD_POINTS = 240
+
 FAIR_STRAYED = 0.1  # share of the views whose picture does not show the middle of the sphere
 
 
@@ -60,6 +64,7 @@ def findings(scene: Scene) -> tuple[Finding, ...]:
         sharpness(scene, directions),
         exposure(scene, directions),
         masks(scene, cameras),
+        _points(scene),
     )
 
 
@@ -190,3 +195,20 @@ def _aim(scene: Scene, cameras: Cameras) -> Finding:
     verdict = graded(len(strayed) / scene.n_views, 0.0, FAIR_STRAYED)
     figure = f"the middle of the sphere is outside {listed_views(strayed, scene.image_names)}"
     return Finding("aim", figure, verdict, "such views show only the rim of the sphere: is it where the object is?")
+
+
+def _points(scene: Scene) -> Finding:
+    """Of structure from motion: what tells the shape before the training, and how true it is after it."""
+    if scene.points is None:
+        told = "nothing but held-out photographs will say how true the surface is"
+        if scene.masks is not None:
+            return Finding("points", "none", "good", f"the masks give the first shape; {told}")
+        return Finding("points", "none", "fair", f"{told}: dataset.refine_cameras=poses finds some")
+    count = int((np.linalg.norm(well_supported(scene.points), axis=1) <= 1).sum())
+    verdict = graded(count, GOOD_POINTS, LEAST_POINTS)
+    consequence = {
+        "good": "they pull the surface to them, and every eighth is kept out to say how true it is",
+        "fair": "too few to say how true the surface is: compare it with the photographs",
+        "bad": "the sphere holds next to none of them: is it where the object is (--roi)?",
+    }
+    return Finding("points", f"{count} of {len(scene.points.xyz)} in the sphere", verdict, consequence[verdict])

@@ -51,9 +51,16 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
             found.append(f"{near}: parts of the mesh are made up, compare it with the photographs")
         else:
             found.append(f"{near}: the mesh can be trusted where photographs show it")
-    if psnr is not None and psnr < FAIR_PSNR:
-        what = "the views do not fit one shape" if psnr < LEAST_PSNR else "fine detail is not to be trusted"
-        found.append(f"photographs that were held out are met to {psnr:.1f} dB: {what}")
+    if psnr is not None:
+        met = f"photographs that were held out are met to {psnr:.1f} dB"
+        if psnr < LEAST_PSNR:
+            found.append(f"{met}: the views do not fit one shape")
+        elif psnr < FAIR_PSNR:
+            found.append(f"{met}: fine detail is not to be trusted")
+        elif missing is None:
+            found.append(f"{met}, which says nothing of hidden depths: there are no points to witness the shape")
+        else:
+            found.append(met)
     if epipolar is not None and epipolar > LEAST_EPIPOLAR:
         found.append(f"matches lie {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
     return found or ["nothing says how good the mesh is: compare it with the photographs"]

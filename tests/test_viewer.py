@@ -1,5 +1,6 @@
 """The viewer: what it refuses, where it listens, what its sphere and boxes say, and what it does in a browser."""
 
+import dataclasses
 import importlib.util
 import json
 import re
@@ -14,6 +15,7 @@ from browsing import PHONE, opened, why_not
 from runs import ROOT, command, run
 
 import exp_runner
+from data.capture import SparsePoints
 from data.errors import UserError
 from data.io.images import read_image
 from data.scenes.load import load_scene
@@ -119,6 +121,26 @@ def test_a_box_is_written_as_prepare_reads_it(stage, tmp_path):
     (tmp_path / "boxes.json").write_text("[")
     Boxes(shown, tmp_path, 1, told.append)
     assert "the first box that is drawn replaces it" in told[-1]
+
+
+@needs_viser
+def test_a_box_is_shown_where_the_points_carry_it(stage, tmp_path, monkeypatch):
+    shown, told = stage
+    xyz = np.random.default_rng(0).uniform(-0.3, 0.3, (200, 3))
+    points = SparsePoints(xyz, np.full(200, 5), np.ones(200), np.zeros((200, 3), np.uint8))
+    monkeypatch.setattr(shown, "scene", dataclasses.replace(shown.scene, points=points))
+    boxes = Boxes(shown, tmp_path, 2, told.append)
+    fov, (width, height) = fov_of(shown.scene, 1), shown.scene.size(1)
+    before = boxes.seen(0, fov, width / height)
+    boxes.take(1, ((0.05, 0.05), (0.95, 0.95)), fov, width / height)
+    assert (boxes.seen(0, fov, width / height) != before).any()
+    left, top, right, bottom = boxes._carried()[0]
+    in_camera = (xyz - shown.scene.c2w[0, :3, 3]) @ shown.scene.c2w[0, :3, :3] @ shown.scene.intrinsics[0].T
+    x, y = (in_camera[:, :2] / in_camera[:, 2:]).T
+    assert np.mean((x >= left) & (x <= right) & (y >= top) & (y <= bottom)) > 0.95 and right - left < 1.5 * np.ptp(x)
+    boxes.take(1, ((0.0, 0.0), (0.05, 0.05)), fov, width / height)
+    boxes.seen(0, fov, width / height)
+    assert "misses the object" in boxes._told.content
 
 
 @needs_viser

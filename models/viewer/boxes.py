@@ -13,12 +13,13 @@ import numpy as np
 from data.errors import UserError, reason
 from data.io.files import is_file, read_regular, write_result
 from data.io.images import eight_bits
+from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
 from models.viewer.stage import Stage, look_through, pose_of
 
 BOXES_FILE = "boxes.json"  # in the scene folder
 SCREEN = 720  # pixels of the height of what is shown behind everything
-LINE = (255, 200, 0)
+LINE, CARRIED_LINE = (255, 200, 0), (0, 220, 255)  # of a box that was drawn, and of one that points carry there
 MOST_BYTES = 1 << 24
 
 
@@ -57,11 +58,27 @@ class Boxes:
         columns, rows = np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(SCREEN) + 0.5) / SCREEN)
         pixels = to_pixels(scene, view, np.stack([columns, rows], axis=-1), fov, aspect).astype(np.float32)
         picture = eight_bits(scene.images[view]).copy()
-        box = self._boxes.get(scene.image_names[view])
+        own = self._boxes.get(scene.image_names[view])
+        box = self._carried().get(view) if own is None else np.divide(own, self._downscale)
         if box is not None:
-            left, top, right, bottom = (round(corner / self._downscale) for corner in box)
-            cv2.rectangle(picture, (left, top), (right, bottom), LINE, max(1, picture.shape[1] // 300))
+            left, top, right, bottom = (round(float(corner)) for corner in box)
+            line = CARRIED_LINE if own is None else LINE
+            cv2.rectangle(picture, (left, top), (right, bottom), line, max(1, picture.shape[1] // 300))
         return cv2.remap(picture, pixels[..., 0], pixels[..., 1], cv2.INTER_LINEAR, borderValue=(40, 40, 40))
+
+    def _carried(self) -> dict[int, np.ndarray]:
+        """Where points carry the boxes, [4] in the scene's pixels by view; none where they cannot, which is told."""
+        scene = self._stage.scene
+        drawn = {view: self._boxes[name] for view, name in enumerate(scene.image_names) if name in self._boxes}
+        if not drawn:
+            return {}
+        shares = {view: np.divide(box, self._downscale * np.tile(scene.size(view), 2)) for view, box in drawn.items()}
+        try:
+            found = carried(scene, object_points(scene, shares), shares)
+        except UserError as error:
+            self._told.content = str(error)
+            return {}
+        return {view: box for view, box in enumerate(found) if box is not None}
 
     def _draw(self, client: Any) -> None:
         """Take the next rectangle that is drawn."""

@@ -96,7 +96,8 @@ def flags() -> list[tuple[str, str]]:
     parser: argparse.ArgumentParser = arguments.make_parser()
     rows = []
     for action in parser._actions:
-        value = "|".join(action.choices) if action.choices else action.metavar or ""
+        names = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or "",)
+        value = "|".join(action.choices) if action.choices else " ".join(names)
         rows.append((f"{action.option_strings[-1]} {value}".strip(), " ".join(str(action.help).split())))
     return rows
 

@@ -116,7 +116,8 @@ class ViewFollower(Follower):
         if self._live is None:
             from models.viewer.live import Live
 
-            self._stage = Stage(self._server, self._scene, words(self._place.language), self._say)
+            # Browsers without a GPU draw on the training's cores: the region waits until it is asked for.
+            self._stage = Stage(self._server, self._scene, words(self._place.language), self._say, with_region=False)
             self._live = Live(self._stage)
             Boxes(self._stage, self._folder, self._downscale, self._say)
 

@@ -32,8 +32,15 @@ LARGEST_REGION = 4.0  # radii of the region that there is
 class Stage:
     """What stands still while a model changes."""
 
-    def __init__(self, server: viser.ViserServer, scene: Scene, words: Words, say: Callable[[str], None]) -> None:
-        """Build it; `say` is told the region of interest when it was moved."""
+    def __init__(
+        self,
+        server: viser.ViserServer,
+        scene: Scene,
+        words: Words,
+        say: Callable[[str], None],
+        with_region: bool = True,
+    ) -> None:
+        """Build it; `say` is told the region of interest when it was moved; without it, it is shown when asked for."""
         self.server, self.scene, self.words, self._say = server, scene, words, say
         self.up = _unit(-scene.c2w[:, :3, 1].mean(axis=0))
         server.scene.set_up_direction(tuple(self.up))
@@ -44,7 +51,7 @@ class Stage:
         server.initial_camera.up = tuple(self.up)
         self._add_cameras(FRUSTUM * distance)
         self._add_points()
-        self._add_region()
+        self._add_region(with_region)
 
     def _add_cameras(self, scale: float) -> None:
         """A pyramid with its photograph for each; a click goes there."""
@@ -94,13 +101,14 @@ class Stage:
         def _(_event: Any) -> None:
             cloud.visible = box.value
 
-    def _add_region(self) -> None:
+    def _add_region(self, is_shown: bool) -> None:
         """A sphere with arrows, its radius, and the flag that it stands for."""
         with self.server.gui.add_folder(self.words("region")):
-            shown = self.server.gui.add_checkbox(self.words("show"), True)
+            shown = self.server.gui.add_checkbox(self.words("show"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
-        handle = self.server.scene.add_transform_controls("/region", scale=0.5, disable_rotations=True)
+        add = self.server.scene.add_transform_controls
+        handle = add("/region", scale=0.5, disable_rotations=True, visible=is_shown)
         self.server.scene.add_icosphere("/region/sphere", 1.0, BLUE, wireframe=True, opacity=0.25)
         sphere = self.server.scene.get_handle_by_name("/region/sphere")
         self.region, self.radius = handle, radius

@@ -1,7 +1,8 @@
 """Several processes at one training, on this machine: how fast, how equal, what survives.
 
     python -m benchmarks.bm_ranks speed      steps of wmask.conf: 2 ranks of 1 thread, 1 process of 1 and of 2 threads
-    python -m benchmarks.bm_ranks same       50 losses and all weights of each kind, 1 process beside 2 and 3 ranks
+    python -m benchmarks.bm_ranks same       50 losses and all weights of each kind, 1 process beside 2 and 3 ranks, by
+                                             themselves and with a chunk (train.ray_chunk) that all of them share
     python -m benchmarks.bm_ranks sums       the sum over ranks alone, and what it would take on more machines
     python -m benchmarks.bm_ranks kills 50   a random rank killed at random moments, then gone on with
 
@@ -31,6 +32,7 @@ ROUNDS, STEPS, LOSSES = 7, 4, 50
 LINK = 10e9 / 8  # bytes per second of the network that larger clusters are predicted for
 LATENCY = 5e-5  # seconds of one message on it
 MACHINES = (2, 8, 64)
+CHUNK = "train.ray_chunk=8"  # entries; small enough for some to each of three ranks
 # Of each kind a conf, and what makes its steps small enough for fifty of them.
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "neus": ("confs/wmask_cpu.conf", ("train.batch_size=32",)),
@@ -40,6 +42,7 @@ KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "fast_neus without masks": ("confs/fast.conf", ("model.packed.samples=2048", "train.mask_weight=0")),
     "fast_nerf": ("confs/fast_nerf.conf", ("model.radiance.samples=2048",)),
     "gaussians": ("confs/gaussians.conf", ()),
+    "surfels": ("confs/surfels.conf", ()),
 }
 
 
@@ -114,19 +117,29 @@ def half_of(conf: str) -> str:
 
 
 def same(kinds: Sequence[str]) -> None:
-    """A line for each kind and number of ranks."""
-    print(f"{'kind':<26}{'ranks':>6}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
+    """A line for each kind, chunk and number of ranks; the first: one process in chunks beside itself in one piece."""
+    print(f"{'kind':<26}{'ranks':>6}{'chunk':>7}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
     for kind in kinds:
         conf, settings = KINDS[kind]
-        alone = measured(Run(0, 1), "steps", conf, LOSSES, settings)
-        for ranks in (2, 3):
-            found, again = (measured(Run(ranks, 1), "steps", conf, LOSSES, settings) for _ in range(2))
-            is_same = all(np.array_equal(found[name], again[name]) for name in found)
-            apart = {name: np.abs(found[name].astype(np.float64) - alone[name]) for name in alone}
-            losses = float((apart.pop("losses") / np.abs(alone["losses"])).max())
-            weights = np.concatenate([values.ravel() for values in apart.values()])
-            told = f"{losses:10.1e}{weights.max():10.1e}{(weights > 1e-4).mean():13.1e}"
-            print(f"{kind:<26}{ranks:>6}{told}  {'yes' if is_same else 'NO'}")
+        whole = measured(Run(0, 1), "steps", conf, LOSSES, settings)
+        chunked = measured(Run(0, 1), "steps", conf, LOSSES, [*settings, CHUNK])
+        print(f"{kind:<26}{1:>6}{'both':>7}{apart(chunked, whole)}")
+        for more, alone in (((), whole), ((CHUNK,), chunked)):
+            for ranks in (2, 3):
+                found, again = (measured(Run(ranks, 1), "steps", conf, LOSSES, [*settings, *more]) for _ in range(2))
+                is_same = all(np.array_equal(found[name], again[name]) for name in found)
+                chunk = "8" if more else "auto"
+                print(f"{kind:<26}{ranks:>6}{chunk:>7}{apart(found, alone)}  {'yes' if is_same else 'NO'}", flush=True)
+
+
+def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str:
+    """Losses, relative; weights; the share of weights that lie far apart."""
+    if any(found[name].shape != expected[name].shape for name in expected):
+        return "  weights of other shapes"
+    between = {name: np.abs(found[name].astype(np.float64) - expected[name]) for name in expected}
+    losses = float((between.pop("losses") / np.abs(expected["losses"])).max())
+    weights = np.concatenate([values.ravel() for values in between.values()])
+    return f"{losses:10.1e}{weights.max():10.1e}{(weights > 1e-4).mean():13.1e}"
 
 
 def sums(conf: str, rays_per_second: float) -> None:

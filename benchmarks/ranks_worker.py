@@ -20,16 +20,19 @@ from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks, joined
 from models.machine.ranks.started import takes_part
+from models.training.chunks import settled_chunk
 from models.training.trainer import Trainer
 
 
 def trainer_of(conf_path: str, settings: list[str], ranks: Ranks) -> Trainer:
-    """A trainer as the command line makes it, with a batch in one piece."""
+    """A trainer as the command line makes it, with a batch in one piece unless `train.ray_chunk` is a number."""
     conf = load_config(conf_path, "demo", settings)
     initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(conf.train.seed).spawn(3))
     model = build_model(conf.model, conf.train, initial)
     sampler = model.sampler(load_scene(conf.dataset, background(conf)), conf.train.batch_size, pixels)
-    return Trainer(model, sampler, conf.train, jitter, ranks=ranks)
+    trainer = Trainer(model, sampler, conf.train, jitter, ranks=ranks)
+    trainer.ray_chunk = settled_chunk(conf.train, {}) or conf.train.batch_size
+    return trainer
 
 
 def steps(trainer: Trainer, count: int) -> dict[str, np.ndarray]:

@@ -67,10 +67,11 @@ class Emulator:
         shapes, dtypes = zip(*outputs, strict=True)
         if len(inputs) > MOST_INPUTS and {*dtypes} == {"float32"}:
             return _as_one(run, outputs, inputs)
-        if len(inputs) > MOST_INPUTS:  # a verdict among lists of parameters: nothing of them is differentiated
+        if len(inputs) > MOST_INPUTS:  # a verdict among lists of parameters, or sums: nothing differentiates them
             found = [np.empty(shape, dtype) for shape, dtype in outputs]
             run(np, {"inputs": [value.numpy() for value in inputs], "outputs": found})
-            return [jt.array(value) for value in found]
+            with jt.flag_scope(auto_convert_64_to_32=0):
+                return [jt.array(value) for value in found]
         return list(jt.numpy_code(list(shapes), list(dtypes), list(inputs), run))
 
 
@@ -115,7 +116,7 @@ def library(source):
     """The compiled text of a source; kept from run to run, by a hash of all that it is made of."""
     text = f'#include "{HEADER.name}"\n{source.text(CUDA)}\n'
     for function in functions(source):
-        entry = f"{function}<emulation::Arrays>" if source.lists else function
+        entry = f"{function}<emulation::Arrays>" if source.lists else f"{function}<>"
         text += ENTRY.format(name=f"emulate_{function}", function=entry, largest=LARGEST_MESSAGE).replace(
             "Named", f"Named_{function}"
         )

@@ -37,15 +37,29 @@ def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
     assert cases.names_of("A, B,,C") == ("A", "B", "C")
     (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
     assert cases.names_of(str(tmp_path / "list")) == ("A", "B")
-    for wrong, word in (("A,B,A", "twice"), (" ,", "no scene")):
+    (tmp_path / "empty").write_text("# none\n\n")
+    missing = str(tmp_path / "scenes.txt")
+    wrongs = (("A,B,A", "twice"), (" ,", "no scene"), (str(tmp_path / "empty"), "no scene"), (missing, "no such file"))
+    for wrong, word in wrongs:
         with pytest.raises(UserError, match=word):
             cases.names_of(wrong)
 
 
+def job(task, first, last, count, step=1):
+    """What Slurm sets for a job of an array."""
+    return dict(zip(cases.ARRAY, map(str, (task, first, last, count, step)), strict=True))
+
+
 def test_a_job_of_an_array_takes_its_part():
-    jobs = [cases.of_this_job("ABCDE", dict(zip(cases.ARRAY, (str(task), "1", "2"), strict=True))) for task in (1, 2)]
-    assert jobs == [["A", "C", "E"], ["B", "D"]]
+    assert [cases.of_this_job("ABCDE", job(task, 1, 2, 2)) for task in (1, 2)] == [["A", "C", "E"], ["B", "D"]]
+    assert [cases.of_this_job("ABCDE", job(task, 0, 4, 3, 2)) for task in (0, 2, 4)] == [["A", "D"], ["B", "E"], ["C"]]
     assert cases.of_this_job("ABC", {}) == ["A", "B", "C"]
+
+
+@pytest.mark.parametrize("task", [1, 5, 7])
+def test_an_array_whose_jobs_would_leave_scenes_out_is_refused(task):
+    with pytest.raises(UserError, match="--array=0-2"):
+        cases.of_this_job("ABC", job(task, 1, 7, 3))
 
 
 def test_a_queue_ends_where_it_is_told_to():

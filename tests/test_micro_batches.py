@@ -53,6 +53,20 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
         assert np.linalg.norm(value) > 0, name
 
 
+def test_chunks_add_up_to_the_same_numbers_whoever_adds_up_some_of_them_first(whole):
+    trainer, batch, noise, _ = whole
+    chunks, counts = gradient.settle_batch(trainer.model, batch, noise, trainer.moment, 10, is_whole=False)
+
+    def sums(some):
+        parameters = trainer.optimizer.parameters
+        found = gradient.of_chunks(trainer.model, some, counts, trainer.moment, parameters, is_rounded=False)
+        return [value.numpy().astype(np.float64) for value in (*found.gradients, *found.losses.values())]
+
+    every, *parts = sums(chunks), sums(chunks[:1]), sums(chunks[1:4]), sums(chunks[4:])
+    for total, *some in zip(every, *parts, strict=True):
+        assert total.astype(np.float32).tobytes() == sum(some).astype(np.float32).tobytes()
+
+
 def test_a_chunk_without_the_batchs_counts_would_give_another_loss(whole):
     trainer, batch, noise, (terms, _) = whole
     part = batch.part(0, 17)

@@ -6,15 +6,18 @@ import signal
 import numpy as np
 import pytest
 from ranks import finished, needs_mpi, processes, sentences, started, wait_for, workers
-from runs import SHORT, command, contents, run, saved
+from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.errors import UserError
 from models.kinds.fast.batch import PackedBatch
+from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
+from models.training.together import between_pieces, share_of
 from models.watch.logger import LOG_FOLDER
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
+CHUNKED = (*SHORT, *SHOWN, "train.ray_chunk=10")
 LAST = 400  # long enough for a signal to arrive before it
 LONG = (f"train.end_iter={LAST}", "train.save_freq=10", "train.val_freq=0", "train.val_mesh_freq=0")
 
@@ -84,22 +87,19 @@ def test_packed_rays_are_shared_out_by_their_samples(parts):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """One process and two ranks, six steps each, with pictures and a mesh."""
+    """One process and two ranks, six steps each in chunks, with pictures and a mesh."""
     folder = tmp_path_factory.mktemp("trained")
-    settings = (*SHORT, *SHOWN)
-    assert run(folder / "one", settings=settings) == 0
-    told = finished(started(command(folder / "two", settings=settings)))
+    assert run(folder / "one", settings=CHUNKED) == 0
+    told = finished(started(command(folder / "two", settings=CHUNKED)))
     return folder, told
 
 
 @needs_mpi
-def test_two_ranks_make_the_steps_of_one_process(trained):
+def test_two_ranks_make_the_steps_of_one_process_bit_for_bit(trained):
     folder, (status, _, err) = trained
     assert status == 0, err
     one, two = saved(folder / "one", 6), saved(folder / "two", 6)
-    for name, network in one.tensors.items():
-        for key, values in network.items():
-            np.testing.assert_allclose(two.tensors[name][key], values, atol=1e-4, err_msg=key)
+    assert contents(one) == contents(two)
     assert repr(one.state["sampler"]) == repr(two.state["sampler"]) and one.state["jitter"] == two.state["jitter"]
 
 
@@ -123,11 +123,64 @@ def test_a_run_of_two_goes_on_as_one(trained):
     folder, _ = trained
     for path in (folder / "two" / "checkpoints").glob("ckpt_000006*"):
         path.rename(folder / path.name)
-    assert run(folder / "two", "--is_continue", settings=(*SHORT, *SHOWN)) == 0
-    one, two = saved(folder / "one", 6), saved(folder / "two", 6)
-    for name, network in one.tensors.items():
+    assert run(folder / "two", "--is_continue", settings=CHUNKED) == 0
+    assert contents(saved(folder / "one", 6)) == contents(saved(folder / "two", 6))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """One process whose batches are in one piece."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(folder) == 0
+    return saved(folder, 6)
+
+
+@needs_mpi
+def test_three_ranks_differ_from_one_process_by_roundings(tmp_path, whole):
+    status, _, err = finished(started(command(tmp_path / "three"), ranks=3))
+    assert status == 0, err
+    found = saved(tmp_path / "three", 6)
+    for name, network in whole.tensors.items():
         for key, values in network.items():
-            np.testing.assert_allclose(two.tensors[name][key], values, atol=1e-4, err_msg=key)
+            np.testing.assert_allclose(found.tensors[name][key], values, atol=1e-4, err_msg=key)
+
+
+@needs_mpi
+def test_splats_of_two_ranks_are_those_of_one_process(tmp_path):
+    conf = ("--conf", str(ROOT / "confs/gaussians.conf"))
+    settings = (
+        *SHORT,
+        "model.gaussians.first=300",
+        "model.gaussians.densify=adaptive",
+        "model.gaussians.least_pull=1e-6",
+    )
+    settings += ("model.gaussians.densify_every=2", "dataset.downscale=2")
+    assert run(tmp_path / "one", *conf, settings=settings) == 0
+    status, _, err = finished(started(command(tmp_path / "two", *conf, settings=settings)))
+    assert status == 0, err
+    one, two = saved(tmp_path / "one", 6), saved(tmp_path / "two", 6)
+    assert contents(one) == contents(two) and len(one.tensors["splats"]["means"]) != 300
+
+
+@pytest.mark.parametrize(
+    ("entries", "piece", "ranks"), [(64, 10, 2), (64, 10, 3), (64, 10, 7), (512, 64, 3), (65, 64, 2)]
+)
+def test_ranks_take_whole_pieces_and_at_least_one_each(entries, piece, ranks):
+    borders = [between_pieces(entries * k // ranks, k, entries, piece, ranks) for k in range(ranks + 1)]
+    assert borders[0] == 0 and borders[-1] == entries and np.all(np.diff(borders) > 0)
+    assert all(border % piece == 0 for border in borders[:-1])
+
+
+class Third(ranks.Ranks):
+    """The last of three."""
+
+    place = Place(2, 3)
+
+
+def test_shares_stay_as_they_are_where_there_are_too_few_pieces():
+    batch = packed([1] * 64, 0)
+    shares = [share_of(PlainModel(), batch, None, Third(), piece) for piece in (None, 32, 16)]
+    assert [(len(share.batch), share.is_in_pieces) for share in shares] == [(22, False), (22, False), (16, True)]
 
 
 @needs_mpi

@@ -26,8 +26,9 @@ from models.machine.ranks.ranks import joined
 from models.machine.ranks.shield import PR_SET_PDEATHSIG
 
 PROGRAM = Path(__file__).resolve().parents[2] / "exp_runner.py"
-ARRAY = ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_COUNT")
+ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
+LISTS = (".txt", ".list", ".csv")  # a name that ends so is meant as a file
 PSNR = ", PSNR "  # before the figure, in a log
 DONE, NOT_BEGUN = "done", "not begun"
 
@@ -54,6 +55,8 @@ def names_of(text: str) -> tuple[str, ...]:
     else:
         found = [word.strip() for word in text.split(",")]
     names = tuple(name for name in found if name)
+    if text.endswith(LISTS) and not os.path.isfile(text):
+        raise UserError(f"--cases {text}: no such file; write A,B,C or a file with a scene on each line")
     if not names:
         raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one on each line")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
@@ -75,12 +78,20 @@ def check(values: argparse.Namespace) -> None:
 
 
 def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Those that a job of a Slurm array takes; all of them elsewhere."""
-    numbers = [environ.get(name, "") for name in ARRAY]
+    """Those that a job of a Slurm array takes; all of them elsewhere.
+
+    Raises UserError for an array whose numbers are not evenly spaced: jobs could not tell which one they are.
+    """
+    numbers = [environ.get(name, "1" if name == ARRAY[-1] else "") for name in ARRAY]
     if not all(number.isdigit() for number in numbers):
         return list(names)
-    task, first, count = map(int, numbers)
-    return list(names[task - first :: count])
+    task, first, last, count, step = map(int, numbers)
+    if step < 1 or (last - first) // step + 1 != count or (task - first) % step:
+        raise UserError(
+            f"--cases: the {count} jobs of this array are numbered unevenly from {first} to {last}, so that "
+            f"some scenes would be left out; start it with sbatch --array=0-{count - 1}"
+        )
+    return list(names[(task - first) // step :: count])
 
 
 def run_cases(arguments: Arguments) -> int:

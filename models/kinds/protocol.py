@@ -15,6 +15,7 @@ import numpy as np
 from data.rays import Rays
 from data.scenes.scene import Scene
 from models.machine.backend import jt
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.structs import RayView, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
@@ -117,6 +118,9 @@ class Model(Protocol):
 
     entries: str  # what a batch consists of, for messages
     shows_pictures: bool  # whether `view` takes the rays of whole pictures (`PictureRays`) and no others
+    # Others that make each step too, at the same time: a kind whose entries cannot be shared may share its `objective`.
+    # No rank does such a step again by itself.
+    ranks: Ranks
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -168,6 +172,7 @@ class PlainModel:
 
     entries = "rays"
     shows_pictures = False
+    ranks: Ranks = ALONE
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
         """As many entries for each process, where there is one for each."""

@@ -5,15 +5,19 @@ min(0.99, opacity exp(-sigma)); below 1 / 255 it does not count, and once it wou
 the pixel ends before it. The results are one picture [H, W, C]: sums by weight, and the opacity last. Differentiable
 once. `probe` [N, 2] is not read: its cotangent is what densification looks at, the gradient of the projected centres,
 or under `absolute` the sum over the pixels of the sizes of their parts (arXiv 2404.10484).
+
+Ranks may share a picture: each takes some of its tiles, and all get the whole picture, and all of the gradients, which
+are added in float64 and rounded once. So they are those of one process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from models.machine.backend import jt
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops.kernel import Kernel
 from models.ops.network import shapes32
 from models.ops.sizes import PAD
@@ -33,6 +37,8 @@ EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
 COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
 HIT, FIRST, SECOND, FRONT, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
 ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
+CHANNELS = {"ellipsoids": ELLIPSOID_CHANNELS, "surfels": SURFEL_CHANNELS}
+GRADIENTS = {"ellipsoids": 12, "surfels": 21}  # of a splat, those of the probe among them
 FRONT_LEFT = 0.85  # of the light, behind the hits that show where a surface is
 
 
@@ -43,6 +49,8 @@ class Raster:
     width: int
     height: int
     absolute: int = 0  # 1: the probe hears of sizes
+    part: int = 0  # which tiles are taken
+    parts: int = 1  # by how many processes
 
 
 SOURCE = Source(
@@ -130,8 +138,9 @@ def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster)
     return jt.concat([color, sums[:, 3:], 1.0 - left], dim=1).reshape((layout.height, layout.width, -1))
 
 
-def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
-    """Every ellipsoid at every pixel."""
+def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
+    """Every ellipsoid at every pixel; ranks do it each for itself."""
+    del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     x, y = offset[:, :, 0], offset[:, :, 1]
     a, b, c = (seen.conics[:, k].unsqueeze(0) for k in range(3))
@@ -140,8 +149,9 @@ def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
     return _picture(weights, left, jt.concat([look.colors, seen.depths], dim=1), look, layout)
 
 
-def _surfels_reference(seen: Surfels, look: Look, layout: Raster) -> Var:
+def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
     """Every surfel at every pixel; under `absolute` the probe hears of the blur alone."""
+    del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     pixels = _pixels(layout.width, layout.height)
     # the plane moves with its centre's homogeneous pixel: what the probe adds to the centre it adds to the plane
@@ -185,38 +195,60 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
     return jt.array(np.where(has_weight.any(axis=1), found, 0.0).astype(np.float32)[:, None]).stop_grad()
 
 
-def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
+def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
     """One operation each way."""
-    call = _Composite("ellipsoids", seen.radii, look.background, layout, ELLIPSOID_CHANNELS)
+    call = _Composite("ellipsoids", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
 
 
-def _surfels_native(seen: Surfels, look: Look, layout: Raster) -> Var:
+def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
     """One operation each way."""
-    call = _Composite("surfels", seen.radii, look.background, layout, SURFEL_CHANNELS)
+    call = _Composite("surfels", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
 
 
 class _Composite(jt.Function):
-    """Either form; keeps its inputs and the picture."""
+    """Either form; keeps its inputs and the picture.
 
-    def __init__(self, form: str, radii: Var, background: Var, layout: Raster, channels: int) -> None:
+    It computes at once, as ranks must: what Jittor fuses, and so how it rounds, hangs on what is waiting.
+    """
+
+    def __init__(self, form: str, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:
         super().__init__()
-        self.form, self.radii, self.background, self.layout, self.channels = form, radii, background, layout, channels
+        self.form, self.radii, self.background, self.ranks = form, radii, background, ranks
+        self.layout = replace(layout, part=ranks.rank, parts=ranks.size)
 
     def execute(self, *values: Var) -> Var:
         """The picture."""
         *self.inputs, self.probe = values
-        shape = (self.layout.height, self.layout.width, self.channels)
+        shape = (self.layout.height, self.layout.width, CHANNELS[self.form])
         inputs = [*self.inputs, self.radii, self.background]
         self.picture = SOURCE.call(f"composite_{self.form}", self.layout, shapes32(shape), inputs)[0]
+        jt.sync([self.picture])
+        if self.ranks.size > 1:
+            tiles = self.picture.numpy()
+            self.ranks.add(tiles)  # those of another rank are zeros
+            self.picture = jt.array(tiles)
         return self.picture
 
     def grad(self, d_picture: Var) -> tuple[Var, ...]:
         """Cotangents of the inputs, the probe's last."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
+        wide = [((self.probe.shape[0], GRADIENTS[self.form]), "float64")]
+        sums = _now(SOURCE.call(f"composite_{self.form}_backward", self.layout, wide, inputs))[0]
+        if self.ranks.size > 1:
+            values = sums.numpy()
+            self.ranks.add(values)
+            with jt.flag_scope(auto_convert_64_to_32=0):
+                sums = jt.array(values)
         shapes = shapes32(*(value.shape for value in self.inputs), self.probe.shape)
-        return tuple(SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs))
+        return _now(SOURCE.call(f"composite_{self.form}_rounded", self.layout, shapes, [sums]))
+
+
+def _now(values: list[Var]) -> tuple[Var, ...]:
+    """The same, computed."""
+    jt.sync(values)
+    return tuple(values)
 
 
 composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)

@@ -2,7 +2,8 @@
 
 R entries in the batch, r in a chunk. Each term of the loss is a sum and a count; the counts of a batch are known
 before anything is differentiated, and with them given the losses of the chunks add up to the loss of the batch, and so
-do the gradients.
+do the gradients. Chunks are added in float64 and rounded once: float32 numbers of like size add up without rounding
+there, so that the sum is the same in any order, and whoever adds up some of them first.
 """
 
 from __future__ import annotations
@@ -51,23 +52,45 @@ def differentiate(
 
 
 def of_chunks(
-    model: Model, chunks: Sequence[Chunk], counts: Counts, moment: Moment, parameters: Sequence[Var]
+    model: Model,
+    chunks: Sequence[Chunk],
+    counts: Counts,
+    moment: Moment,
+    parameters: Sequence[Var],
+    is_rounded: bool = True,
 ) -> BatchGradient:
-    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`."""
+    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`.
+
+    Unless they are to be rounded, those of more than one chunk are float64.
+    """
     found: list[BatchGradient] = []
+    gradients: list[Var] = []
     for part in chunks:
         objective = model.objective(part.batch, part.noise, moment, part.settled)
-        found.append(_gradient(objective, parameters, counts, found[-1].gradients if found else None))
+        one = _gradient(objective, parameters, counts)
         del objective
         # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
-        # A failed allocation is met here, before any weight has changed.
-        one = found[-1]
+        # A failed allocation is met here, before any weight has changed. And the numbers of a chunk are computed before
+        # they are added, as if it stood alone.
         jt.sync([*one.gradients, *one.losses.values(), *one.watched.values(), *_leaves(one.output)])
-    if len(found) == 1:
-        return found[0]
-    losses = {name: _sum([one.losses[name] for one in found]) for name in found[0].losses}
+        if len(chunks) == 1:
+            return one
+        wide = [value.float64() for value in one.gradients]
+        gradients = [_cut(total + value) for total, value in zip(gradients, wide, strict=True)] if found else wide
+        jt.sync(gradients)
+        found.append(replace(one, gradients=[]))
+    losses = {name: _sum([one.losses[name].float64() for one in found]) for name in found[0].losses}
     watched = {name: value for one in found for name, value in one.watched.items()}
-    return BatchGradient(losses, joined([one.output for one in found]), found[-1].gradients, watched)
+    total = BatchGradient(losses, joined([one.output for one in found]), gradients, watched)
+    return _rounded(total) if is_rounded else total
+
+
+def _rounded(found: BatchGradient) -> BatchGradient:
+    """With float32 losses and gradients."""
+    losses = {name: _cut(value.float32()) for name, value in found.losses.items()}
+    gradients = [_cut(value.float32()) for value in found.gradients]
+    jt.sync([*gradients, *losses.values()])
+    return replace(found, losses=losses, gradients=gradients)
 
 
 def joined(outputs: Sequence[Any]) -> Any:
@@ -108,16 +131,12 @@ def _counts(model: Model, chunk: Chunk, moment: Moment) -> Counts:
         return {name: float(count.item()) if hasattr(count, "item") else count for name, count in counts.items()}
 
 
-def _gradient(
-    objective: Objective, parameters: Sequence[Var], counts: Counts, before: list[Var] | None
-) -> BatchGradient:
-    """Losses of some entries and their gradients, added to those of the chunks `before`; off the graph."""
+def _gradient(objective: Objective, parameters: Sequence[Var], counts: Counts) -> BatchGradient:
+    """Losses of some entries and their gradients, off the graph."""
     losses = losses_of(objective, counts)
     found = jt.grad(losses[TOTAL], [*parameters, *objective.watched.values()])
     gradients, others = found[: len(parameters)], found[len(parameters) :]
     watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
-    if before is not None:
-        gradients = [total + value.detach() for total, value in zip(before, gradients, strict=True)]
     gradients = [_cut(value) for value in gradients]
     output = _mapped(lambda _, values: _cut(values[0]), [objective.output])
     return BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)

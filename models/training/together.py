@@ -1,6 +1,8 @@
 """The gradient of a step whose batch several processes share: each takes its part of it, and all get the whole.
 
-A rank's part is to the batch what a chunk is: counts are summed first, then losses and gradients, in one flat buffer.
+A rank's part is to the batch what chunks are: counts are summed first, then losses and gradients, in one flat buffer.
+Where the conf says how large a chunk is, ranks take whole chunks and the buffer is float64 (see `gradient`): then one
+process and any number of ranks add up the same numbers, to the same sums.
 """
 
 from __future__ import annotations
@@ -27,16 +29,28 @@ class Share:
 
     batch: Batch
     noise: Noise | None
-    is_all: bool  # every rank takes all of it, for it cannot be shared
+    is_all: bool = False  # every rank takes all of it, for it cannot be shared
+    is_in_pieces: bool = False  # all ranks take whole pieces
 
 
-def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks) -> Share:
-    """The part of the rank that this is."""
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piece: int | None = None) -> Share:
+    """The part of the rank that this is, of pieces of so many entries where there is one for each rank."""
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
     if rows is None:
-        return Share(batch, noise, True)
+        return Share(batch, noise, is_all=True)
+    is_in_pieces = piece is not None and -(-len(batch) // piece) >= ranks.size
+    if is_in_pieces:
+        ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
+        rows = slice(*(between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
     jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
-    return Share(batch.part(rows.start, rows.stop), jitter, False)
+    return Share(batch.part(rows.start, rows.stop), jitter, is_in_pieces=is_in_pieces)
+
+
+def between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
+    """The border of two shares, the index-th of all, moved to one of pieces; each rank has a piece."""
+    if index == ranks:
+        return entries
+    return piece * min(max(round(border / piece), index), -(-entries // piece) - ranks + index)
 
 
 def differentiate_together(
@@ -61,8 +75,12 @@ def differentiate_together(
     counts = _added(ranks, own)
     ready = [chunks]
     del chunks
-    found = retried(lambda: of_chunks(model, ready.pop() if ready else settled()[0], counts, moment, parameters))
-    return _summed(ranks, found)
+    found = retried(
+        lambda: of_chunks(
+            model, ready.pop() if ready else settled()[0], counts, moment, parameters, is_rounded=not share.is_in_pieces
+        )
+    )
+    return _summed(ranks, found, np.float64 if share.is_in_pieces else np.float32)
 
 
 def _added(ranks: Ranks, counts: Counts) -> Counts:
@@ -72,14 +90,16 @@ def _added(ranks: Ranks, counts: Counts) -> Counts:
     return dict(zip(counts, values.tolist(), strict=True))
 
 
-def _summed(ranks: Ranks, found: BatchGradient) -> BatchGradient:
-    """With losses and gradients of all ranks together, by one message."""
+def _summed(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
+    """With losses and gradients of all ranks together, by one buffer of this type."""
     places = [*found.gradients, *found.losses.values(), *found.watched.values()]
-    buffer = np.concatenate([value.numpy().reshape(-1) for value in places])
-    ranks.add(buffer)
     ends = np.cumsum([value.numel() for value in places])
+    buffer = np.empty(ends[-1], dtype)
+    for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True):
+        part[:] = value.numpy().reshape(-1)
+    ranks.add(buffer)
     whole = [
-        jt.array(part.reshape(value.shape)).stop_grad()
+        jt.array(part.reshape(value.shape).astype(np.float32)).stop_grad()
         for part, value in zip(np.split(buffer, ends[:-1]), places, strict=True)
     ]
     jt.sync(whole)

@@ -13,6 +13,7 @@ from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
+from models.config.strict import AUTO
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.machine import backend, memory
@@ -22,6 +23,7 @@ from models.training import guard, schedules
 from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate, of_chunks, settle_batch
 from models.training.optimizer import Adam
+from models.training.resizing import Resizing
 from models.training.together import Found, Share, differentiate_together, gathered, share_of
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
@@ -41,32 +43,6 @@ class StepOutput:
         output = self.found.output if self.ranks.size == 1 else gathered(self.ranks, self.found.output)
         values = {} if output is None else self.model.scalars(output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
-
-
-@dataclass(frozen=True)
-class Resizing:
-    """The parameters as a kind may change them; a `models.kinds.protocol.Parameters`."""
-
-    optimizer: Adam
-    average: WeightAverage | None
-
-    def keep(self, network: str, rows: np.ndarray) -> None:
-        """Parameters, moments and averages."""
-        for owner in (self.optimizer, self.average):
-            if owner is not None:
-                owner.keep(network, rows)
-
-    def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Likewise."""
-        for owner in (self.optimizer, self.average):
-            if owner is not None:
-                owner.append(network, values)
-
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Likewise."""
-        for owner in (self.optimizer, self.average):
-            if owner is not None:
-                owner.replace(network, name, values)
 
 
 class Trainer:
@@ -91,6 +67,7 @@ class Trainer:
         self.ranks = ranks
         backend.allow_tf32(conf.tf32)
         self.model = model
+        self.model.ranks = ranks
         self.sampler = sampler
         self.conf = conf
         self.generator = generator
@@ -100,6 +77,7 @@ class Trainer:
         self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
+        self._piece = None if conf.ray_chunk == AUTO else int(conf.ray_chunk)  # ranks take whole ones
         self._has_halved = False
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 
@@ -132,10 +110,10 @@ class Trainer:
             self.model.before_step(moment)
             batch = self.sampler.next()
             inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
-            share = share_of(self.model, batch, inputs.noise, self.ranks)
+            share = share_of(self.model, batch, inputs.noise, self.ranks, self._piece)
             found = None if share.is_all else self._together(share, moment)
             while found is None:  # without a function around it: a reader follows a step from here to the kernels
-                with self._halved_where_memory_ends():
+                with self._halved_where_memory_ends(is_by_itself=self.ranks.size == 1):
                     found = of_chunks(
                         self.model,
                         *settle_batch(self.model, batch, inputs.noise, moment, self.ray_chunk),
@@ -209,17 +187,24 @@ class Trainer:
         self.generator.bit_generator.state = jitter.bit_generator.state
 
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
-        """Losses and gradients of a batch, `chunk` entries at a time; changes nothing."""
-        return differentiate(self.model, batch, noise, self.moment, self.optimizer.parameters, chunk)
+        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes nothing."""
+        self.model.ranks = ALONE
+        try:
+            return differentiate(self.model, batch, noise, self.moment, self.optimizer.parameters, chunk)
+        finally:
+            self.model.ranks = self.ranks
 
     @contextmanager
-    def _halved_where_memory_ends(self) -> Iterator[None]:
-        """Where an allocation fails within: half the entries at a time from now on, said once however often."""
+    def _halved_where_memory_ends(self, is_by_itself: bool = True) -> Iterator[None]:
+        """Where an allocation fails within: half the entries at a time from now on, said once however often.
+
+        What ranks do together none does again.
+        """
         try:
             yield
             return
         except (RuntimeError, MemoryError) as error:
-            if not is_allocation_failure(error) or self.ray_chunk <= 1:
+            if not is_allocation_failure(error) or self.ray_chunk <= 1 or not is_by_itself:
                 raise
         memory.release()
         halved = -(-self.ray_chunk // 2)

@@ -93,7 +93,7 @@ class GaussiansModel(PlainModel):
         """None."""
 
     def share(self, batch: PictureBatch, rank: int, size: int) -> None:
-        """Each process takes all: a step has one picture, and what pulls at splats is told by whole ones."""
+        """Each process takes all pictures: the tiles of each are what they share (`ranks`)."""
 
     def settle(self, batch: PictureBatch, noise: None, moment: Moment) -> None:
         """Nothing."""
@@ -119,7 +119,7 @@ class GaussiansModel(PlainModel):
             name = f"probe/{picture.view}"
             height, width = picture.rgb.shape[:2]
             sight = self._sight(picture.camera, (width, height), moment)
-            shown, radii = paint(self.splats, self.conf, sight, probe)
+            shown, radii = paint(self.splats, self.conf, sight, probe, self.ranks)
             watched[name], self._seen[name] = probe, (radii, width, height)
             rgb, target = (
                 self.taken(shown[:, :, COLOR], picture.view),

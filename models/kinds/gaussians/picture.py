@@ -11,6 +11,7 @@ from models.kinds.gaussians.conf import SURFELS, SplatsConfig
 from models.kinds.gaussians.splats import Splats
 from models.kinds.gaussians.terms import facing
 from models.machine.backend import jt
+from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops import splat_raster as raster
 from models.ops.splat_project import project_ellipsoids, project_surfels
 from models.ops.splat_shade import shade_splats
@@ -28,8 +29,13 @@ class Sight:
     background: np.ndarray | None  # [3], None for black
 
 
-def paint(splats: Splats, conf: SplatsConfig, sight: Sight, probe: Var | None = None) -> tuple[Var, Var]:
-    """The picture [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` hears what pulls at the centres."""
+def paint(
+    splats: Splats, conf: SplatsConfig, sight: Sight, probe: Var | None = None, ranks: Ranks = ALONE
+) -> tuple[Var, Var]:
+    """The picture [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` hears what pulls at the centres.
+
+    `ranks` share the work; all of them call it at the same time.
+    """
     is_flat, camera = conf.form == SURFELS, jt.array(sight.camera)
     project = project_surfels if is_flat else project_ellipsoids
     composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
@@ -42,7 +48,7 @@ def paint(splats: Splats, conf: SplatsConfig, sight: Sight, probe: Var | None = 
         jt.array(np.asarray(behind, np.float32)),
         jt.zeros((splats.count, 2)) if probe is None else probe,
     )
-    return composite(seen, look, raster.Raster(*sight.size, int(conf.absolute))), seen.radii
+    return composite(seen, look, raster.Raster(*sight.size, int(conf.absolute)), ranks), seen.radii
 
 
 def ray_view(shown: Var, camera: np.ndarray, rays: PictureRays) -> RayView:

@@ -1,5 +1,6 @@
 // Splats over each other, front to back, tile by tile: a tile is one thread's, and what a tile gives to a splat is added up
-// in the order of the tiles, so that no number depends on the threads. The reference is ops/splat_raster.py.
+// in the order of the tiles, so that no number depends on the threads; and in float64, rounded once, so that none depends
+// on the processes that share the tiles. The reference is ops/splat_raster.py.
 #pragma once
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -22,6 +23,8 @@ inline bool any(Ints flags) {
     return found != 0;
 #endif
 }
+
+inline Tiling tiling(const Raster &is) { return {is.width, is.height, is.part, is.parts}; }
 
 constexpr long AHEAD = 8;  // splats of a list that are on their way to the cache while one is looked at
 
@@ -110,15 +113,18 @@ inline void pixels_of(const Raster &is, int x0, int y0, int block, const Each &e
     }
 }
 
-// picture [H, W, channels + 1]: sums by weight, the last the opacity.
+// picture [H, W, channels + 1]: sums by weight, the last the opacity; 0 in tiles that another process takes.
 template <typename Form>
 inline void composite(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
                       const float *background, float *picture) {
     constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1;
     const Queue<Form> queue(is, in, radii, count);
-    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
+    const Tiling tiles = tiling(is);
+    if (is.parts > 1) std::fill(picture, picture + (long)is.width * is.height * ALL, 0.f);
+    in_groups(queue.windows, tiles, [&](const Group &group) {
 #pragma omp parallel for schedule(dynamic)
         for (int tile = group.first; tile < group.last; tile++) {
+            if (!tiles.takes(tile)) continue;
             Light<Form> light(is, tile);
             Vec sums[BLOCKS][SUMS] = {};
             for (long k = group.starts[tile - group.first]; k < group.starts[tile - group.first + 1] && light.lit; k++) {
@@ -140,17 +146,21 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
     });
 }
 
-// Gradients of the inputs, from a picture and the cotangent of it.
+// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
+// gradients] of what the tiles that are taken give to each splat.
 template <typename Form>
 inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
-                               const float *picture, const float *d_picture, const typename Form::Outputs &out) {
+                               const float *picture, const float *d_picture, double *sums) {
     constexpr int SUMS = Form::CHANNELS, ALL = SUMS + 1, GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
-    std::vector<float> totals(queue.order.size() * GRADIENTS), records;
-    in_groups(queue.windows, is.width, is.height, [&](const Group &group) {
+    const Tiling tiles = tiling(is);
+    std::fill(sums, sums + count * GRADIENTS, 0.0);
+    std::vector<float> records;
+    in_groups(queue.windows, tiles, [&](const Group &group) {
         records.resize(group.ranks.size() * GRADIENTS);
 #pragma omp parallel for schedule(dynamic)
         for (int tile = group.first; tile < group.last; tile++) {
+            if (!tiles.takes(tile)) continue;
             Light<Form> light(is, tile);
             Vec g[BLOCKS][ALL] = {}, rest[BLOCKS] = {};
             for (int b = 0; b < BLOCKS; b++)
@@ -188,15 +198,20 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
             }
         }
         for (size_t k = 0; k < group.ranks.size(); k++) {
-            float *total = totals.data() + (long)group.ranks[k] * GRADIENTS;
+            double *total = sums + (long)queue.order[group.ranks[k]] * GRADIENTS;
             for (int c = 0; c < GRADIENTS; c++) total[c] += records[k * GRADIENTS + c];
         }
     });
-    const std::vector<float> none(GRADIENTS);
-    for (long n = 0; n < count; n++)
-        if (radii[2 * n] == 0) Form::write(out, n, none.data());
-    for (size_t rank = 0; rank < queue.order.size(); rank++)
-        Form::write(out, queue.order[rank], totals.data() + rank * GRADIENTS);
+}
+
+// The same as float32, each input's by itself.
+template <typename Form>
+inline void rounded(long count, const double *sums, const typename Form::Outputs &out) {
+    float values[Form::GRADIENTS];
+    for (long n = 0; n < count; n++) {
+        std::copy(sums + n * Form::GRADIENTS, sums + (n + 1) * Form::GRADIENTS, values);
+        Form::write(out, n, values);
+    }
 }
 
 inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
@@ -206,12 +221,14 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 }
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
-                                          const float *colors, const float *opacities, const float *depths,
-                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
-                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
-                                          float *d_probe) {
-    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture,
-                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
+                                          const float *colors, const float *opacities, const float *depths, const int *radii,
+                                          const float *picture, const float *d_picture, double *sums) {
+    composite_backward<EllipsoidForm>(is, {means2d, conics, colors, opacities, depths}, radii, count, picture, d_picture, sums);
+}
+
+inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
+                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -221,12 +238,16 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 }
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                       const float *normals, const float *colors, const float *opacities,
-                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
-                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
-                                       float *d_opacities, float *d_depths, float *d_probe) {
+                                       const float *normals, const float *colors, const float *opacities, const float *depths,
+                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
     composite_backward<SurfelForm>(is, {means2d, to_picture, normals, colors, opacities, depths}, radii, count, picture,
-                                   d_picture, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
+                               d_picture, sums);
+}
+
+inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
+                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                      float *d_depths, float *d_probe) {
+    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

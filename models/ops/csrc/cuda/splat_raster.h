@@ -23,7 +23,13 @@ constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 5368709
 struct Canvas {
     int width, height;
     bool absolute;
+    int part, parts;  // of the processes that share the tiles
     int tiles() const { return ((width + TILE - 1) / TILE) * ((height + TILE - 1) / TILE); }
+    // Whether this process takes a tile: every parts-th diagonal of them.
+    __device__ bool takes(int tile) const {
+        const int across = (width + TILE - 1) / TILE;
+        return (tile % across + tile / across) % parts == part;
+    }
 };
 
 template <typename Form>
@@ -115,7 +121,7 @@ struct Light {
     }
 };
 
-// picture [H, W, channels + 1]: sums by weight, the last the opacity.
+// picture [H, W, channels + 1]: sums by weight, the last the opacity; 0 in tiles that another process takes.
 template <typename Form>
 __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<Form> *entries, const float *background,
                                         float *picture) {
@@ -124,7 +130,8 @@ __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<
     SHARED(typename Form::Splat, splats, THREADS);
     const Pixel pixel(is, blockIdx.x, threadIdx.x);
     Light<Form> light;
-    light.live = pixel.index >= 0;
+    const bool is_ours = is.takes(blockIdx.x);
+    light.live = is_ours && pixel.index >= 0;
     float shown[Form::CHANNELS] = {};
     for (int start = 0; start < seen[0]; start += THREADS) {
         __syncthreads();
@@ -141,8 +148,9 @@ __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<
     }
     if (pixel.index < 0) return;
     float *to = picture + pixel.index * (Form::CHANNELS + 1);
-    for (int c = 0; c < Form::CHANNELS; c++) to[c] = shown[c] + (c < 3 ? light.left * background[c] : 0.f);
-    to[Form::CHANNELS] = 1.f - light.left;
+    const float behind = is_ours ? light.left : 0.f;
+    for (int c = 0; c < Form::CHANNELS; c++) to[c] = shown[c] + (c < 3 ? behind * background[c] : 0.f);
+    to[Form::CHANNELS] = is_ours ? 1.f - light.left : 0.f;
 }
 
 template <typename Form>
@@ -231,7 +239,7 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     const int t = threadIdx.x;
     const Pixel pixel(is, blockIdx.x, t);
     Light<Form> light;
-    light.live = pixel.index >= 0;
+    light.live = is.takes(blockIdx.x) && pixel.index >= 0;
     float rest = 0.f;
     for (int c = 0; c < HEARD; c++) {
         const long at = pixel.index * ALL + (c < Form::SUMMED ? c : Form::CHANNELS);
@@ -256,10 +264,11 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     }
 }
 
-// Gradients of the inputs, from a picture and the cotangent of it.
+// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
+// gradients] of what the tiles that are taken give to each splat.
 template <typename Form>
 inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
-                               const float *picture, const float *d_picture, const typename Form::Outputs &outputs) {
+                               const float *picture, const float *d_picture, double *sums) {
     constexpr int GRADIENTS = Form::GRADIENTS;
     const Queue<Form> queue(is, in, radii, count);
     Scratch<unsigned long long> total_scratch(2 * count * GRADIENTS);
@@ -271,19 +280,27 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
     clear(lost, 1);
     launch(composite_backward_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, picture,
            d_picture, totals, lost);
-    const typename Form::Outputs out = outputs;
     each(count, [=] __device__(long rank) {
-        float d[GRADIENTS];
         for (int c = 0; c < GRADIENTS; c++) {
-            const unsigned long long *sums = totals + 2 * (rank * GRADIENTS + c);
-            const double found = ((double)(long long)sums[0] + (double)(long long)sums[1] / FINE) / COARSE;
-            d[c] = lost[0] ? NAN : (float)found;  // what is not finite in a step is not finite in here
+            const unsigned long long *parts = totals + 2 * (rank * GRADIENTS + c);
+            const double found = ((double)(long long)parts[0] + (double)(long long)parts[1] / FINE) / COARSE;
+            sums[order[rank] * (long)GRADIENTS + c] = lost[0] ? NAN : found;  // not finite in a step: not finite in here
         }
-        Form::write(out, order[rank], d);
     });
 }
 
-inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0}; }
+// The same as float32, each input's by itself.
+template <typename Form>
+inline void rounded(long count, const double *sums, const typename Form::Outputs &outputs) {
+    const typename Form::Outputs out = outputs;
+    each(count, [=] __device__(long n) {
+        float values[Form::GRADIENTS];
+        for (int c = 0; c < Form::GRADIENTS; c++) values[c] = (float)sums[n * Form::GRADIENTS + c];
+        Form::write(out, n, values);
+    });
+}
+
+inline Canvas canvas(const Raster &is) { return {is.width, is.height, is.absolute != 0, is.part, is.parts}; }
 
 inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
                                  const float *colors, const float *opacities, const float *depths, const int *radii,
@@ -293,13 +310,15 @@ inline void composite_ellipsoids(const Raster &is, long count, const float *mean
 }
 
 inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
-                                          const float *colors, const float *opacities, const float *depths,
-                                          const int *radii, const float *picture, const float *d_picture, float *d_means2d,
-                                          float *d_conics, float *d_colors, float *d_opacities, float *d_depths,
-                                          float *d_probe) {
+                                          const float *colors, const float *opacities, const float *depths, const int *radii,
+                                          const float *picture, const float *d_picture, double *sums) {
     const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    const EllipsoidForm::Outputs out{d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe};
-    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, out);
+    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture, sums);
+}
+
+inline void composite_ellipsoids_rounded(const Raster &, long count, const double *sums, float *d_means2d, float *d_conics,
+                                         float *d_colors, float *d_opacities, float *d_depths, float *d_probe) {
+    rounded<EllipsoidForm>(count, sums, {d_means2d, d_conics, d_colors, d_opacities, d_depths, d_probe});
 }
 
 inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
@@ -310,13 +329,16 @@ inline void composite_surfels(const Raster &is, long count, const float *means2d
 }
 
 inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                       const float *normals, const float *colors, const float *opacities,
-                                       const float *depths, const int *radii, const float *picture, const float *d_picture,
-                                       float *d_means2d, float *d_to_picture, float *d_normals, float *d_colors,
-                                       float *d_opacities, float *d_depths, float *d_probe) {
+                                       const float *normals, const float *colors, const float *opacities, const float *depths,
+                                       const int *radii, const float *picture, const float *d_picture, double *sums) {
     const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    const SurfelForm::Outputs out{d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe};
-    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, out);
+    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture, sums);
+}
+
+inline void composite_surfels_rounded(const Raster &, long count, const double *sums, float *d_means2d,
+                                      float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
+                                      float *d_depths, float *d_probe) {
+    rounded<SurfelForm>(count, sums, {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths, d_probe});
 }
 
 }  // namespace neus

@@ -5,9 +5,10 @@
 #   bash benchmarks/gpu.sh               there: every stage below, the most telling first
 # Each stage has its own limit and none stops the next. Results: gpu-results/ (OUT), with results.json and results.md.
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed beside ours where that Python has PyTorch.
+# DEVICE=cpu rehearses it without a card: the same stages at sizes at which no figure means anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
+DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
 PACK=$PWD/.gpu SCENES=$SITE/scenes RUNS=$OUT/runs
 # What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
 WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
@@ -44,6 +45,7 @@ pack() { # SCENES
     rm -f "$scratch/site/scenes/bunny/source.obj"
     # In blocks, so that all cores compress.
     tar c -C "$scratch" --sort=name site | xz -T0 --block-size=64MiB --x86 --lzma2=preset=6,dict=64MiB > "$PACK/site.tar.xz"
+    echo "$VERSION" > "$PACK/python-version"
     rm -rf "$scratch"
     local size; size=$(du -sm "$PACK" | cut -f1)
     echo "$PACK: $size MiB"
@@ -73,8 +75,17 @@ facts() {
 }
 
 unpack() {
+    local found; found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    # Compiled packages of another Python would hide the machine's own: the scenes alone are taken then.
+    if [ "$found" != "$VERSION" ]; then
+        mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 site/scenes
+        echo "error: the pack is for Python $VERSION and $PYTHON is $found: pack it with VERSION=$found, or set PYTHON" >&2
+        return 2
+    fi
     mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1
-    "$PYTHON" -c 'import numpy, scipy, cv2, trimesh, mcubes, pyhocon, safetensors, skimage, PIL; print(numpy.__version__)'
+    # Jittor is found, not imported: that would compile it.
+    PYTHONPATH=$SITE "$PYTHON" -c 'import importlib.util, numpy, scipy, cv2, trimesh, mcubes, igl, pyhocon, safetensors, skimage, PIL
+import tensorboardX, matplotlib, tqdm; print(numpy.__version__, importlib.util.find_spec("jittor").origin)'
 }
 
 python_config() { # what Jittor asks of python-config, where the headers were packed and are not installed
@@ -90,12 +101,14 @@ python_config() { # what Jittor asks of python-config, where the headers were pa
 }
 
 train() { # NAME CONF SCENE SETTING...: train and evaluate
-    local name=$1 conf=$2 scene=$3 settings=() setting
+    local name=$1 conf=$2 scene=$3 settings=() setting resolution=256
     shift 3
-    for setting in "general.base_exp_dir=$RUNS/$name" "dataset.data_dir=$SCENES/$scene" "$@"; do settings+=(--set "$setting"); done
-    [ "$scene" = demo ] && settings=(--set "general.base_exp_dir=$RUNS/$name")
-    "$PYTHON" exp_runner.py --conf "$conf" --device cuda --mode train --overwrite "${settings[@]}" \
-        && "$PYTHON" exp_runner.py --conf "$conf" --device cuda --mode evaluate --resolution 256 "${settings[@]}"
+    if [ "$scene" != demo ]; then set -- "dataset.data_dir=$SCENES/$scene" "$@"; fi
+    # shellcheck disable=SC2086 (a list of words)
+    if [ "$DEVICE" = cpu ]; then set -- "$@" $REDUCED; resolution=32; fi
+    for setting in "general.base_exp_dir=$RUNS/$name" "$@"; do settings+=(--set "$setting"); done
+    "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode train --overwrite "${settings[@]}" \
+        && "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode evaluate --resolution $resolution "${settings[@]}"
     local status=$?
     cp "$RUNS/$name/report/report.png" "$OUT/$name.png" 2>/dev/null
     cp "$RUNS/$name/report/metrics.json" "$OUT/$name.json" 2>/dev/null
@@ -106,22 +119,30 @@ if [ "${1:-}" = pack ]; then
     pack "${2:-public_data}"
     exit
 fi
+[ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")
 mkdir -p "$OUT" "$RUNS"
 rm -f "$OUT"/stages.csv
-export PYTHON OUT SITE VERSION PACK SCENES RUNS PYTHONUNBUFFERED=1 PYTHONPATH=$SITE:$PWD/tests
+TESTS="parity doctor guard_update gradcheck finite packed march grid cuda_forms"
+REDUCED="train.end_iter=8 train.batch_size=64 train.mesh_resolution=32 train.val_freq=8 train.val_mesh_freq=0"
+REDUCED="$REDUCED train.save_freq=8 train.validate_resolution_level=8"
+STEPS=(--device "$DEVICE") WIDTHS="0 16 32 64 128 256" FLAT=2000
+if [ "$DEVICE" = cpu ]; then STEPS+=(--rehearse) WIDTHS="0 8" FLAT=8 TESTS=parity; fi
+export DEVICE PYTHON OUT SITE VERSION PACK SCENES RUNS REDUCED PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/tests
 export -f facts unpack train
 stage facts 60 bash -c facts
 [ -f "$PACK/site.tar.xz" ] && stage unpack 120 bash -c unpack
+[ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
 python_config
-stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device cuda
+stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
 stage parity 300 "$PYTHON" tests/parity.py tests/golden/wmask_small.npz tests/golden/womask_small.npz
-stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json"
-stage tests 600 "$PYTHON" -m pytest -q tests/test_parity.py tests/test_doctor.py tests/test_guard_update.py \
-    tests/test_gradcheck.py tests/test_finite.py tests/test_packed.py tests/test_march.py tests/test_grid.py
+stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json" "${STEPS[@]}"
+# shellcheck disable=SC2086 (a list of words)
+stage tests 600 "$PYTHON" -m pytest -q $(printf 'tests/test_%s.py ' $TESTS)
 stage demo 300 bash -c 'train demo confs/demo.conf demo'
 stage bunny 300 bash -c 'train bunny confs/fast.conf bunny dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
 stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego'
-[ -n "${PEER:-}" ] && stage peer 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/peer.json" --peer "$PEER"
-stage sweep 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/sweep.json" --importance 0 16 32 64 128 256
-stage flat 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/flat.json" --flat 2000
+[ -n "${PEER:-}" ] && stage peer 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/peer.json" "${STEPS[@]}" --peer "$PEER"
+# shellcheck disable=SC2086 (a list of numbers)
+stage sweep 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/sweep.json" "${STEPS[@]}" --importance $WIDTHS
+stage flat 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/flat.json" "${STEPS[@]}" --flat $FLAT
 "$PYTHON" -m benchmarks.gpu_report "$OUT"

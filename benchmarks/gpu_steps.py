@@ -2,6 +2,7 @@
 
 Times, Jittor's pool, and the share of the rate of the card's own float32 product; with --importance memory over
 n_importance; with --flat what a long run leaves behind; with --peer the published code in PyTorch on the same card.
+With --rehearse all of it at sizes at which a CPU is done at once and no figure means anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,28 +24,42 @@ import numpy as np
 
 from benchmarks.flops import matmul_flops, step_flops
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, shape_conf, write_job
+from data.errors import UserError
 from models.machine import backend
 
-WARM_UP, STEPS = 5, 50
-PRODUCT = (262144, 256, 256)  # rows enough to keep a card busy for a while
+WARM_UP = 5
 PRODUCTS = 20
 MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is measured, and how often."""
+
+    shapes: tuple[Shape, ...] = (FULL, FULL_OUTSIDE, SMALL)
+    steps: int = 50
+    product: tuple[int, int, int] = (262144, 256, 256)  # rows enough to keep a card busy for a while
+
+
+REHEARSAL = Sizes((Shape(16, 8, 8), Shape(16, 8, 8, 4)), 2, (256, 256, 256))
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure and write the file."""
     given = _parser().parse_args(arguments)
+    sizes = REHEARSAL if given.rehearse else Sizes()
+    first = sizes.shapes[0]
     backend.select(given.device)
     if given.peer:
-        found = _peer(given.peer)
+        found = _peer(given.peer, first, given.device)
     elif given.importance:
-        shapes = [Shape(FULL.rays, FULL.samples, importance) for importance in given.importance]
-        found = {"sweep": [_shape(shape, WARM_UP) for shape in shapes]}
+        shapes = [Shape(first.rays, first.samples, importance) for importance in given.importance]
+        found = {"sweep": [_shape(shape, min(WARM_UP, sizes.steps)) for shape in shapes]}
     elif given.flat:
-        found = {"flat": _flat(given.flat)}
+        found = {"flat": _flat(given.flat, REHEARSAL.shapes[0] if given.rehearse else SMALL)}
     else:
-        rate = _matmul_rate()
-        steps = [_shape(shape, STEPS) for shape in (FULL, FULL_OUTSIDE, SMALL)]
+        rate = _matmul_rate(sizes.product)
+        steps = [_shape(shape, sizes.steps) for shape in sizes.shapes]
         for row in steps:
             row["share"] = row["flops"] / row["seconds"] / rate
         found = {"device": backend.device_info().line(), "matmul_flops_per_second": rate, "steps": steps}
@@ -55,17 +71,18 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/gpu_steps.py", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rehearse", action="store_true", help="at sizes at which no figure means anything")
     parser.add_argument("--importance", type=int, nargs="+", metavar="N")
     parser.add_argument("--flat", type=int, metavar="STEPS")
     parser.add_argument("--peer", type=Path, metavar="FOLDER", help="a checkout of the published NeuS")
     return parser
 
 
-def _matmul_rate() -> float:
+def _matmul_rate(sizes: tuple[int, int, int]) -> float:
     """Operations per second of a float32 product."""
     from models.machine.backend import jt
 
-    rows, inner, columns = PRODUCT
+    rows, inner, columns = sizes
     rng = np.random.default_rng(0)
     left, right = (jt.array(rng.normal(size=shape).astype(np.float32)) for shape in ((rows, inner), (inner, columns)))
 
@@ -75,7 +92,7 @@ def _matmul_rate() -> float:
         jt.sync_all(True)
 
     several()
-    return PRODUCTS * matmul_flops(*PRODUCT) / min(_timed(several) for _ in range(3))
+    return PRODUCTS * matmul_flops(*sizes) / min(_timed(several) for _ in range(3))
 
 
 def _trainer(shape: Shape) -> tuple[Any, Any]:
@@ -114,12 +131,12 @@ def _shape(shape: Shape, steps: int) -> dict[str, Any]:
     }
 
 
-def _flat(steps: int) -> list[dict[str, Any]]:
+def _flat(steps: int, shape: Shape) -> list[dict[str, Any]]:
     """Variables, operations and pool at the quarters of a run: the first is a quarter of it in."""
     from models.machine import memory
     from models.machine.backend import jt
 
-    trainer, _ = _trainer(SMALL)
+    trainer, _ = _trainer(shape)
     rows = []
     for step in range(1, steps + 1):
         trainer.step()
@@ -137,16 +154,19 @@ def _timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - begin
 
 
-def _peer(folder: Path) -> dict[str, Any]:
-    """The published code's step at the released size, in a process with PyTorch on the card."""
+def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
+    """The published code's step, in a process with PyTorch on the device; raises UserError with its last words."""
     with tempfile.TemporaryDirectory() as name:
         job, weights = Path(name) / "job.npz", Path(name) / "weights.npz"
-        conf = shape_conf(FULL)
+        conf = shape_conf(shape)
         write_job(job, make_job(conf))
         _export(conf, weights)
-        program = [sys.executable, ROOT / "benchmarks" / "peer_cuda.py", folder.resolve(), job, weights]
+        program = [sys.executable, ROOT / "benchmarks" / "peer_cuda.py", folder.resolve(), job, weights, device]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        words = (done.stderr.strip() or done.stdout.strip() or "it said nothing").splitlines()[-1]
+        raise UserError(f"--peer {folder}: the published code ends with status {done.returncode}: {words}")
     return {"peer": json.loads(done.stdout.splitlines()[-1])}
 
 
@@ -160,4 +180,7 @@ def _export(conf: Any, weights: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        main(sys.argv[1:])
+    except UserError as error:
+        sys.exit(f"error: {error}")

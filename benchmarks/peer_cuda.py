@@ -1,6 +1,7 @@
-"""The published code's step on a card: `PYTHON peer_cuda.py FOLDER JOB.npz WEIGHTS.npz`; prints a line of JSON.
+"""The published code's step on a card: `PYTHON peer_cuda.py FOLDER JOB.npz WEIGHTS.npz [DEVICE]`; a line of JSON.
 
-As peer.py, in the interpreter that has PyTorch; the tensors are made on the card, as its exp_runner.py has it.
+As peer.py, in the interpreter that has PyTorch; the tensors are made on the card, as its exp_runner.py has it. DEVICE:
+cuda, or cpu to see whether it runs at all.
 """
 
 from __future__ import annotations
@@ -17,40 +18,44 @@ WARM_UP, STEPS = 5, 30
 
 def main() -> None:
     """Time steps, in float32 and with TF32 products."""
-    sys.path.insert(0, sys.argv[1])
+    folder, job, weights, *rest = sys.argv[1:]
+    device = rest[0] if rest else "cuda"
+    sys.path.insert(0, folder)
     import peer
 
     peer.stand_in_for_unused()
-    torch.set_default_device("cuda")
-    found = {"torch": torch.__version__, "card": torch.cuda.get_device_name()}
+    is_card = device == "cuda"
+    if is_card:  # as its exp_runner.py does: a default device would leave torch.Tensor(...), which it calls, on the CPU
+        torch.set_default_tensor_type(torch.cuda.FloatTensor)
+    found = {"torch": torch.__version__, "card": torch.cuda.get_device_name() if is_card else ""}
     for name, is_reduced in (("float32", False), ("tf32", True)):
         torch.backends.cuda.matmul.allow_tf32 = is_reduced
-        one = OnCard(peer, sys.argv[2], sys.argv[3])
-        times = [one.step() for _ in range(WARM_UP + STEPS)][WARM_UP:]
+        there = There(peer, job, weights, device)
+        times = [there.step() for _ in range(WARM_UP + (STEPS if is_card else 1))][WARM_UP:]
         found[f"{name}_seconds"] = median(times)
-    found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20
+    found["peak_mib"] = torch.cuda.max_memory_allocated() / 2**20 if is_card else 0.0
     print(json.dumps(found))
 
 
-class OnCard:
-    """`peer.Peer` with all its tensors on the card."""
+class There:
+    """`peer.Peer` with all its tensors on a device."""
 
-    def __init__(self, module: object, job: str, weights: str) -> None:
+    def __init__(self, module: object, job: str, weights: str, device: str) -> None:
+        self.wait = torch.cuda.synchronize if device == "cuda" else lambda: None
         self.peer = module.Peer.__new__(module.Peer)
-        made, torch.from_numpy = torch.from_numpy, lambda array: made(array).cuda()
+        made, rand = torch.from_numpy, torch.rand
+        torch.from_numpy = lambda array: made(array).to(device)
         try:
-            rand = torch.rand
             self.peer.__init__(job, weights)
-            torch.rand = rand  # the card's own
         finally:
-            torch.from_numpy = made
+            torch.from_numpy, torch.rand = made, rand  # jitter is the device's own
 
     def step(self) -> float:
         """Seconds of one training step."""
-        torch.cuda.synchronize()
+        self.wait()
         begin = time.perf_counter()
         self.peer.step()
-        torch.cuda.synchronize()
+        self.wait()
         return time.perf_counter() - begin
 
 

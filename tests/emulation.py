@@ -116,7 +116,7 @@ def library(source):
     """The compiled text of a source; kept from run to run, by a hash of all that it is made of."""
     text = f'#include "{HEADER.name}"\n{source.text(CUDA)}\n'
     for function in functions(source):
-        entry = f"{function}<emulation::Arrays>" if source.lists else function
+        entry = f"{function}<emulation::Arrays>" if source.lists else f"{function}<>"
         text += ENTRY.format(name=f"emulate_{function}", function=entry, largest=LARGEST_MESSAGE).replace(
             "Named", f"Named_{function}"
         )

@@ -44,7 +44,9 @@ def test_every_toolkit_from_12_0_to_13_x_works_with_a_driver_of_its_major_versio
         (61, (12, 4), 61, False),
         (120, (13, 0), 120, False),  # Jittor ends at 9.0, the toolkit does not
         (89, (12, 0), 89, False),
-        (88, (12, 4), 87, False),  # code for 8.7 runs on 8.8
+        (88, (12, 4), 86, False),  # code for 8.6 runs on 8.8; that for 8.7, a board with its processor, does not
+        (87, (12, 4), 87, False),
+        (103, (13, 9), 103, False),
         (122, (13, 0), 121, False),
         (100, (12, 4), 90, True),  # newer than the toolkit: the driver translates
         (130, (13, 0), 121, True),
@@ -150,6 +152,8 @@ def test_a_driver_is_asked_in_a_process_of_its_own_with_the_cards_that_are_visib
     [
         ("print('[13000, 100, []]')", "finds no card"),
         ("print('[13000, 803, []]')", "restart"),
+        ("print('[13000, 34, []]')", "take that folder out of LD_LIBRARY_PATH"),
+        ("print('[13000, 802, []]')", "fabricmanager"),
         ("print('[13000, 42, []]')", "status 42"),
         ("import os; os.abort()", "does not answer"),
         ("print('what?')", "does not answer"),
@@ -159,6 +163,12 @@ def test_a_driver_that_does_not_work_is_told_of(monkeypatch, program, words):
     monkeypatch.setattr(drivers, "is_installed", lambda: True)
     monkeypatch.setattr(drivers, "QUESTION", program)
     assert words in reason_of(drivers.ask(dict(os.environ)), toolkit())
+
+
+def test_cards_that_the_environment_hides_are_told_of(monkeypatch):
+    monkeypatch.setattr(drivers, "is_installed", lambda: True)
+    monkeypatch.setattr(drivers, "QUESTION", "print('[13000, 100, []]')")
+    assert "CUDA_VISIBLE_DEVICES='7': unset it" in reason_of(drivers.ask(visible(0, {"CUDA_VISIBLE_DEVICES": "7"})))
 
 
 def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherwise():

@@ -69,6 +69,14 @@ def test_targets_of_the_released_size_are_told(check, capsys):
     assert "target operations <= 30: missed" in (text := capsys.readouterr().out) and "of plain" not in text
 
 
+def test_a_first_start_is_weighed_with_all_that_it_compiles(check, capsys):
+    first = {"compiled": 34, "compile_seconds": 100.0}
+    assert check([toolkit()], ["--first", "--one"], [first]) == 0
+    text = capsys.readouterr().out
+    assert "100 in the step, 34 operations" in text and "target 400 processor seconds: reached" in text
+    assert check([toolkit()], ["--first"], [{"error": "it does not compile"}]) == 1
+
+
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 @pytest.mark.parametrize(("newest", "capability"), [(13000, 90), (12040, 75)])
 def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest, capability):

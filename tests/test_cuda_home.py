@@ -154,7 +154,7 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     made = prepare(plan, tmp_path, "g++")
     calls = Path(plan.toolkit.nvcc).with_name("calls")
     calls.write_text("")
-    jittors = ["-std=c++14", "-arch=compute_90", "-code=sm_90", "a b.cu", '-I"x"']
+    jittors = ["-std=c++14", "-include", "for/gpp.h", "-arch=compute_90", "-code=sm_90", "a b.cu", '-I"x"']
     subprocess.run([made.nvcc, *jittors], check=True)
     assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import itertools
 import pkgutil
 import re
 
@@ -89,7 +90,6 @@ def test_each_operation_has_a_form_for_each_device():
     only = ("pack", "weights_from_alpha", "color_inputs", "place", "ray_sections", "shade", "loss_sums", "sharpness")
     only += ("weighted_means",)
     expected = {name: {CUDA} if name.rpartition(".")[2] in only else {CPU, CUDA} for name in kernels}
-    expected |= {name: {CPU} for name in kernels if name.endswith(".patch_costs")}  # plain Jittor on CUDA
     assert {name: kernel.devices for name, kernel in kernels.items()} == expected
 
 
@@ -107,3 +107,15 @@ def test_the_texts_of_all_devices_have_the_same_functions_with_the_same_argument
     assert len(shared) >= 13
     for source in shared:
         assert signatures(source, CPU) == signatures(source, CUDA) and signatures(source, CUDA), source.header
+
+
+def test_no_function_of_a_text_for_a_card_is_compiled_where_it_is_not_called():
+    """As a template it is not; nvcc compiles every kernel that it reads otherwise."""
+    sources = {value.header: value for value in operations().values() if isinstance(value, Source)}
+    for source in sources.values():
+        lines = source.text(CUDA).splitlines()
+        plain = re.compile(r"(__global__ )?(inline|void) ")
+        found = [line for before, line in itertools.pairwise(lines) if plain.match(line) and "template <" not in before]
+        assert found == [], source.header
+        for kernel in re.findall(r"^template <int Unused = 0> __global__ void (\w+)", source.text(CUDA), re.MULTILINE):
+            assert f"launch({kernel}<>" in source.text(CUDA), kernel

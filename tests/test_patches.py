@@ -6,6 +6,7 @@ import cv2
 import numpy as np
 import pytest
 import rigs
+from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 from test_fast_background import OPEN, trained
 from test_fast_neus import CONF
@@ -15,7 +16,6 @@ from data.roi.frustum import Cameras
 from data.roi.neighbours import neighbours
 from models.kinds.conf import load_config
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.march import SOLID
 from models.ops.patches import CAMERA, Patches, patch_costs
 
@@ -110,12 +110,12 @@ def on_device(given):
     return values, [jt.array(views), jt.array(rows.astype(np.float32)), jt.array(images)]
 
 
-@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
+@pytest.mark.parametrize("form", FORMS)
 def test_costs_and_slopes_are_those_of_the_definition(given, form):
     points, normals, views, rows, images = given
     expected = costs64(*given, LAYOUT)
     assert 0.2 < (expected < LAYOUT.worst).mean() < 0.9 and expected.min() < 0.5
-    with use(form):
+    with in_form(form):
         (place, normal), rest = on_device(given)
         costs = patch_costs(place, normal, *rest, LAYOUT)
         np.testing.assert_allclose(costs.numpy()[:, 0], expected, atol=2e-4)

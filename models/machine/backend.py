@@ -208,7 +208,9 @@ def _set_environment(home: Home | None) -> None:
         "FIX_TORCH_ERROR": "0",  # else torch is imported where it is installed, with a CUDA of its own
         "python_config_path": toolchain.python_config(),
     }
-    more = precompiled.include_flag(toolchain.compiler()) if home is None else home.flags
+    more = precompiled.include_flag(toolchain.compiler())
+    if home is not None:
+        more += f" {home.flags}"
     defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {more} "
     defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
     for key, value in defaults.items():

@@ -177,4 +177,4 @@ class _Costs(jt.Function):
         return tuple(d_costs * slopes for slopes in self.slopes)
 
 
-patch_costs = Kernel(_reference, cpu=_native)
+patch_costs = Kernel(_reference, cpu=_native, cuda=_native)

@@ -21,6 +21,10 @@ from models.structs import Var
 CSRC = Path(__file__).parent / "csrc"
 CPU, CUDA = "cpu", "cuda"
 _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
+# Functions of the host and kernels that are no templates, at the beginning of a line.
+_FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
+_KERNEL = re.compile(r"^(template <.*>\n)?__global__ inline void (\w+)", re.MULTILINE)
+_UNUSED = "template <int Unused = 0> "
 _TYPES = {int: "int", bool: "int", float: "float"}
 Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
 # Runs `function(layout, ...)` of a source's text for CUDA, the outputs as Jittor's, at the next synchronisation.
@@ -59,7 +63,7 @@ class Source:
 
     def text(self, device: str = CPU) -> str:
         """All of it, as it is compiled for a device."""
-        return _text(self, device)
+        return _sparing(self) if device == CUDA else _text(self, device)
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
@@ -76,7 +80,7 @@ class Source:
             arguments = ", ".join(["in0->shape[0]", *names])
         name = device()
         line = f"neus::{function}(neus::{type(layout).__name__}(data), {arguments});"
-        native = {f"{name}_header": _text(self, name), f"{name}_src": line}
+        native = {f"{name}_header": self.text(name), f"{name}_src": line}
         return list(jt.code(list(shapes), list(dtypes), list(inputs), data=numbers(layout), **native))
 
 
@@ -130,6 +134,22 @@ def _text(source: Source, name: str) -> str:
     declared = "\n".join([*constants, *map(_struct, source.layouts)])
     start = f"#include <string>\n#include <vector>\nnamespace neus {{\n{declared}\n}}\n"
     return start + _expanded(source.folder / name / source.header, set())
+
+
+@cache
+def _sparing(source: Source) -> str:
+    """The text for CUDA with all its functions as templates, of which nvcc compiles what one operation calls.
+
+    It would compile all lambdas and kernels that it reads, in each of a source's operations those of the others too.
+    """
+    text = _text(source, CUDA)
+    text = _FUNCTION.sub(lambda found: found[0] if found[1] else f"{_UNUSED}inline ", text)
+    for kernel in [found[2] for found in _KERNEL.finditer(text) if not found[1]]:
+        text = re.sub(
+            rf"^__global__ inline void {kernel}\b", f"{_UNUSED}__global__ void {kernel}", text, flags=re.MULTILINE
+        )
+        text = re.sub(rf"\blaunch\({kernel}\b", f"launch({kernel}<>", text)
+    return text
 
 
 def _expanded(path: Path, seen: set[Path]) -> str:

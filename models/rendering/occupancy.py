@@ -135,11 +135,15 @@ class Occupancy:
         kinds[is_solid] = SOLID
         cells = np.zeros_like(self.cells)
         cells[self.hull] = kinds
-        parts, _ = label(cells != SOLID)
+        cells[self.closed_off(cells == SOLID)] = SOLID
+        self.set(cells)
+
+    def closed_off(self, is_wall: np.ndarray) -> np.ndarray:
+        """The cells that walls part from all that is outside and from the cameras: bool [N, N, N], as the walls are."""
+        parts, _ = label(~is_wall)
         within = self.cameras[np.abs(self.cameras).max(axis=1, initial=0.0) < 1]
         open_parts = [parts[0, 0, 0], *parts[self.place(within)]]  # a corner of the cube is beyond the sphere
-        cells[~np.isin(parts, open_parts)] = SOLID
-        self.set(cells)
+        return ~np.isin(parts, open_parts) & ~is_wall
 
     def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:
         """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""

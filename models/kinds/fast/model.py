@@ -72,6 +72,7 @@ class FastNeuSModel(PackedModel):
         self._anchors: np.ndarray | None = None
         self._is_pruning = False
         self._patches: PatchComparison | None = None  # of a scene, where photographs are compared
+        self._cavities: np.ndarray | None = None  # of the field as it is, once they are asked for
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -129,6 +130,7 @@ class FastNeuSModel(PackedModel):
     def before_step(self, moment: Moment) -> None:
         """The points of structure from motion take part at first, or always."""
         super().before_step(moment)
+        self._cavities = None
         self._is_pruning = moment.step >= self.prune_from * self.train.end_iter
         if self.packed_sampler is not None:
             is_early = moment.step < self.conf.packed.points_until * self.train.end_iter
@@ -234,16 +236,36 @@ class FastNeuSModel(PackedModel):
     def _distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1]; beyond the hull, where nothing is trained, at least the way to it.
 
-        In solid cells it is negative: what of the field no ray comes to may hold pockets.
+        In solid cells it is negative: what of the field no ray comes to may hold pockets. So it is in cavities.
         """
         sdf = self._trained(points)
         outside = self._is_outside(points)
         sdf[outside] = np.maximum(sdf[outside], self.occupancy.to_hull(points[outside]))
         is_solid = self.occupancy.at(points) == SOLID
         sdf[is_solid] = np.minimum(sdf[is_solid], -self.occupancy.side)
-        if self.background is not None:  # what goes on beyond the sphere ends on a smooth one, not at edges of cells
+        if self.background is not None:
+            is_cavity = self._in_cavities(points)
+            sdf[is_cavity] = -np.abs(sdf[is_cavity])
+            # What goes on beyond the sphere ends on a smooth one, not at edges of cells.
             sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.occupancy.side))
         return sdf.astype(np.float32)
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Take them back; raises ValueError for others."""
+        super().load_buffers(buffers)
+        self._cavities = None
+
+    def _in_cavities(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] lie in cells that a closed surface parts from all cameras: bool [P].
+
+        A cell is wall where no point of it is outside, by the slope of one of a distance.
+        """
+        if self._cavities is None:
+            is_wall = np.zeros_like(self.occupancy.hull)
+            reach = self.occupancy.side * CELL_HALF_DIAGONAL
+            is_wall[self.occupancy.hull] = self._trained(self.occupancy.centres())[:, 0] < -reach
+            self._cavities = self.occupancy.closed_off(is_wall)
+        return self._cavities[self.occupancy.place(points)]
 
     def _trained(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] as the field has them."""

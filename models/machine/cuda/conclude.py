@@ -11,6 +11,8 @@ REQUIREMENTS = "requirements-cuda.txt"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
 PIP_DRIVER = "580"  # the first driver that runs it
+# Capabilities of boards that hold the processor too: their code runs on them alone, whatever numbers follow.
+EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
 
 
@@ -89,7 +91,8 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
 
     Code of one major number runs on the minor ones that follow it; code of an older one has to be translated.
     """
-    known = [code for code in toolkit.codes if code <= card.capability]
+    known = [code for code in toolkit.codes if code < card.capability and code not in EMBEDDED]
+    known += [code for code in toolkit.codes if code == card.capability]
     if not toolkit.codes or not known:
         return card.capability, False
     newest = known[-1]

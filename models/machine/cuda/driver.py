@@ -16,6 +16,7 @@ from pathlib import Path
 from models.machine.cuda.facts import Card, Driver
 
 LIBRARY = "libcuda.so.1"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 VERSION_FILE = Path("/proc/driver/nvidia/version")
 ANSWER_SECONDS = 60  # a card that sleeps takes some to wake
 MAJOR, MINOR = 75, 76  # cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
@@ -37,10 +38,15 @@ for index in range(0 if status else ask("cuDeviceGetCount")):
     cards.append([name.value.decode("utf-8", "replace"), capability, size.value])
 print(json.dumps([newest, status, cards]))
 """
+NO_CARD = "it finds no card"
 # cuda.h; the others come with their number.
 STATUSES = {
-    100: "it finds no card",
+    34: "its library is a stub of a toolkit: take that folder out of LD_LIBRARY_PATH",
+    100: NO_CARD,
+    304: "the system does not let it: check that this user may open /dev/nvidia*",
+    802: "it waits for the fabric manager: start nvidia-fabricmanager",
     803: "the library of the driver and its kernel module are of different versions: restart the machine",
+    804: "its library for older drivers (cuda-compat) does not fit the card: take that folder out of LD_LIBRARY_PATH",
     999: "it does not start: restart the machine, or see `nvidia-smi`",
 }
 
@@ -63,15 +69,17 @@ def ask(environment: Mapping[str, str]) -> Driver | None:
         shown = subprocess.run(
             command, env=dict(environment), capture_output=True, text=True, check=False, timeout=ANSWER_SECONDS
         ).stdout
-        return _read(shown)
+        return _read(shown, environment.get(VISIBLE))
     except (OSError, ValueError, subprocess.TimeoutExpired):
         return Driver((0, 0), own_version(), (), "it does not answer")
 
 
-def _read(shown: str) -> Driver:
-    """The answer to the question; ValueError where it is none."""
+def _read(shown: str, visible: str | None) -> Driver:
+    """The answer to the question; ValueError where it is none. visible: what hides cards, where it is set."""
     newest, status, cards = json.loads(shown)
     problem = "" if status == 0 else STATUSES.get(status, f"it answers with status {status}")
+    if problem == NO_CARD and visible is not None:
+        problem = f"it finds no card among those of {VISIBLE}={visible!r}: unset it, or name one that is there"
     offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
     return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem)
 

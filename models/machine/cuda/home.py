@@ -52,12 +52,16 @@ using TransformInputIterator = thrust::transform_iterator<Function, Iterator, Va
 }
 """
 # The flags for the card take the place of those that Jittor knows, which end at 9.0; it asks for the version by itself.
+# What g++ is to include first, compiled once for Jittor's own files, is not for nvcc.
 SCRIPT = """#!/bin/sh
 # nvcc {release} as Jittor needs it
 [ "$1" = --version ] && exec '{nvcc}' --version
+skips=
 for word do
     shift
+    [ -n "$skips" ] && skips= && continue
     case "$word" in
+        -include) skips=yes ;;
         -std=c++14) set -- "$@" -std={standard} ;;
         -arch=compute_*|-code=sm_*) ;;
         *) set -- "$@" "$word" ;;

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from models.machine.cuda import driver, search
 from models.machine.cuda.conclude import Conclusion, conclude
+from models.machine.cuda.driver import VISIBLE
 from models.machine.cuda.facts import Driver, Facts
 from models.machine.cuda.home import Home, HomeError, prepare
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)

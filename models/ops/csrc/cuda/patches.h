@@ -1,0 +1,229 @@
+// Patches of a view carried to others by the tangent plane, and how well they correlate, with the slopes of that. A patch
+// is a thread's, then each pair of it, then the patch again. The reference is ops/patches.py.
+#pragma once
+#include "device.h"
+
+namespace neus {
+
+struct PatchCamera {
+    const float *projection, *to_rays, *position, *size;
+    __device__ explicit PatchCamera(const float *row)
+        : projection(row), to_rays(row + 12), position(row + 21), size(row + 24) {}
+
+    // Homogeneous pixel of a place: x, y, depth.
+    __device__ void see(const float *place, float *found) const {
+        for (int i = 0; i < 3; i++) {
+            const float *p = projection + 4 * i;
+            found[i] = p[0] * place[0] + p[1] * place[1] + p[2] * place[2] + p[3];
+        }
+    }
+    __device__ bool shows(float x, float y) const { return x >= 0 && y >= 0 && x <= size[0] - 1 && y <= size[1] - 1; }
+};
+
+// A grey value and its slopes along x and y.
+struct Grey {
+    float value, along_x, along_y;
+};
+
+__device__ inline Grey grey_at(int width, int height, const unsigned char *image, float x, float y) {
+    const int column = (int)x < width - 2 ? (int)x : width - 2, row = (int)y < height - 2 ? (int)y : height - 2;
+    const float right = x - column, low = y - row;
+    const unsigned char *at = image + (long)row * width + column;
+    const float top = at[1] - at[0], bottom = at[width + 1] - at[width];
+    const float above = at[0] + right * top, below = at[width] + right * bottom;
+    return {above + low * (below - above), (1 - low) * top + low * bottom, below - above};
+}
+
+// What all threads read of the patches of a call.
+struct PatchInputs {
+    int height, width, others, radius, best;
+    float worst, noise, grazing;
+    const float *points, *normals;
+    const int *views;
+    const float *cameras;
+    const unsigned char *images;
+
+    __device__ int side() const { return 2 * radius + 1; }
+    __device__ PatchCamera camera(int view) const { return PatchCamera(cameras + (long)CAMERA * view); }
+    __device__ const unsigned char *image(int view) const { return images + (long)height * width * view; }
+};
+
+// The plane of a patch, and where the ray of each of its pixels meets it.
+struct PatchPlane {
+    PatchCamera own;
+    float normal[3], centre[3], height;  // height: of the point over the camera, along the normal
+    int radius;
+
+    __device__ PatchPlane(const PatchInputs &in, long n) : own(in.camera(in.views[(1 + in.others) * n])), radius(in.radius) {
+        const float *point = in.points + 3 * n;
+        own.see(point, centre);
+        height = 0;
+        for (int i = 0; i < 3; i++) {
+            normal[i] = in.normals[3 * n + i];
+            height += normal[i] * (point[i] - own.position[i]);
+        }
+    }
+    // Pixel, ray, and normal times ray, of pixel m.
+    struct Pixel {
+        float x, y, ray[3], facing;
+    };
+    __device__ Pixel pixel(int m) const {
+        const int side = 2 * radius + 1;
+        Pixel at;
+        at.x = centre[0] / centre[2] + (m % side - radius);
+        at.y = centre[1] / centre[2] + (m / side - radius);
+        at.facing = 0;
+        for (int i = 0; i < 3; i++) {
+            const float *b = own.to_rays + 3 * i;
+            at.ray[i] = b[0] * at.x + b[1] * at.y + b[2];
+            at.facing += normal[i] * at.ray[i];
+        }
+        return at;
+    }
+    __device__ void place(const Pixel &at, float *found) const {
+        for (int i = 0; i < 3; i++) found[i] = own.position[i] + at.ray[i] * (height / at.facing);
+    }
+};
+
+// What a patch shows in its own view, less its mean: grey [M, N]. power [N]: the mean square, with the noise; 0 where the
+// patch cannot be compared with anything.
+inline void lay_patches(const PatchInputs &in, long count, float *grey, float *power) {
+    each(count, [=] __device__(long n) {
+        const PatchPlane plane(in, n);
+        const int pixels = in.side() * in.side();
+        power[n] = 0;
+        if (!(plane.centre[2] > 0)) return;
+        const float *normal = plane.normal;
+        const float length = sqrtf(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
+        const unsigned char *image = in.image(in.views[(1 + in.others) * n]);
+        float mean = 0;
+        for (int m = 0; m < pixels; m++) {
+            const PatchPlane::Pixel at = plane.pixel(m);
+            const float square = at.ray[0] * at.ray[0] + at.ray[1] * at.ray[1] + at.ray[2] * at.ray[2];
+            if (!plane.own.shows(at.x, at.y) || !(at.facing < -in.grazing * length * sqrtf(square))) return;
+            const float value = grey_at(in.width, in.height, image, at.x, at.y).value;
+            grey[m * count + n] = value;
+            mean += value;
+        }
+        mean /= pixels;
+        float squares = in.noise;
+        for (int m = 0; m < pixels; m++) {
+            const float value = grey[m * count + n] -= mean;
+            squares += value * value / pixels;
+        }
+        power[n] = squares;
+    });
+}
+
+// Where pixel m of a patch is seen by another camera; false where it is not.
+struct PatchSight {
+    float x, y, depth;
+    PatchPlane::Pixel at;
+    __device__ bool look(const PatchPlane &plane, const PatchCamera &camera, int m) {
+        float place[3], seen[3];
+        at = plane.pixel(m);
+        plane.place(at, place);
+        camera.see(place, seen);
+        depth = seen[2];
+        if (!(depth > 0)) return false;
+        x = seen[0] / depth;
+        y = seen[1] / depth;
+        return camera.shows(x, y);
+    }
+};
+
+// costs [K, N] of the pairs, and their slopes by the depths of the patches' pixels along their rays, along [K, M, N]; the
+// worst, and no slopes, where there is nothing to compare.
+inline void pair_costs(const PatchInputs &in, long count, const float *grey, const float *power, float *costs,
+                       float *along) {
+    each(count * in.others, [=] __device__(long i) {
+        const long n = i % count;
+        const int k = (int)(i / count), view = in.views[(1 + in.others) * n + 1 + k];
+        costs[i] = in.worst;
+        if (power[n] == 0 || view < 0) return;
+        const PatchPlane plane(in, n);
+        const PatchCamera camera = in.camera(view);
+        const unsigned char *image = in.image(view);
+        const int pixels = in.side() * in.side();
+        float towards = 0, mean = 0;
+        for (int j = 0; j < 3; j++) towards += plane.normal[j] * (camera.position[j] - in.points[3 * n + j]);
+        if (!(towards > 0)) return;
+        PatchSight sight;
+        for (int m = 0; m < pixels; m++) {
+            if (!sight.look(plane, camera, m)) return;
+            mean += grey_at(in.width, in.height, image, sight.x, sight.y).value;
+        }
+        mean /= pixels;
+        float squares = in.noise, common = 0;
+        for (int m = 0; m < pixels; m++) {
+            sight.look(plane, camera, m);
+            const float value = grey_at(in.width, in.height, image, sight.x, sight.y).value - mean;
+            squares += value * value / pixels;
+            common += value * grey[m * count + n] / pixels;
+        }
+        const float scale = 1 / sqrtf(squares * power[n]), cost = 1 - common * scale;
+        if (!(cost < in.worst)) return;
+        costs[i] = cost;
+        for (int m = 0; m < pixels; m++) {
+            sight.look(plane, camera, m);
+            const Grey seen = grey_at(in.width, in.height, image, sight.x, sight.y);
+            float step[3];
+            for (int j = 0; j < 3; j++) {
+                const float *p = camera.projection + 4 * j, *ray = sight.at.ray;
+                step[j] = p[0] * ray[0] + p[1] * ray[1] + p[2] * ray[2];
+            }
+            const float slope = seen.along_x * (step[0] - sight.x * step[2]) + seen.along_y * (step[1] - sight.y * step[2]);
+            const float pull = grey[m * count + n] - common / squares * (seen.value - mean);
+            along[((long)k * pixels + m) * count + n] = -slope / sight.depth * pull * scale / pixels;
+        }
+    });
+}
+
+// costs [N], slopes by points and normals [N, 3].
+inline void patch_costs(const Patches &is, long count, const float *points, const float *normals, const int *views,
+                        const float *cameras, const unsigned char *images, float *costs, float *by_points,
+                        float *by_normals) {
+    const PatchInputs in{is.height, is.width,   is.others, is.radius, is.best, is.worst, is.noise,
+                         is.grazing, points, normals,   views,     cameras, images};
+    const long pixels = (long)(2 * is.radius + 1) * (2 * is.radius + 1);
+    Scratch<float> grey_scratch(count * pixels), power_scratch(count), pair_scratch(count * is.others);
+    Scratch<float> along_scratch(count * is.others * pixels);
+    float *grey = grey_scratch.values, *power = power_scratch.values, *pairs = pair_scratch.values;
+    float *along = along_scratch.values;
+    lay_patches(in, count, grey, power);
+    pair_costs(in, count, grey, power, pairs, along);
+    each(count, [=] __device__(long n) {
+        float sum = 0, by_point[3] = {}, by_normal[3] = {};
+        const PatchPlane plane(in, n);
+        float last = 0;  // the pair chosen before: the next one is the least behind it, the first of equal ones
+        for (int b = 0, last_k = -1; b < in.best; b++) {
+            int next = -1;
+            for (int k = 0; k < in.others; k++) {
+                const float cost = pairs[k * count + n];
+                const bool is_behind = last_k < 0 || cost > last || (cost == last && k > last_k);
+                if (is_behind && (next < 0 || cost < pairs[next * count + n])) next = k;
+            }
+            last = pairs[next * count + n];
+            last_k = next;
+            sum += last;
+            if (!(last < in.worst)) continue;
+            for (int m = 0; m < pixels; m++) {
+                float place[3];
+                const PatchPlane::Pixel at = plane.pixel(m);
+                plane.place(at, place);
+                const float share = along[(next * pixels + m) * count + n] / (in.best * at.facing);
+                for (int i = 0; i < 3; i++) {
+                    by_point[i] += share * plane.normal[i];
+                    by_normal[i] += share * (in.points[3 * n + i] - place[i]);
+                }
+            }
+        }
+        costs[n] = sum / in.best;
+        for (int i = 0; i < 3; i++) {
+            by_points[3 * n + i] = by_point[i];
+            by_normals[3 * n + i] = by_normal[i];
+        }
+    });
+}
+
+}  // namespace neus

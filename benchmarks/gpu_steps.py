@@ -161,7 +161,8 @@ def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
         conf = shape_conf(shape)
         write_job(job, make_job(conf))
         _export(conf, weights)
-        program = [sys.executable, ROOT / "benchmarks" / "peer_cuda.py", folder.resolve(), job, weights, device]
+        interpreter = os.environ.get("PEER_PYTHON", sys.executable)
+        program = [interpreter, ROOT / "benchmarks" / "peer_cuda.py", folder.resolve(), job, weights, device]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -22,6 +22,7 @@ SPELLING = re.compile(r"(\d+)x(\d+)\+(\d+)(?:\+(\d+))?")
 SEED = 7
 IMAGE_SIDE = 200
 IMAGE_VIEW = 0
+RAY_PARTS = ("origins", "directions", "near", "far")
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def write_job(path: Path, job: Job) -> None:
         "seed": SEED,
         "image_side": IMAGE_SIDE,
     }
-    rays, image = asdict(job.batch.rays), asdict(job.image)
+    rays, image = ({name: getattr(one, name) for name in RAY_PARTS} for one in (job.batch.rays, job.image))
     mask = np.ones((len(job.batch.rays), 1), np.float32) if job.batch.mask is None else job.batch.mask
     np.savez(
         path,
@@ -121,9 +122,6 @@ def read_job(path: Path) -> tuple[dict[str, object], PixelBatch, Rays]:
     """What `write_job` wrote: meta, batch, rays of the picture."""
     with np.load(path) as file:
         meta = json.loads(str(file["meta"]))
-        rays, image = (
-            Rays(**{name: file[f"{kind}_{name}"] for name in ("origins", "directions", "near", "far")})
-            for kind in ("ray", "image")
-        )
+        rays, image = (Rays(**{name: file[f"{kind}_{name}"] for name in RAY_PARTS}) for kind in ("ray", "image"))
         batch = PixelBatch(rays, file["rgb"], file["mask"], np.full(len(rays), IMAGE_VIEW, np.int32))
     return meta, batch, image

@@ -3,10 +3,12 @@
 import json
 import subprocess
 
+import numpy as np
 import pytest
 from runs import ROOT
 
 from benchmarks import gpu_report
+from benchmarks.shapes import Shape, make_job, shape_conf, write_job
 
 STEPS = {"steps": [{"seconds": 0.01, "pool_mib": 700.0, "share": 0.7, "shape": "512x64+64"}]}
 PEER = {"peer": {"float32_seconds": 0.04, "peak_mib": 4000.0}}
@@ -73,3 +75,10 @@ def test_a_stage_that_fails_stops_no_other(tmp_path):
     names = [row[0] for row in rows]
     assert names[:3] in (["facts", "doctor", "parity"], ["facts", "unpack", "doctor"]) and names[-1] == "flat"
     assert {row[0]: row[1] for row in rows}["parity"] == "3"
+
+
+def test_what_the_published_code_is_given_is_plain_numbers(tmp_path):
+    """It is read in another interpreter, which unpickles nothing."""
+    write_job(tmp_path / "job.npz", make_job(shape_conf(Shape(4, 2, 2))))
+    with np.load(tmp_path / "job.npz", allow_pickle=False) as file:
+        assert {file[name].dtype.kind for name in file.files} == {"f", "U"}

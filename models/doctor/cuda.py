@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from models.doctor.line import Line
 from models.machine import backend
 from models.machine.cuda import search, start
-from models.machine.cuda.conclude import NO_DRIVER, Conclusion, obstacle
+from models.machine.cuda.conclude import DRIVER_REMEDY, NO_DRIVER, Conclusion, obstacle
 from models.machine.cuda.facts import Facts, Toolkit, dotted
 
 GIB = 2**30
@@ -71,7 +71,8 @@ def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int) -> Line:
     if conclusion.plan is None:
         is_plain = conclusion.reason == NO_DRIVER and device == "auto"
         what, remedy = _halves(conclusion.reason)
-        return Line("CUDA", f"{what}, the CPU is used", "" if is_plain else remedy or "use --device cpu")
+        otherwise = ", the CPU is used" if device == "auto" else ""
+        return Line("CUDA", f"{what}{otherwise}", "" if is_plain else remedy or DRIVER_REMEDY)
     ready = backend.cuda_ready(gpu)
     if ready.home is None:
         what, remedy = _halves(ready.reason)

@@ -31,6 +31,7 @@ from data.errors import UserError, is_allocation_failure
 from models.machine import precompiled, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start, trial
+from models.machine.cuda.conclude import insisted
 from models.machine.cuda.home import Home
 from models.machine.progress import compile_progress
 
@@ -86,7 +87,7 @@ def select(device: str = "auto", gpu: int = 0) -> None:
     if _choice.info is None:
         toolchain.check_environment()
     if device == "cuda" and _choice.info is None and not (found := cuda_ready(gpu)).home:
-        raise UserError(f"--device cuda: {found.reason}")
+        raise UserError(insisted(found.reason))
     _choice.device, _choice.gpu = device, gpu
 
 
@@ -166,7 +167,7 @@ def _place() -> tuple[Home | None, str]:
     if home is not None and not _choice.is_trial and (words := _trial(home)):
         home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it: {words}"
     if home is None and _choice.device == "cuda":
-        raise UserError(f"--device cuda: {reason}")
+        raise UserError(insisted(reason))
     return home, "" if home else reason
 
 

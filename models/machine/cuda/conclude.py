@@ -14,6 +14,7 @@ PIP_DRIVER = "580"  # the first driver that runs it
 # Capabilities of boards that hold the processor too: their code runs on them alone, whatever numbers follow.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
+DRIVER_REMEDY = f"install one, version {PIP_DRIVER} or newer, or use --device cpu"  # where a card is insisted on
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,11 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"{card.words} is not used, there is no nvcc: {_install(driver, card)}")
     (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those that come equally far
     return Conclusion(None, f"{card.words} is not used, {words}")
+
+
+def insisted(reason: str) -> str:
+    """The sentence of a reason for who insists on a card."""
+    return f"--device cuda: {reason}{f': {DRIVER_REMEDY}' if reason == NO_DRIVER else ''}"
 
 
 def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:

@@ -22,7 +22,8 @@ from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import Boxes, to_pixels
-from models.viewer.stage import Stage, fov_of, pose_of, roi_flag, wxyz_of
+from models.viewer.cameras import fov_of, hit
+from models.viewer.stage import Stage, pose_of, roi_flag, wxyz_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(
@@ -145,6 +146,32 @@ def test_a_box_is_shown_where_the_points_carry_it(stage, tmp_path, monkeypatch):
 
 @needs_viser
 @needs_browser
+def test_a_click_at_a_photograph_goes_to_its_camera(stage):
+    shown, _ = stage
+    with opened(f"http://127.0.0.1:{shown.server.get_port()}", DESKTOP) as (page, _errors):
+        page.wait_for_function(CANVAS)
+        page.wait_for_timeout(4000)
+        shown.region.visible = False  # it stands before some of them
+        page.wait_for_timeout(1500)
+        (client,) = shown.server.get_clients().values()
+        middles, eye = shown.cameras.bases.mean(axis=1), np.asarray(client.camera.position)
+        left_of_the_controls = [
+            (view, place)
+            for view, place in enumerate(on_screen(client.camera, middle, DESKTOP) for middle in middles)
+            if hit(shown.cameras.bases, eye, middles[view] - eye) == view
+            and 50 < place[0] < 0.6 * DESKTOP[0]
+            and 200 < place[1] < DESKTOP[1] - 50
+        ]
+        view, place = min(left_of_the_controls, key=lambda found: np.linalg.norm(middles[found[0]] - eye))
+        page.mouse.click(*place)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and np.allclose(client.camera.position, eye, atol=1e-2):
+            page.wait_for_timeout(200)
+        assert np.allclose(client.camera.position, shown.scene.c2w[view, :3, 3], atol=1e-2)
+
+
+@needs_viser
+@needs_browser
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
     shown, told = stage
@@ -154,8 +181,7 @@ def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
         picture = tmp_path / "canvas.png"
         page.screenshot(path=str(picture))
         assert read_image(picture).astype(float).std() > 5
-        for node in shown.cameras:  # they may stand before the sphere
-            node.visible = False
+        shown.cameras.show(False)  # they may stand before the sphere
         page.wait_for_timeout(1500)
         (client,) = shown.server.get_clients().values()
         x, y = on_screen(client.camera, np.array([0.3, 0.0, 0.0]), size)

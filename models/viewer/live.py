@@ -25,6 +25,8 @@ FINER = 4  # times as many rays with each rendering from a camera that stands st
 FIRST_RATE = 5000.0  # rays per second, until the first one was timed
 NODE = "/mesh"
 FACES = 200_000  # of the mesh that is shown
+# A file without a material is taken for metal, which is dark where there is nothing to reflect.
+MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
 
 
 class Live:
@@ -67,9 +69,10 @@ class Live:
     def show_mesh(self, surface: Surface) -> None:
         """Put a mesh on the stage, in place of the one before; raises UserError for one too large."""
         thin, rgb = thinned(surface, FACES)
-        mesh = trimesh.Trimesh(thin.vertices, thin.faces, process=False)
+        visual = trimesh.visual.TextureVisuals(material=MATT)
         if rgb is not None:
-            mesh.visual.vertex_colors = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])
+            visual.vertex_attributes["color"] = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])
+        mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
         self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
 
     def draw(self, snapshot: Snapshot, at_once: float, longest: float) -> float:

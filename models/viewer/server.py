@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PACKAGE = "viser"
 LOOPBACK = "127.0.0.1"
 FIRST_PORT, LAST_PORT, PORT = 1024, 65535, 8080  # below the first, only root may listen
-SKY, GROUND, DAYLIGHT = (255, 255, 255), (200, 200, 200), 3.0  # so that no side of a mesh is dark
+DAYLIGHT = 1.2  # from everywhere, so that no side of a mesh is dark
 TRIES = 20  # ports after a busy one
 
 
@@ -66,7 +66,7 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     # Light without reflections of a room and without shadows: half of what a browser without a GPU takes to begin.
     server.scene.configure_environment_map(None)
     server.scene.configure_default_lights(cast_shadow=False)
-    server.scene.add_light_hemisphere("/sky", sky_color=SKY, ground_color=GROUND, intensity=DAYLIGHT)
+    server.scene.add_light_ambient("/daylight", intensity=DAYLIGHT)
     say(f"viewer: http://{'localhost' if host == LOOPBACK else host}:{server.get_port()} (Ctrl-C ends it)")
     return server
 

@@ -5,27 +5,24 @@ Everything stands in the working frame, where the region of interest is the unit
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import cv2
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.io.images import eight_bits, size_within
 from data.scenes.scene import Scene
+from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words
 
 if TYPE_CHECKING:
     import viser
 
-THUMBNAIL = 200  # pixels of a photograph in its camera
-FRUSTUM = 0.06  # of a drawn camera, in distances of the cameras
+FRUSTUM = 0.12  # of a drawn camera, in distances of the cameras
 AWAY = 1.5  # distances of the cameras: where a browser begins
 MOST_POINTS = 100_000
 POINT = 0.006  # radii
-BLUE, GREY = (70, 130, 190), (90, 90, 90)
+BLUE = (70, 130, 190)
 LARGEST_REGION = 4.0  # radii of the region that there is
 
 
@@ -55,36 +52,15 @@ class Stage:
 
     def _add_cameras(self, scale: float) -> None:
         """A pyramid with its photograph for each; a click goes there."""
-        self.cameras = frames = [self._add_camera(view, scale) for view in range(self.scene.n_views)]
+        self.cameras = Cameras(self.server.scene, self.scene, scale)
         box = self.server.gui.add_checkbox(self.words("cameras"), True)
+        box.on_update(lambda _event: self.cameras.show(box.value))
 
-        @box.on_update
-        def _(_event: Any) -> None:
-            for frame in frames:
-                frame.visible = box.value
-
-    def _add_camera(self, view: int, scale: float) -> Any:
-        """One of them."""
-        width, height = self.scene.size(view)
-        small, _ = size_within((width, height), THUMBNAIL)
-        picture = eight_bits(cv2.resize(self.scene.images[view], small, interpolation=cv2.INTER_AREA))
-        frame = self.server.scene.add_camera_frustum(
-            f"/cameras/{view:03d}",
-            fov=fov_of(self.scene, view),
-            aspect=width / height,
-            scale=scale,
-            color=GREY,
-            image=picture,
-            wxyz=wxyz_of(self.scene.c2w[view]),
-            position=tuple(self.scene.c2w[view, :3, 3]),
-        )
-
-        @frame.on_click
+        @self.cameras.photographs.on_click
         def _(event: Any) -> None:
-            if event.client is not None:
+            view = hit(self.cameras.bases, np.asarray(event.ray_origin), np.asarray(event.ray_direction))
+            if event.client is not None and view is not None:
                 look_through(event.client, self.scene, view)
-
-        return frame
 
     def _add_points(self) -> None:
         """Those of structure from motion."""
@@ -141,11 +117,6 @@ def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
     world = scene.scene_to_world @ np.append(centre, 1.0)
     scale = float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
     return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], scale * radius)) + '"'
-
-
-def fov_of(scene: Scene, view: int) -> float:
-    """The angle from the upper to the lower border of a photograph, radians."""
-    return 2.0 * math.atan(0.5 * scene.size(view)[1] / float(scene.intrinsics[view, 1, 1]))
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

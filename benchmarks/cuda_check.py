@@ -31,7 +31,6 @@ Exit status 0 where all is compiled and flat or there is no nvcc, else 1; target
 """
 PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cublas==13.0.*", "nvidia-curand==10.4.*")}
 NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
-SMALL_STEP = ("train.batch_size=32",)  # what is compiled does not depend on it
 STEPS = 30
 WORKER = "benchmarks.cuda_check_worker"
 SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
@@ -134,7 +133,7 @@ def _pretended(toolkit: Toolkit, codes: int, cache: Path) -> Pretended:
 
 def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
     """Steps of a conf in a process of their own, and a line about them."""
-    found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--steps", str(steps), *_flags(SMALL_STEP)])
+    found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--steps", str(steps)])
     if "error" in found:
         print(f"WRONG  {name}: {found['error']}", flush=True)
         return False
@@ -156,7 +155,7 @@ def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
     for name in names:
         with tempfile.TemporaryDirectory() as home:
             before = _children_seconds()
-            found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--first", *_flags(SMALL_STEP)], {"HOME": home})
+            found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--first"], {"HOME": home})
             _bury_orphans()
             spent = _children_seconds() - before
         if "error" in found:
@@ -170,10 +169,6 @@ def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
             flush=True,
         )
     return not failed
-
-
-def _flags(settings: Sequence[str]) -> list[str]:
-    return [flag for setting in settings for flag in ("--set", setting)]
 
 
 def _bury_orphans() -> None:

@@ -38,9 +38,7 @@ def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
     (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
     assert cases.names_of(str(tmp_path / "list")) == ("A", "B")
     (tmp_path / "empty").write_text("# none\n\n")
-    missing = str(tmp_path / "scenes.txt")
-    wrongs = (("A,B,A", "twice"), (" ,", "no scene"), (str(tmp_path / "empty"), "no scene"), (missing, "no such file"))
-    for wrong, word in wrongs:
+    for wrong, word in (("A,B,A", "twice"), (" ,", "no scene"), (str(tmp_path / "empty"), "no scene")):
         with pytest.raises(UserError, match=word):
             cases.names_of(wrong)
 
@@ -79,6 +77,11 @@ def test_a_queue_ends_where_it_is_told_to():
 def test_flags_that_contradict_several_scenes(tmp_path, capsys, more, sentence):
     assert exp_runner.main([*flags(tmp_path), *more]) == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_a_list_that_is_not_there_is_no_scene(tmp_path, capsys):
+    assert exp_runner.main(flags(tmp_path, names="scenes.txt")) == 2
+    assert "scenes.txt: no such file" in capsys.readouterr().err
 
 
 def test_scenes_with_one_folder_for_their_results_are_refused(scenes, capsys):

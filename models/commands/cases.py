@@ -55,14 +55,19 @@ def names_of(text: str) -> tuple[str, ...]:
     else:
         found = [word.strip() for word in text.split(",")]
     names = tuple(name for name in found if name)
-    if text.endswith(LISTS) and not os.path.isfile(text):
-        raise UserError(f"--cases {text}: no such file; write A,B,C or a file with a scene on each line")
     if not names:
         raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one on each line")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
         raise UserError(f"--cases {text}: names {listed(twice)} twice; each scene has one folder for its results")
     return names
+
+
+def scenes_of(text: str) -> tuple[str, ...]:
+    """The same for the work itself; raises UserError also for a file that is not there."""
+    if text.endswith(LISTS) and not os.path.isfile(text):
+        raise UserError(f"--cases {text}: no such file; write A,B,C or a file with a scene on each line")
+    return names_of(text)
 
 
 def check(values: argparse.Namespace) -> None:
@@ -96,7 +101,7 @@ def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
 
 def run_cases(arguments: Arguments) -> int:
     """Train all scenes; returns the exit status."""
-    names = of_this_job(names_of(arguments.values.cases), os.environ)
+    names = of_this_job(scenes_of(arguments.values.cases), os.environ)
     _require_folders(arguments, names)
     queue = Queue(joined(), names)
     work = _Work(arguments)

@@ -144,15 +144,28 @@ def require_view(scene: Scene, view: int) -> None:
         raise SceneError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
 
 
-def summary(scene: Scene) -> str:
-    """One line for the start of a log: counts, sizes, what there is, how far the cameras are."""
+def facts(scene: Scene) -> dict[str, str]:
+    """Counts, sizes, what there is, how far the cameras are; by words that the report translates."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
+    return {
+        "views": str(scene.n_views),
+        "size in pixels": _sizes(scene),
+        "bits per channel": str(scene.images[0].itemsize * 8),
+        "pixels inside the masks": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
+        "cameras from the centre of the unit sphere": f"{distances.min():.2f} to {distances.max():.2f}",
+        "1 unit in the world": f"{np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])):.4g}",
+    }
+
+
+def summary(scene: Scene) -> str:
+    """One line of these for the start of a log."""
+    views, sizes, bits, masked, distances, unit = facts(scene).values()
     parts = [
-        f"scene {scene.name}: {scene.n_views} views of {_sizes(scene)}",
-        f"{scene.images[0].itemsize * 8} bits per channel",
-        "no masks" if scene.masks is None else f"masks over {_masked_share(scene.masks):.0%} of the pixels",
-        f"cameras {distances.min():.2f} to {distances.max():.2f} from the centre of the unit sphere",
-        f"1 unit = {np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])):.4g} in the world",
+        f"scene {scene.name}: {views} views of {sizes}",
+        f"{bits} bits per channel",
+        masked if scene.masks is None else f"masks over {masked} of the pixels",
+        f"cameras {distances} from the centre of the unit sphere",
+        f"1 unit = {unit} in the world",
     ]
     return ", ".join(parts)
 

@@ -22,7 +22,7 @@ from data.errors import UserError, one_line, reason
 from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
-from data.scenes.scene import summary
+from data.scenes.scene import facts
 from models.experiment import Experiment
 from models.kinds.conf import flat
 from models.machine import backend, memory
@@ -148,7 +148,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
         "up": up_of(scene),
         "front": front_of(scene),
         "cameras": camera_lines(scene),
-        "scene": [summary(scene), *scene.notes],
+        "scene": {"facts": [[key, value] for key, value in facts(scene).items()], "notes": list(scene.notes)},
         "overview": picture_uri(overview(scene), OVERVIEW_LONGEST),
         "figures": [],
         "conf": {"differs": differs, "all": [[key, _text(value)] for key, value in values.items()]},

@@ -78,7 +78,7 @@ function draw() {
   document.getElementById("page").replaceChildren(
     el("header", {}, el("h1", {}, DATA.title), el("span", { class: "soft" }, DATA.about), languageButton(draw)),
     statusPart(), picturesPart(), meshPart(), curvesPart(),
-    section("scene", ...(DATA.scene.map((text) => note(text))), DATA.overview ? el("img", { class: "wide", src: DATA.overview, alt: t("scene") }) : null),
+    section("scene", table(["", ""], DATA.scene.facts, true), ...DATA.scene.notes.map((text) => note(text)), DATA.overview ? el("img", { class: "wide", src: DATA.overview, alt: t("scene") }) : null),
     section("figures", DATA.figures.length ? table(["", ""], DATA.figures) : note(t("figures_none"))),
     section("warnings", warnings), confPart(), section("environment", table(["", ""], DATA.environment)));
   if (isOpen) document.querySelector("#conf details").open = true;

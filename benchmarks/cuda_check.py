@@ -151,7 +151,7 @@ def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
 def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
     """The first start of a machine up to the first step of a conf, and what it takes; whether all could be taken."""
     failed = False
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _adopt_orphans()
     for name in names:
         with tempfile.TemporaryDirectory() as home:
             before = _children_seconds()
@@ -169,6 +169,11 @@ def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
             flush=True,
         )
     return not failed
+
+
+def _adopt_orphans() -> None:
+    """What a child leaves behind becomes a child of this process, whose time is counted."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def _bury_orphans() -> None:

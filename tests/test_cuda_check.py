@@ -28,6 +28,8 @@ def check(monkeypatch, tmp_path):
         monkeypatch.setattr(cuda_check.search, "toolkits", lambda *given: toolkits)
         monkeypatch.setattr(cuda_check, "_pretended", lambda *given: None)
         monkeypatch.setattr(cuda_check, "_worker", lambda *given: left.pop(0))
+        for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
+            monkeypatch.setattr(cuda_check, name, lambda: None)
         monkeypatch.setattr(cuda_check, "jittor_home", lambda: str(tmp_path))
         (tmp_path / ".cache" / "jittor").mkdir(parents=True, exist_ok=True)
         ended = SimpleNamespace(returncode=pip, stderr="no network\n")

@@ -104,7 +104,8 @@ class Matmul:
 def about() -> dict[str, Any]:
     """Device, threads and version."""
     info = backend.device_info()
-    return {"about": {"device": info.name, "threads": info.threads, "jittor": jt.__version__, "notes": info.warnings}}
+    notes = [info.warning] if info.warning else []
+    return {"about": {"device": info.name, "threads": info.threads, "jittor": jt.__version__, "notes": notes}}
 
 
 def main(arguments: list[str]) -> None:

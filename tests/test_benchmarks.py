@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks import bm_step, flops, serve, shapes
+from benchmarks import bm_step, flops, ours, serve, shapes
 from benchmarks.report import FULL, MATMUL, OURS, PEER, SMALL, Bound, Row, profile_table, step_rows, table
 from benchmarks.shapes import Shape, parse_shape
 from benchmarks.workers import Alone, Worker, alternate
@@ -253,3 +253,8 @@ def test_the_program_runs_as_a_file():
     command = [sys.executable, str(shapes.ROOT / "benchmarks" / "bm_step.py"), "--help"]
     shown = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout
     assert "--peer-python" in shown
+
+
+def test_our_side_says_what_it_runs_on():
+    told = ours.about()["about"]
+    assert told["device"] == "cpu" and told["threads"] >= 1 and isinstance(told["notes"], list)

@@ -15,7 +15,7 @@ from data.io.files import is_file, read_regular, write_result
 from data.io.images import eight_bits
 from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
-from models.viewer.stage import Stage, look_through, pose_of
+from models.viewer.stage import Stage, look_through
 
 BOXES_FILE = "boxes.json"  # in the scene folder
 SCREEN = 720  # pixels of the height of what is shown behind everything
@@ -44,11 +44,10 @@ class Boxes:
         """From where the photograph was taken, with it behind everything."""
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         look_through(client, self._stage.scene, view)
-        self._show(client, view, pose_of(client.camera))
+        self._show(client, view)
 
-    def _show(self, client: Any, view: int, pose: np.ndarray) -> None:
-        """The photograph as the browser's camera at `pose` sees it, with its box."""
-        del pose
+    def _show(self, client: Any, view: int) -> None:
+        """The photograph behind everything, for a browser that looks from its pose, with its box."""
         client.scene.set_background_image(self.seen(view, float(client.camera.fov), float(client.camera.aspect)))
 
     def seen(self, view: int, fov: float, aspect: float) -> np.ndarray:
@@ -91,7 +90,7 @@ class Boxes:
         def _(event: Any) -> None:
             client.scene.remove_rect_select_callback()
             self.take(view, (event.screen_min, event.screen_max), float(client.camera.fov), float(client.camera.aspect))
-            self._show(client, view, pose_of(client.camera))
+            self._show(client, view)
 
     def take(self, view: int, corners: tuple, fov: float, aspect: float) -> None:
         """A rectangle by its corners on the screen, shares of its sides from the upper left: it is written."""

@@ -83,8 +83,9 @@ class Stage:
             shown = self.server.gui.add_checkbox(self.words("show"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
-        add = self.server.scene.add_transform_controls
-        handle = add("/region", scale=0.5, disable_rotations=True, visible=is_shown)
+        handle = self.server.scene.add_transform_controls(
+            "/region", scale=0.5, disable_rotations=True, visible=is_shown
+        )
         self.server.scene.add_icosphere("/region/sphere", 1.0, BLUE, wireframe=True, opacity=0.25)
         sphere = self.server.scene.get_handle_by_name("/region/sphere")
         self.region, self.radius = handle, radius

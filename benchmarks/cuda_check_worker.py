@@ -6,7 +6,6 @@ import argparse
 import ctypes
 import json
 import resource
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -28,8 +27,6 @@ SCENE = ROOT / "data" / "demo"
 def main(arguments: Sequence[str]) -> None:
     """Take the steps and print what was seen."""
     given = _parser().parse_args(arguments)
-    # Jittor ends the process where a compiler that it has started is stopped for a while, as all are by Ctrl-Z.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     backend.select("cuda")
     home = backend.cuda_ready(0).home
     if given.first:

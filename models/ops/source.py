@@ -161,7 +161,5 @@ def _expanded(folders: Sequence[Path], header: str, seen: set[str]) -> str:
     path = next((folder / header for folder in folders if (folder / header).exists()), folders[0] / header)
     lines = path.read_text(encoding="utf-8").splitlines()
     matches = [(_LOCAL_LINE.fullmatch(line), line) for line in lines]
-    parts = (
-        (_expanded(folders, match[1], seen) if match[1] else "") if match else line for match, line in matches
-    )
+    parts = ((_expanded(folders, match[1], seen) if match[1] else "") if match else line for match, line in matches)
     return "\n".join(parts) + "\n"

@@ -13,10 +13,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.pretend.build import Pretended, build, key
+from benchmarks.pretend.build import FURTHER_TARGET, Pretended, build, key
 from benchmarks.shapes import ROOT
 from models.machine.cuda import search
 from models.machine.cuda.facts import HEADERS, Toolkit
@@ -24,13 +24,16 @@ from models.machine.toolchain import jittor_home
 
 DESCRIPTION = """
 Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0, by the real nvcc against a card
-that is pretended; takes steps, and looks whether Jittor's variables and operations stay as many. Then the step at the
-released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's pool. Kernels
-do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they are missing.
-Exit status 0 where all is compiled and flat or there is no nvcc, else 1; targets that are missed are only told.
+that is pretended; takes steps, at the beginning, in the middle of the training and in two parts, and looks whether
+Jittor's variables and operations stay as many, and whether each operation holds code for both capabilities. Then the
+step at the released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's
+pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they
+are missing. Exit status 0 where all is compiled and flat or there is no nvcc, else 1; targets that are missed are only
+told.
 """
 PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cublas==13.0.*", "nvidia-curand==10.4.*")}
 NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
+CARD = 90  # the capability of the pretended card
 STEPS = 30
 WORKER = "benchmarks.cuda_check_worker"
 SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
@@ -40,6 +43,11 @@ SKIPPED = "skipped"
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans become children of this process
 ORPHAN_SECONDS, POLL_SECONDS = 60, 0.5
 NOTHING: Mapping[str, str] = {}
+# What a conf's step may be on other scenes than the bundled one: a name, the conf, and what the worker is given.
+ON_OTHER_SCENES = {
+    "fast": ("fast without masks, with points", ("--set", "train.mask_weight=0", "--points")),
+    "fast_nerf": ("fast_nerf without masks", ("--set", "train.mask_weight=0")),
+}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,14 +58,15 @@ def main(arguments: Sequence[str]) -> int:
     if isinstance(toolkit, str):
         print(f"{SKIPPED}: {toolkit}")
         return 0
-    codes = 1 if given.one else 2
-    pretended = _pretended(toolkit, codes, cache)
+    codes = [CARD] if given.one else [FURTHER_TARGET, CARD]
+    pretended = _pretended(toolkit, len(codes), cache)
     targets = "capability 9.0" if given.one else "capabilities 8.0 and 9.0"
     print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), {targets}", flush=True)
+    _adopt_orphans()
     if given.first:
         return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
     names = given.conf or sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
-    failed = [name for name in names if not _check_conf(name, pretended, given.steps)]
+    failed = [case[0] for case in _cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
     if given.host and not _check_host(pretended, given.steps, given.plain):
         failed.append("the released size")
     print(f"not well: {', '.join(failed)}" if failed else "all is well")
@@ -131,33 +140,51 @@ def _pretended(toolkit: Toolkit, codes: int, cache: Path) -> Pretended:
     return Pretended(folder / "toolkit", folder / "driver")
 
 
-def _check_conf(name: str, pretended: Pretended, steps: int) -> bool:
+def _cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What is checked of these confs: a name, and what the worker is given."""
+    for name in names:
+        conf = ("--conf", f"confs/{name}.conf")
+        yield name, conf
+        if name in ON_OTHER_SCENES:
+            other, more = ON_OTHER_SCENES[name]
+            yield other, (*conf, *more)
+
+
+def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int, codes: Sequence[int]) -> bool:
     """Steps of a conf in a process of their own, and a line about them."""
-    found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--steps", str(steps)])
+    found, spent = _weighed(pretended, [*case, "--steps", str(steps)])
     if "error" in found:
         print(f"WRONG  {name}: {found['error']}", flush=True)
         return False
-    is_flat = found["vars"][0] == found["vars"][1] and found["ops"][0] == found["ops"][1]
+    counts = [found[when + kind] for when in ("", "late_") for kind in ("vars", "ops")]
+    is_well = all(early == late for early, late in counts) and not found["on_host"] and found["codes"] == list(codes)
+    there = " and ".join(f"{code / 10:.1f}" for code in found["codes"])
+    hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
     print(
-        f"{'ok   ' if is_flat else 'WRONG'}  {name}: {steps} steps, variables {_pair(found['vars'])}, operations "
-        f"{_pair(found['ops'])}, {found['host_ms']:.1f} ms of the host a step, {found['kernels']:.0f} kernels, "
-        f"{found['compiled']} operations compiled in {found['compile_seconds']:.0f} processor seconds, the first step "
-        f"{found['first_seconds']:.0f} after the start, memory asked of the card {found['allocations']} times in them",
+        f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
+        f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
+        f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
+        f"{found['operations_loaded']} operations with code for {there or 'no card'}{hosted}; {found['compiled']} "
+        f"compiled for the first step, {spent:.0f} processor seconds in all",
         flush=True,
     )
-    return is_flat
+    return is_well
+
+
+def _weighed(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> tuple[dict, float]:
+    """What a process answers, and the processor seconds of it and of all that it has started."""
+    before = _children_seconds()
+    found = _worker(pretended, arguments, more)
+    _bury_orphans()
+    return found, _children_seconds() - before
 
 
 def _check_first(names: Sequence[str], pretended: Pretended) -> bool:
     """The first start of a machine up to the first step of a conf, and what it takes; whether all could be taken."""
     failed = False
-    _adopt_orphans()
     for name in names:
         with tempfile.TemporaryDirectory() as home:
-            before = _children_seconds()
-            found = _worker(pretended, ["--conf", f"confs/{name}.conf", "--first"], {"HOME": home})
-            _bury_orphans()
-            spent = _children_seconds() - before
+            found, spent = _weighed(pretended, ["--conf", f"confs/{name}.conf", "--first"], {"HOME": home})
         if "error" in found:
             print(f"WRONG  {name}: {found['error']}", flush=True)
             failed = True

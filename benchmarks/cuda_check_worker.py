@@ -6,30 +6,27 @@ import argparse
 import ctypes
 import json
 import resource
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
-import numpy as np
-
+from benchmarks import cuda_check_answers as answers
 from benchmarks.shapes import FULL, ROOT, shape_conf
 from models.machine import backend
 from models.machine.cuda import trial
 
 MOST_ENTRIES = 32  # of a batch: what is compiled does not depend on it
 WARM_UP = 5  # steps before the counts are taken for the first time
+LATE = 0.5  # share of end_iter at which all takes part that joins in later
+LATE_STEPS = 110  # what is done every so many steps comes to pass: cells every 64, splats every 100
 SCENE = ROOT / "data" / "demo"
 
 
 def main(arguments: Sequence[str]) -> None:
     """Take the steps and print what was seen."""
     given = _parser().parse_args(arguments)
-    # Jittor ends the process where a compiler that it has started is stopped for a while, as all are by Ctrl-Z.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     backend.select("cuda")
     home = backend.cuda_ready(0).home
     if given.first:
@@ -41,15 +38,20 @@ def main(arguments: Sequence[str]) -> None:
     from models.kinds.conf import load_config
     from models.ops.kernel import NATIVE, REFERENCE, use
 
-    _meet_samples()
+    answers.pretend()
     settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", *given.set)
     conf = shape_conf(FULL) if given.released else load_config(ROOT / given.conf, "check", settings)
     if not given.released and conf.train.batch_size > MOST_ENTRIES:
         conf = load_config(ROOT / given.conf, "check", (*settings, f"train.batch_size={MOST_ENTRIES}"))
     scene = load_scene(conf.dataset, background(conf))
+    if given.points:
+        scene = answers.with_points(scene)
     with use(REFERENCE if given.form == "plain" else NATIVE):
         trainer = build(conf, scene)
-        print(json.dumps(_first(trainer) if given.first else _measure(trainer, given.steps, home)))
+        found = _first(trainer) if given.first else _measure(trainer, given.steps, home)
+        if not (given.first or given.released):
+            found |= _later(trainer) | _compiled_for()
+    print(json.dumps(found))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,22 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--first", action="store_true", help="the first step alone, after the trial of a first start")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--points", action="store_true", help="the scene has points of structure from motion")
     return parser
-
-
-def _meet_samples() -> None:
-    """Rays have samples beside the pretended card too: an even share of the budget, where its kernels find none."""
-    from models.kinds.fast.sampler import PackedSampler
-
-    real = PackedSampler._walk
-
-    def walk(self: Any, rays: Any, jitter: np.ndarray, budget: int) -> Any:
-        found = real(self, rays, jitter, budget)
-        count = min(len(jitter), budget)
-        ends = np.linspace(0, budget, count + 1).astype(np.int32)
-        return replace(found, rows=np.arange(count), offsets=ends, walked=count)
-
-    PackedSampler._walk = walk
 
 
 def _first(trainer: Any) -> dict[str, Any]:
@@ -115,6 +103,31 @@ def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
         "kernels": (runtime.pretend_launches() - launched) / steps,
         "operations": sum(int(row[2]) for row in report[1:]),
         "pool_mib": pool_bytes() / 2**20,
+    }
+
+
+def _later(trainer: Any) -> dict[str, Any]:
+    """Counts in the middle of the training; then a step in two parts, as a card with little memory takes it."""
+    from models.machine.backend import jt
+
+    trainer.finished_steps = int(LATE * trainer.conf.end_iter)
+    _steps(trainer, WARM_UP)
+    early = jt.liveness_info()
+    _steps(trainer, LATE_STEPS)
+    late = jt.liveness_info()
+    trainer.ray_chunk = -(-trainer.conf.batch_size // 2)
+    _steps(trainer, 1)
+    return {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
+
+
+def _compiled_for() -> dict[str, Any]:
+    """How many operations this process has loaded, for which capabilities, and which run on the host."""
+    codes = {library.name: answers.capabilities(library) for library in answers.operations()}
+    on_card = [found for found in codes.values() if found]
+    return {
+        "operations_loaded": len(codes),
+        "codes": sorted(set.intersection(*on_card)) if on_card else [],
+        "on_host": [name for name, found in codes.items() if not found],
     }
 
 

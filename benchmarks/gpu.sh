@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A machine with an NVIDIA card and no network, measured in one command, from the root of the checkout:
-#   bash benchmarks/gpu.sh pack SCENES   where pip works: makes .gpu/ (50 MiB at most) with packages for Python 3.12 and
-#                                        the scenes bunny and lego, which are folders of SCENES (default: public_data)
+#   bash benchmarks/gpu.sh pack          where pip works: makes .gpu/ (50 MiB at most) with packages for Python 3.12 and
+#                                        of the scenes bunny and lego those that lie in public_data/
+#   bash benchmarks/gpu.sh pack SCENES   likewise with both, which have to lie in the folder SCENES
 #   bash benchmarks/gpu.sh               there: every stage below, the most telling first
 # Each stage has its own limit and none stops the next. Results: gpu-results/ (OUT), with results.json and results.md.
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed beside ours where that Python, or PEER_PYTHON,
@@ -19,10 +20,12 @@ SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
 UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
 MOST_MIB=50
 
-pack() { # SCENES
-    local scenes=$1 scratch wheels tags="" tag
+pack() { # [SCENES]
+    local scenes=${1:-public_data} packed=() scratch wheels tags="" tag
     for scene in bunny lego; do
-        [ -d "$scenes/$scene" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and lego/" >&2; return 2; }
+        if [ -d "$scenes/$scene" ]; then packed+=("$scenes/$scene"); continue; fi
+        [ -z "${1:-}" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and lego/" >&2; return 2; }
+        echo "$scenes/$scene is missing and not packed: its stage will say so"
     done
     scratch=$(mktemp -d) wheels=$scratch/wheels
     mkdir -p "$wheels" "$scratch/site/scenes"
@@ -41,7 +44,7 @@ pack() { # SCENES
     find "$scratch/site" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
     local include; include=$("python$VERSION" -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)
     [ -f "$include/Python.h" ] && cp -rL "$include" "$scratch/site/python-include"
-    cp -rL "$scenes/bunny" "$scenes/lego" "$scratch/site/scenes/"
+    [ ${#packed[@]} = 0 ] || cp -rL "${packed[@]}" "$scratch/site/scenes/"
     mkdir -p "$PACK"
     rm -f "$scratch/site/scenes/bunny/source.obj"
     # In blocks, so that all cores compress.
@@ -117,7 +120,7 @@ train() { # NAME CONF SCENE SETTING...: train and evaluate
 }
 
 if [ "${1:-}" = pack ]; then
-    pack "${2:-public_data}"
+    pack "${2:-}"
     exit
 fi
 [ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")

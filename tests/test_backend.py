@@ -37,6 +37,26 @@ except KeyboardInterrupt:
     sys.stderr.write("interrupted as usual")
 """
 
+# While Jittor is being imported a compiler is stopped and goes on; one that is killed still ends the process.
+STOPPED = """
+import signal, subprocess, sys, time
+from models.machine import backend, stops
+backend.select("cpu")
+backend._set_environment(None)
+with stops.unheard():
+    import jittor_utils
+    jittor_utils.try_import_jit_utils_core()
+    assert jittor_utils.cc is not None
+    child = subprocess.Popen(["sleep", "60"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        child.send_signal(number)
+        time.sleep(0.1)
+    print("goes on", flush=True)
+    child.kill()
+    child.wait()
+print("unheard")
+"""
+
 
 def run_python(program, **environment):
     return subprocess.run(
@@ -66,6 +86,12 @@ def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificat
     result = run_python(AFTER_IMPORT)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "" and result.stderr.endswith("interrupted as usual")
+
+
+def test_a_first_start_outlives_a_stop_of_its_compilers_and_not_their_end():
+    ended = run_python(STOPPED)
+    assert "goes on" in ended.stdout, ended.stderr
+    assert "unheard" not in ended.stdout and ended.returncode != 0
 
 
 def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():

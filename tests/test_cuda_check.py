@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import struct
 import subprocess
 from types import SimpleNamespace
 
@@ -9,13 +10,15 @@ import pytest
 from cuda_machines import toolkit
 
 from benchmarks import cuda_check
+from benchmarks import cuda_check_answers as answers
 from benchmarks.pretend import build
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
 from models.machine.cuda.facts import Facts
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
-GOOD |= {"first_seconds": 20.0, "allocations": 0}
+GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "operations_loaded": 9}
+GOOD |= {"codes": [80, 90], "on_host": []}
 RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0}
 
 
@@ -51,15 +54,50 @@ def test_headers_that_cannot_be_fetched_are_a_reason_to_skip(check, capsys):
 
 def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
     assert check([toolkit()], ["--conf", "debug", "--no-host"], [GOOD]) == 0
-    assert "ok     debug: 30 steps, variables 66, operations 0, 4.0 ms" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
+    assert "9 operations with code for 8.0 and 9.0; 3 compiled" in text
 
 
-@pytest.mark.parametrize("bad", [GOOD | {"vars": [66, 70]}, GOOD | {"ops": [0, 1]}, {"error": "it does not compile"}])
+BAD = [
+    {"error": "it does not compile"},
+    *(GOOD | {kind: [66, 70]} for kind in ("vars", "ops", "late_vars", "late_ops")),
+    GOOD | {"codes": [90]},
+    GOOD | {"on_host": ["transpose"]},
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_a_conf_that_does_not_is_named_and_the_others_are_checked(check, capsys, bad):
-    arguments = ["--conf", "fast", "--conf", "debug", "--no-host"]
+    arguments = ["--conf", "geo", "--conf", "debug", "--no-host"]
     assert check([toolkit()], arguments, [bad, GOOD]) == 1
     text = capsys.readouterr().out
-    assert "WRONG  fast: " in text and "ok     debug" in text and "not well: fast" in text
+    assert "WRONG  geo: " in text and "ok     debug" in text and "not well: geo" in text
+
+
+def test_a_conf_whose_step_is_another_without_masks_is_checked_without_them_too(check, capsys):
+    assert check([toolkit()], ["--conf", "fast", "--no-host"], [GOOD, GOOD | {"on_host": ["where"]}]) == 1
+    assert "WRONG  fast without masks, with points: " in capsys.readouterr().out
+
+
+def test_one_capability_is_enough_where_one_is_asked_for(check):
+    assert check([toolkit()], ["--conf", "debug", "--no-host", "--one"], [GOOD | {"codes": [90]}]) == 0
+
+
+def _program(kind, capability, payload=40):
+    """An entry of a fatbin as nvcc 13 writes it."""
+    head = struct.pack("<HHIQ", kind, 257, 64, payload) + bytes(12) + struct.pack("<I", capability)
+    return head.ljust(64, b"\0") + bytes(payload)
+
+
+def test_the_capabilities_are_read_from_a_library_that_nvcc_made(tmp_path):
+    entries = _program(2, 80) + _program(2, 90, 72) + _program(1, 75)  # the last one is text for the driver
+    fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries
+    library = tmp_path / "op.so"
+    library.write_bytes(b"before" + fatbin + b"between" + fatbin + b"after")
+    assert answers.capabilities(library) == {80, 90}
+    library.write_bytes(b"a library of the host")
+    assert answers.capabilities(library) == set()
 
 
 def test_targets_of_the_released_size_are_told(check, capsys):

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import precompiled, toolchain
+from models.machine import precompiled, stops, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start, trial
 from models.machine.cuda.conclude import insisted
@@ -233,7 +233,7 @@ def _import_quietly() -> Any:
     recursion = sys.getrecursionlimit()
     printed = io.StringIO()
     try:
-        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi():
+        with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), stops.unheard():
             import jittor
     except SystemExit:
         # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command"): do so.

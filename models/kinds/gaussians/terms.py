@@ -38,7 +38,7 @@ def facing(shown: Var, camera: np.ndarray) -> Var:
     down = points[2:, 1:-1] - points[:-2, 1:-1]
     normal = jt.cross(down, across, dim=-1)
     normal = normal / normal.sqr().sum(dim=-1, keepdims=True).maximum(SHORTEST).sqrt()
-    framed = jt.nn.pad(normal.permute(2, 0, 1), [1, 1, 1, 1]).permute(1, 2, 0)
+    framed = jt.nn.pad(normal, [0, 0, 1, 1, 1, 1])
     return framed * opacity.detach()
 
 

@@ -1,0 +1,96 @@
+"""What a step beside the pretended card hears from kernels that do nothing, so that it takes all of its branches.
+
+Rays have samples, light passes and surfaces are met: where a step asks the card what to compute next, each wrapper lets
+the kernels be compiled and started and answers in their place.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.capture import SparsePoints
+from data.scenes.scene import Scene
+
+POINTS, RADIUS = 400, 0.5  # of structure from motion, on a sphere about the origin
+FATBIN = struct.pack("<I", 0xBA55ED50)  # what nvcc's programs for cards begin with, compressed or not
+MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the driver
+
+
+def pretend() -> None:
+    """From now on."""
+    from models.kinds.fast import patches
+    from models.kinds.fast.model import FastNeuSModel
+    from models.kinds.fast.nerf import FastNeRFModel
+    from models.kinds.fast.sampler import Light
+    from models.rendering.occupancy import Occupancy
+
+    walk, light, is_reached = Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached
+    costs, sharpness = patches.PatchComparison.costs, FastNeuSModel.sharpness
+
+    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int) -> Any:
+        """All rays, an even share of the budget each."""
+        found = walk(self, rays, jitter, step, budget)
+        count = min(len(jitter), budget)
+        return replace(
+            found,
+            rows=np.arange(count),
+            offsets=np.linspace(0, budget, count + 1).astype(np.int32),
+            walked=count,
+        )
+
+    def lit(self: Any, found: Any, step: float) -> Any:
+        """All of them."""
+        light(self, found, step)
+        return Light(np.ones(found.walked, bool), np.ones(len(found.points), bool))
+
+    def reached(self: Any, found: Any, step: float) -> np.ndarray:
+        """All of them."""
+        return np.ones_like(is_reached(self, found, step))
+
+    def compared(self: Any, batch: Any, field: Any, weights: np.ndarray) -> Any:
+        """At the first sample of each ray."""
+        return costs(self, batch, field, np.ones_like(weights))
+
+    Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached = walked, lit, reached
+    patches.PatchComparison.costs, patches.STEEPEST = compared, -np.inf
+    FastNeuSModel.sharpness = lambda self: sharpness(self) or 1.0  # nobody divides by the 0 that it reads
+
+
+def with_points(scene: Scene) -> Scene:
+    """The scene with points of structure from motion, which the bundled one has none of."""
+    places = np.random.default_rng(0).normal(size=(POINTS, 3))
+    places *= RADIUS / np.linalg.norm(places, axis=1, keepdims=True)
+    seen, error = np.full(POINTS, scene.n_views), np.full(POINTS, 0.5)
+    return replace(scene, points=SparsePoints(places, seen, error, np.zeros((POINTS, 3), np.uint8)))
+
+
+def operations() -> list[Path]:
+    """The libraries of Jittor's operations that this process has loaded."""
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="replace").splitlines()
+    files = {Path(line.split(maxsplit=5)[-1]) for line in lines if line.endswith(".so")}
+    return sorted(path for path in files if path.parent.name == "jit")
+
+
+def capabilities(library: Path) -> set[int]:
+    """Those that a library holds programs for; none where it runs on the host."""
+    return set(_programs(library.read_bytes()))
+
+
+def _programs(data: bytes) -> Iterator[int]:
+    """The capability of each program: fatbin headers of 16 bytes, then entries, each with its sizes in front."""
+    start = data.find(FATBIN)
+    while start >= 0:
+        header, size = struct.unpack_from("<HQ", data, start + 6)
+        entry, end = start + header, start + header + size
+        while entry < end:
+            kind, _, length, payload = struct.unpack_from("<HHIQ", data, entry)
+            if kind == MACHINE_CODE:
+                yield struct.unpack_from("<I", data, entry + 28)[0]
+            entry += length + payload
+        start = data.find(FATBIN, start + 4)

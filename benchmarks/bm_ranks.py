@@ -1,8 +1,9 @@
 """Several processes at one training, on this machine: how fast, how equal, what survives.
 
     python -m benchmarks.bm_ranks speed      steps of wmask.conf: 2 ranks of 1 thread, 1 process of 1 and of 2 threads
-    python -m benchmarks.bm_ranks same       50 losses and all weights of each kind, 1 process beside 2 and 3 ranks, by
-                                             themselves and with a chunk (train.ray_chunk) that all of them share
+    python -m benchmarks.bm_ranks same       50 losses and all weights of each kind: 1, 2 and 3 ranks beside 1 rank, and
+                                             that beside 1 process without mpirun; --set train.ray_chunk=8 with a chunk
+    python -m benchmarks.bm_ranks memory     what a rank of 2 has, beside 1 process with half of the rays
     python -m benchmarks.bm_ranks sums       the sum over ranks alone, and what it would take on more machines
     python -m benchmarks.bm_ranks kills 50   a random rank killed at random moments, then gone on with
 
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +34,7 @@ ROUNDS, STEPS, LOSSES = 7, 4, 50
 LINK = 10e9 / 8  # bytes per second of the network that larger clusters are predicted for
 LATENCY = 5e-5  # seconds of one message on it
 MACHINES = (2, 8, 64)
-CHUNK = "train.ray_chunk=8"  # entries; small enough for some to each of three ranks
+SOME = (1, 2, 3)  # ranks
 # Of each kind a conf, and what makes its steps small enough for fifty of them.
 KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "neus": ("confs/wmask_cpu.conf", ("train.batch_size=32",)),
@@ -76,7 +78,7 @@ def speed(rounds: int, conf: str, settings: Sequence[str]) -> None:
     one, two, both = Run(0, 1), Run(2, 1), Run(0, 2)
     seconds: dict[Run, list[float]] = {one: [], two: [], both: []}
     busy: dict[Run, list[float]] = {one: [], two: [], both: []}
-    share, peaks, sums = half_of(conf), {}, []
+    peaks, sums = {}, []
     for _ in range(rounds):
         for run in (one, two, both):
             found = measured(run, "times", conf, STEPS, settings)
@@ -102,11 +104,6 @@ def speed(rounds: int, conf: str, settings: Sequence[str]) -> None:
         f"sum of {size / 1e6:.1f} MB over 2 ranks: {1e3 * np.median(sums):.1f} ms, "
         f"{np.median(sums) / np.median(seconds[two]):.1%} of a step"
     )
-    half = measured(one, "times", conf, STEPS, [*settings, share])
-    print(
-        f"1 process with half of the rays: {half['peak'] / 1e6:.0f} MB; a rank {peaks[two] / 1e6:.0f} MB, "
-        f"of which {size / 1e6:.1f} MB are the buffer"
-    )
 
 
 def half_of(conf: str) -> str:
@@ -116,26 +113,46 @@ def half_of(conf: str) -> str:
     return f"train.batch_size={load_config(conf, 'demo').train.batch_size // 2}"
 
 
-def same(kinds: Sequence[str]) -> None:
-    """A line for each kind, chunk and number of ranks; the first: one process in chunks beside itself in one piece."""
-    print(f"{'kind':<26}{'ranks':>6}{'chunk':>7}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
+def same(kinds: Sequence[str], settings: Sequence[str]) -> None:
+    """A line for each kind and number of ranks, each of which runs twice."""
+    print(f"{'kind':<26}{'ranks':>6}{'beside':>11}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
     for kind in kinds:
-        conf, settings = KINDS[kind]
-        whole = measured(Run(0, 1), "steps", conf, LOSSES, settings)
-        chunked = measured(Run(0, 1), "steps", conf, LOSSES, [*settings, CHUNK])
-        print(f"{kind:<26}{1:>6}{'both':>7}{apart(chunked, whole)}")
-        for more, alone in (((), whole), ((CHUNK,), chunked)):
-            for ranks in (2, 3):
-                found, again = (measured(Run(ranks, 1), "steps", conf, LOSSES, [*settings, *more]) for _ in range(2))
-                is_same = all(np.array_equal(found[name], again[name]) for name in found)
-                chunk = "8" if more else "auto"
-                print(f"{kind:<26}{ranks:>6}{chunk:>7}{apart(found, alone)}  {'yes' if is_same else 'NO'}", flush=True)
+        conf, own = KINDS[kind]
+        plain, *of_ranks = (
+            [measured(Run(ranks, 1), "steps", conf, LOSSES, [*own, *settings]) for _ in range(2 if ranks else 1)]
+            for ranks in (0, *SOME)
+        )
+        for ranks, (found, again) in zip(SOME, of_ranks, strict=True):
+            told = "yes" if all(np.array_equal(found[name], again[name]) for name in found) else "NO"
+            for beside, other in (("1 process", plain[0]), ("1 rank", of_ranks[0][0])):
+                if beside == "1 process" or ranks > 1:
+                    print(f"{kind:<26}{ranks:>6}{beside:>11}{apart(found, other)}  {told}", flush=True)
+
+
+def memory(conf: str, settings: Sequence[str]) -> None:
+    """A rank of two, and one process with as many rays, by itself and as one of two such at the same time."""
+    print(f"{'MB':<44}{'peak':>8}{'at the end':>12}{'its share':>11}{'its own data':>14}")
+    half = [*settings, half_of(conf)]
+    with ThreadPoolExecutor(2) as both:
+        twice = list(both.map(lambda _: measured(Run(0, 1), "times", conf, STEPS, half), range(2)))
+    found = {
+        "a rank of 2": measured(Run(2, 1), "times", conf, STEPS, settings),
+        "1 process with half of the rays": measured(Run(0, 1), "times", conf, STEPS, half),
+        "one of two such processes at the same time": twice[0],
+    }
+    for words, one in found.items():
+        values = [f"{float(one[name]) / 1e6:.0f}" for name in ("peak", "resident", "share", "data")]
+        print(f"{words:<44}{values[0]:>8}{values[1]:>12}{values[2]:>11}{values[3]:>14}")
+    print(f"the buffer of the sum has {float(found['a rank of 2']['bytes']) / 1e6:.1f} MB")
+    print("its share: pages that several processes have are divided among them; its own data: what no file holds")
 
 
 def apart(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str:
     """Losses, relative; weights; the share of weights that lie far apart."""
     if any(found[name].shape != expected[name].shape for name in expected):
-        return "  weights of other shapes"
+        return f"{'weights of other shapes':>33}"
+    if all(np.array_equal(found[name], expected[name]) for name in expected):
+        return f"{'equal bit for bit':>33}"
     between = {name: np.abs(found[name].astype(np.float64) - expected[name]) for name in expected}
     losses = float((between.pop("losses") / np.abs(expected["losses"])).max())
     weights = np.concatenate([values.ravel() for values in between.values()])
@@ -164,7 +181,7 @@ def predicted(size: int, machines: int) -> float:
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("speed", "same", "sums", "kills"))
+    parser.add_argument("task", choices=("speed", "same", "memory", "sums", "kills"))
     parser.add_argument("values", nargs="*", help="same: kinds; kills: how many")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--conf", default=WMASK)
@@ -175,7 +192,9 @@ def main() -> None:
     if given.task == "speed":
         speed(given.rounds, given.conf, given.settings)
     elif given.task == "same":
-        same(given.values or list(KINDS))
+        same(given.values or list(KINDS), given.settings)
+    elif given.task == "memory":
+        memory(given.conf, given.settings)
     elif given.task == "sums":
         sums(given.conf, given.rays)
     else:

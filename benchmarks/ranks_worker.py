@@ -23,6 +23,9 @@ from models.machine.ranks.started import takes_part
 from models.training.chunks import settled_chunk
 from models.training.trainer import Trainer
 
+# Of /proc/<process>/smaps_rollup: what it has, with its part of pages that several have, and of no file.
+KEPT = {"resident": "Rss", "share": "Pss", "data": "Anonymous"}
+
 
 def trainer_of(conf_path: str, settings: list[str], ranks: Ranks) -> Trainer:
     """A trainer as the command line makes it, with a batch in one piece unless `train.ray_chunk` is a number."""
@@ -40,6 +43,13 @@ def steps(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
     losses = [float(trainer.step().found.losses["total"].item()) for _ in range(count)]
     trainer.settle()
     return {"losses": np.array(losses)} | {name: v.numpy() for name, v in trainer.optimizer.named_parameters.items()}
+
+
+def kept() -> dict[str, np.ndarray]:
+    """Bytes that the process has now, in the words of KEPT."""
+    lines = [line.split() for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:]]
+    found = {line[0].rstrip(":"): int(line[1]) * 1024 for line in lines}
+    return {name: np.array(found[entry]) for name, entry in KEPT.items()}
 
 
 def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
@@ -65,8 +75,9 @@ def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
         trainer.ranks.add(buffer)
         sums.append(time.perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    own = kept()
     slowest = max(trainer.ranks.everyone(float(np.median(busy))))
-    return {
+    return own | {
         "seconds": np.array(seconds),
         "busy": np.array(slowest),
         "sums": np.array(sums),

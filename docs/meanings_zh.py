@@ -88,8 +88,9 @@ FLAG_MEANINGS = {
     ),
     "validate_mesh: leave the vertices where marching cubes put them": "validate_mesh：顶点留在移动立方体法给出的位置",
     "validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
-    "camera sees or the masks, dilated, exclude": (
-        "validate_mesh：pieces：去掉面积不到最大块百分之一的碎块（默认）；views：还去掉没有相机看到、或膨胀后的掩膜排除的部分"
+    "camera sees or the masks, dilated, exclude. largest: so do all pieces but the largest": (
+        "validate_mesh：pieces：去掉面积不到最大块百分之一的碎块（默认）；views：还去掉没有相机看到、或膨胀后的掩膜排除的部分；"
+        "largest：此外只保留最大的一块"
     ),
     "validate_mesh: keep all pieces": "validate_mesh：保留所有碎块",
     "validate_mesh: about N triangles at the most (default: all; 100000 with a texture)": (

@@ -54,10 +54,13 @@ def test_a_job_of_an_array_takes_its_part():
     assert cases.of_this_job("ABC", {}) == ["A", "B", "C"]
 
 
-@pytest.mark.parametrize("task", [1, 5, 7])
-def test_an_array_whose_jobs_would_leave_scenes_out_is_refused(task):
-    with pytest.raises(UserError, match="--array=0-2"):
-        cases.of_this_job("ABC", job(task, 1, 7, 3))
+@pytest.mark.parametrize(
+    ("task", "first", "last", "count"),
+    [(1, 1, 7, 3), (5, 1, 7, 3), (3, 3, 3, 1), (4, 3, 5, 3), (3, 0, -1, 0), (5, 0, 1, 2)],
+)
+def test_an_array_whose_jobs_would_leave_scenes_out_or_train_them_twice_is_refused(task, first, last, count):
+    with pytest.raises(UserError, match="JOBS="):
+        cases.of_this_job("ABC", job(task, first, last, count))
 
 
 def test_a_queue_ends_where_it_is_told_to():

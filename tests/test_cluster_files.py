@@ -7,6 +7,7 @@ import pytest
 from pages import ROOT
 
 from models.commands.arguments import parse_arguments
+from models.commands.cases import ARRAY, of_this_job
 
 SHOW = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
 
@@ -42,6 +43,16 @@ def test_many_scenes(programs):
     found = words("cases.sbatch", programs | {"CASES": "bear,dog"})
     assert found[:2] == ["python", "exp_runner.py"]
     assert parse_arguments(found[2:]).values.cases == "bear,dog"
+
+
+def test_a_job_that_is_started_again_takes_what_it_had(tmp_path):
+    (tmp_path / "python").write_text("#!/bin/sh\nenv\n")
+    (tmp_path / "python").chmod(0o755)
+    alone = dict.fromkeys(ARRAY[:3], "3") | {ARRAY[3]: "1", "CASES": "scenes.txt", "JOBS": "5"}
+    found = dict(
+        line.split("=", 1) for line in words("cases.sbatch", alone | {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    )
+    assert of_this_job("ABCDEFGHIJ", found) == ["D", "I"]
 
 
 def test_a_file_without_its_scene_says_which_variable_is_missing(programs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -235,8 +236,10 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
         ROOT / "confs/womask_cpu.conf", "demo", [OPEN[0], *inside, "dataset.camera_outside_sphere=false"]
     )
     assert published.dataset.camera_outside_sphere
-    with pytest.raises(UserError, match=r"confs/fast\.conf, whose rays start at the camera"):
+    with pytest.raises(UserError, match=r"confs/fast\.conf, whose rays start at the camera") as refused:
         load_scene(published.dataset)
+    fitting = dataclasses.replace(published.dataset, roi=re.search(r'--roi "(.*)" does', str(refused.value)).group(1))
+    assert 1 < np.linalg.norm(load_scene(fitting).c2w[:, :3, 3], axis=1).min() < 1.05
     with pytest.raises(UserError, match="in the middle of the region of interest"):
         load_scene(load_config(CONF, "demo", [*OPEN, region(30)]).dataset)
 

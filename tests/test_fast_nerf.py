@@ -198,6 +198,16 @@ def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
     assert (model.occupancy.cells > 0).sum() == hull.sum()
 
 
+def test_before_cells_are_asked_none_is_empty_whatever_a_shorter_schedule_found():
+    model, _, _ = model_of("model.radiance.prune_from=0.5")
+    for _ in range(PATIENCE):
+        model.looks.renew(lambda points, side: np.zeros(len(points)))
+    assert not model.occupancy.cells.any()
+    model.before_step(Moment(1, None))
+    np.testing.assert_array_equal(model.occupancy.cells > 0, model.occupancy.hull)
+    assert not model.looks.empty.any()
+
+
 def test_buffers_of_another_grid_of_cells_are_refused():
     model, _, _ = model_of()
     other, _, _ = model_of("model.radiance.cells=8")

@@ -166,6 +166,19 @@ def test_cells_that_lose_the_object_are_not_believed():
     np.testing.assert_array_equal(model.occupancy.cells == OCCUPIED, hull)
 
 
+def test_what_a_short_schedule_closed_is_open_again_where_a_longer_one_goes_on():
+    short = trained("train.end_iter=4", steps=3)
+    hull = short.model.occupancy.hull
+    x = short.model.occupancy.centres()[:, 0]
+    short.model.occupancy.renew(x > 0, np.zeros(len(x), bool))
+    checkpoint = short.checkpoint({})
+    for end_iter, is_open in (("8", False), ("40", True)):  # cells are asked from three tenths of it on
+        longer = trained(f"train.end_iter={end_iter}", "model.packed.prune_every=100", steps=0)
+        longer.restore(checkpoint)
+        longer.step()
+        assert np.array_equal(longer.model.occupancy.cells == OCCUPIED, hull) == is_open
+
+
 def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):
     batch = trainer.sampler.next()
     again = PackedBatch.from_arrays(batch.arrays())

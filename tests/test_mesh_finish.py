@@ -96,6 +96,7 @@ def spheres(*radii):
 
 
 def test_pieces_below_a_hundredth_of_the_largest_area_go_and_are_counted():
+    assert clean.without_dust(spheres(0.5, 1.0, 0.9), 1.0).mesh.area == pytest.approx(spheres(1.0).area)
     found = clean.without_dust(spheres(1.0, 0.11, 0.09, 0.05))
     assert (found.removed, found.kept) == (2, 2)
     assert found.mesh.area == pytest.approx(spheres(1.0, 0.11).area) and clean.is_watertight(found.mesh)

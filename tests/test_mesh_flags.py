@@ -26,6 +26,7 @@ def test_a_mesh_is_refined_cleaned_and_coloured_unless_told_otherwise():
     bare = requested("--no-refine", "--no-clean", "--colour", "none")
     assert (bare.is_refined, bare.clean, bare.color) == (False, None, "none")
     assert requested("--clean").clean == "pieces" and requested("--clean", "views").clean == "views"
+    assert requested("--clean", "largest").clean == "largest"
 
 
 def test_what_is_asked_for_reaches_the_request():

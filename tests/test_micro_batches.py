@@ -125,11 +125,11 @@ def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_
 
     seen, true = [], gradient.settle_batch
 
-    def failing(model, batch, noise, moment, chunk):
+    def failing(model, batch, noise, moment, chunk, *rest):
         seen.append((chunk, batch.rays.origins.tobytes(), batch.rgb.tobytes(), noise["inside"].tobytes()))
         if chunk > 16:
             raise error
-        return true(model, batch, noise, moment, chunk)
+        return true(model, batch, noise, moment, chunk, *rest)
 
     monkeypatch.setattr(module, "settle_batch", failing)
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")

@@ -14,7 +14,7 @@ from preparations import read, request
 from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image
-from data.prepare import masks, pipeline
+from data.prepare import masks, pipeline, products
 from data.prepare.pipeline import prepare
 
 N_VIEWS = 6
@@ -51,6 +51,16 @@ def test_the_scene_is_read_back_with_its_points_inside_the_sphere(prepared):
     assert scene.n_views == N_VIEWS
     assert np.linalg.norm(scene.c2w[:, :3, 3], axis=1).min() > 1
     assert (prepared[0] / "scene" / "sparse" / "points.ply").stat().st_size > 1000
+
+
+def test_the_scene_is_written_for_cameras_within_or_outside(copied, monkeypatch):
+    asked, own = [], products.develop
+    monkeypatch.setattr(
+        products, "develop", lambda *given: asked.append(given[-1].camera_outside_sphere) or own(*given)
+    )
+    for outside in (True, False):
+        assert prepare(request(copied, cameras_outside=outside, overwrite=True), str)
+    assert asked == [True, False]
 
 
 def test_a_second_call_does_nothing(copied):

@@ -11,7 +11,7 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import boxes, cut_masks, pipeline
+from data.prepare import box_masks, boxes, cut_masks, pipeline
 from data.prepare.boxes import Box, boxes_of_flags, find_boxes
 from data.prepare.pipeline import prepare
 
@@ -76,6 +76,13 @@ def test_a_box_that_misses_the_object_is_told():
     grey = replace(scene(), images=tuple(np.full_like(image, 100) for image in scene().images))
     with pytest.raises(UserError, match="has the colours of what lies around"):
         cut_masks.cut_by_boxes(grey, named(0, 5), True)
+
+
+@pytest.mark.parametrize(("box", "is_doubted"), [((0.4, 0.4, 0.6, 0.6), False), ((0.6, 0.1, 0.9, 0.9), True)])
+def test_a_box_beside_what_the_photographs_look_at_is_doubted(box, is_doubted):
+    assert box_masks.doubts(scene(), {0: box_of(0), 3: np.array([0.6, 0.1, 0.9, 0.9])}) == []
+    found = box_masks.doubts(scene(), {3: np.array(box)})
+    assert ["(003.png)" in line and "draw it anew" in line for line in found] == [True] * is_doubted
 
 
 def written(folder, content):

@@ -8,6 +8,7 @@ import rendered_photographs
 
 import exp_runner
 from data.io.images import write_image
+from data.prepare import pipeline
 from models.commands.conf import PROGRAM_FOLDER
 
 
@@ -59,6 +60,15 @@ def test_a_mistake_is_one_sentence(capsys, name):
 def test_the_flags_belong_to_prepare(capsys):
     assert exp_runner.main(["--images", "two"]) == exp_runner.EXIT_USER_ERROR
     assert "they belong to --mode prepare" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("conf", "is_shrunk"), [((), False), (("--conf", "womask_cpu.conf"), True)])
+def test_the_region_is_shrunk_for_confs_that_want_all_cameras_outside(monkeypatch, capsys, conf, is_shrunk):
+    asked = []
+    monkeypatch.setattr(pipeline, "prepare", lambda request, say: asked.append(request.cameras_outside) or True)
+    conf = [PROGRAM_FOLDER / "confs" / word if word.endswith(".conf") else word for word in conf]
+    status, said = run(capsys, "--images", "four", "--case", "a", *conf)
+    assert (status, asked) == (0, [is_shrunk]), said.err
 
 
 @pytest.mark.parametrize(("flags", "folder"), [([], "public_data/corner"), (["--conf", "own.conf"], "here/corner")])

@@ -1,7 +1,9 @@
 """Several processes at one training: the same steps as one, one folder, one voice, and one end."""
 
+import itertools
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,14 +12,17 @@ from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.errors import UserError
 from models.kinds.fast.batch import PackedBatch
+from models.kinds.fast.packed import PackedModel
 from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
-from models.training.together import between_pieces, share_of
+from models.training.pieces import Cut
+from models.training.together import share_of
 from models.watch.logger import LOG_FOLDER
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
 CHUNKED = (*SHORT, *SHOWN, "train.ray_chunk=10")
+COMMON = Cut(is_common=True)
 LAST = 400  # long enough for a signal to arrive before it
 LONG = (f"train.end_iter={LAST}", "train.save_freq=10", "train.val_freq=0", "train.val_mesh_freq=0")
 
@@ -35,7 +40,9 @@ def test_what_mpirun_srun_and_nothing_say():
     assert place_of(slurm) == Place()  # the script of a job, which srun has not started
     assert place_of(slurm | {"SLURM_STEP_ID": "0"}) == Place(5, 8, 1, 4, "srun")
     assert place_of({"PMI_RANK": "1", "PMI_SIZE": "2"}) == Place(1, 2, 1, 2, "mpiexec")
-    assert place_of({}) == place_of({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}) == Place()
+    assert place_of({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}) == Place(starter="mpirun")
+    in_a_shell = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_ID": "0"}
+    assert place_of({}) == place_of(in_a_shell) == Place()
     alone = dict(open_mpi)
     be_alone(alone)
     assert place_of(alone) == Place()
@@ -128,21 +135,28 @@ def test_a_run_of_two_goes_on_as_one(trained):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    """One process whose batches are in one piece."""
-    folder = tmp_path_factory.mktemp("whole")
-    assert run(folder) == 0
-    return saved(folder, 6)
+def by_default(tmp_path_factory):
+    """What 1, 2 and 3 ranks make of a conf that says nothing of chunks; 0: one process that mpirun did not start."""
+    folder = tmp_path_factory.mktemp("default")
+    assert run(folder / "0") == 0
+    for count in (1, 2, 3):
+        status, _, err = finished(started(command(folder / str(count)), ranks=count))
+        assert status == 0, err
+    return [saved(folder / str(count), 6) for count in range(4)]
 
 
 @needs_mpi
-def test_three_ranks_differ_from_one_process_by_roundings(tmp_path, whole):
-    status, _, err = finished(started(command(tmp_path / "three"), ranks=3))
-    assert status == 0, err
-    found = saved(tmp_path / "three", 6)
-    for name, network in whole.tensors.items():
+def test_one_two_and_three_ranks_are_equal_bit_for_bit_by_default(by_default):
+    _, one, two, three = by_default
+    assert contents(one) == contents(two) == contents(three)
+
+
+@needs_mpi
+def test_ranks_differ_from_one_process_without_mpirun_by_roundings(by_default):
+    plain, *_, three = by_default
+    for name, network in plain.tensors.items():
         for key, values in network.items():
-            np.testing.assert_allclose(found.tensors[name][key], values, atol=1e-4, err_msg=key)
+            np.testing.assert_allclose(three.tensors[name][key], values, atol=1e-6, err_msg=key)
 
 
 @needs_mpi
@@ -162,25 +176,57 @@ def test_splats_of_two_ranks_are_those_of_one_process(tmp_path):
     assert contents(one) == contents(two) and len(one.tensors["splats"]["means"]) != 300
 
 
+def shares(batch, cut, size):
+    """Of each rank."""
+    found = []
+    for rank in range(size):
+        one = ranks.Ranks()
+        one.place = Place(rank, size)
+        model = PackedModel if isinstance(batch, PackedBatch) else PlainModel
+        found.append(share_of(model.__new__(model), batch, None, one, cut))
+    return found
+
+
+def pieces(batch, cut, size):
+    """Of all ranks, as they would stand in the batch: what is in each."""
+    return [
+        share.batch.rgb[start:stop].tobytes()
+        for share in shares(batch, cut, size)
+        for start, stop in itertools.pairwise(share.borders)
+    ]
+
+
+def rows(count):
+    """A batch of rays that are told from each other."""
+    return replace(packed([1] * count, 0), rgb=np.arange(3.0 * count, dtype=np.float32).reshape(-1, 3))
+
+
+@pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(
-    ("entries", "piece", "ranks"), [(64, 10, 2), (64, 10, 3), (64, 10, 7), (512, 64, 3), (65, 64, 2)]
+    "lengths",
+    [[1] * 512, list(range(1, 300)), [50] * 100 + [1] * 400, [1] * 3],
+    ids=["even", "rising", "falling", "few"],
 )
-def test_ranks_take_whole_pieces_and_at_least_one_each(entries, piece, ranks):
-    borders = [between_pieces(entries * k // ranks, k, entries, piece, ranks) for k in range(ranks + 1)]
-    assert borders[0] == 0 and borders[-1] == entries and np.all(np.diff(borders) > 0)
-    assert all(border % piece == 0 for border in borders[:-1])
+def test_the_pieces_are_the_same_whatever_the_number_of_ranks(size, lengths):
+    batch = replace(packed(lengths, 10), rgb=rows(len(lengths)).rgb)
+    one = pieces(batch, COMMON, 1)
+    assert len(one) == min(4, len(lengths)) and pieces(batch, COMMON, size) == one
+    assert b"".join(one) == batch.rgb.tobytes()
+    assert [len(share.batch) for share in shares(batch, COMMON, size)] == np.diff(batch.borders(size)).tolist()
 
 
-class Third(ranks.Ranks):
-    """The last of three."""
-
-    place = Place(2, 3)
+@pytest.mark.parametrize(("count", "piece", "size"), [(64, 10, 2), (64, 10, 3), (64, 10, 7), (512, 64, 3), (65, 64, 2)])
+def test_ranks_take_whole_chunks_of_the_conf_and_at_least_one_each(count, piece, size):
+    batch = rows(count)
+    assert pieces(batch, Cut(piece), size) == pieces(batch, Cut(piece), 1)
+    assert all(len(share.borders) > 1 for share in shares(batch, Cut(piece), size))
 
 
 def test_shares_stay_as_they_are_where_there_are_too_few_pieces():
-    batch = packed([1] * 64, 0)
-    shares = [share_of(PlainModel(), batch, None, Third(), piece) for piece in (None, 32, 16)]
-    assert [(len(share.batch), share.is_in_pieces) for share in shares] == [(22, False), (22, False), (16, True)]
+    batch = rows(64)
+    assert [len(shares(batch, cut, 3)[2].batch) for cut in (Cut(), Cut(32), Cut(16))] == [21, 21, 16]
+    assert [shares(batch, cut, 3)[2].borders for cut in (Cut(), Cut(32), Cut(16))] == [None, None, [0, 16]]
+    assert shares(rows(2), COMMON, 2)[0].borders is None and shares(batch, COMMON, 4)[0].borders is None
 
 
 @needs_mpi

@@ -168,6 +168,20 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     distances = np.linalg.norm(poses[:, :3, 3] - region.centre, axis=1)
     assert distances.min() == pytest.approx(OUTSIDE * region.radius) and distances.argmin() == 7
     assert "shrunk from" in region.how and "view 7" in region.how
+    as_found = find_region(*rigs.stacked(poses), None, points, cameras_outside=False)  # where it may stand within
+    assert_holds_the_object(as_found)
+    assert as_found.radius > distances.min() and as_found.how.endswith("; within it: the cameras of view 7")
+
+
+def test_most_cameras_stay_outside_even_where_they_may_stand_within():
+    """As in a walk around a thing on patterned ground, which reaches under the cameras."""
+    poses, draw = rigs.sphere_of_cameras(), np.random.default_rng(0)
+    everywhere = rigs.MIDDLE + draw.uniform(-1, 1, (6000, 3)) * 3.9
+    everywhere = everywhere[np.linalg.norm(everywhere - rigs.MIDDLE, axis=1) < 3.9]
+    intrinsics, poses, sizes = rigs.stacked(poses)
+    intrinsics[:, (0, 1), (0, 1)] *= 0.3  # wide angles, which show all of it
+    region = find_region(intrinsics, poses, sizes, None, rigs.cloud(everywhere), cameras_outside=False)
+    assert region.radius == pytest.approx(0.9 * 4.0, rel=0.05) and "points" in region.how
 
 
 def test_a_camera_in_the_middle_of_the_object_is_an_error_that_names_it():

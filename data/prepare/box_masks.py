@@ -12,7 +12,7 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.prepare.boxes import OF_SCENE
-from data.roi.frustum import enclosing_ball
+from data.roi.frustum import enclosing_ball, meeting_point
 from data.roi.sparse import TRIMMED, well_supported
 from data.scenes.scene import Scene
 
@@ -77,6 +77,19 @@ def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:
             f"--masks box: the box of {name} holds {share:.0%} of the points that the other boxes hold: one of them "
             f"({listed(list(held))}) misses the object; draw it anew"
         )
+
+
+def doubts(scene: Scene, boxes: Mapping[int, np.ndarray]) -> list[str]:
+    """A line where no box holds what the photographs look at: what it holds may stand beside the object."""
+    cameras = scene.c2w
+    focus = meeting_point(cameras[:, :3, 3], cameras[:, :3, 2])
+    if focus is None or any(_is_in(project(scene, view, focus[None]), box).any() for view, box in boxes.items()):
+        return []
+    names = listed([scene.image_names[view] for view in boxes])
+    return [
+        f"what the photographs look at lies outside of the box ({names}): if it is not the object that the box holds, "
+        "draw it anew"
+    ]
 
 
 def around(scene: Scene, points: np.ndarray) -> Scene:

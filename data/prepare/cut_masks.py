@@ -52,11 +52,12 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
             "--masks box: what lies in the boxes has the colours of what lies around them; give a folder of masks, or "
             "leave --masks out"
         )
+    doubts = box_masks.doubts(scene, drawn)
     note = f"boxes of {len(drawn)} photographs are carried to the others by {len(points)} points"
     if not has_region:
         scene = box_masks.around(scene, points)
         note = f"{note}, around which the region of interest is laid anew"
-    return check_scene(replace(scene, masks=found, notes=(*scene.notes, note)))
+    return check_scene(replace(scene, masks=found, notes=(*scene.notes, note, *doubts)), cameras_outside=False)
 
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -67,6 +67,7 @@ class Request:
     overwrite: bool = False  # replace a scene that is there
     boxes: tuple[Box, ...] = ()  # around the object, for masks by "box", beside those on file
     roi: str = ""  # region of interest "x y z r" in the frame of the cameras, as `dataset.roi`
+    cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
 
 
 def prepare(request: Request, say: Say) -> bool:
@@ -114,7 +115,8 @@ def _prepare(
     _cameras(request, frames, steps, say)
 
     def work() -> dict[str, object]:
-        notes = write_scene(steps.folder, request.target, frames, request.roi, cut)
+        outside = request.cameras_outside or request.masks == "grabcut"  # which starts from the sphere's outline
+        notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut)
         return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
@@ -133,7 +135,7 @@ def _inputs(
         "matches": [is_video],
         "cameras": [],
         "masks": [request.masks, fingerprint(mask_paths), *([drawn] if drawn else [])],
-        FINISHED: [request.roi],
+        FINISHED: [request.roi, *(["outside"] if request.cameras_outside else [])],
     }
 
 

@@ -31,16 +31,19 @@ OVERVIEW = "overview.png"
 PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
 
 
-def write_scene(work: Path, target: Path, frames: Sequence[Frame], roi: str, cut: Cut | None) -> list[str]:
+def write_scene(
+    work: Path, target: Path, frames: Sequence[Frame], roi: str, cameras_outside: bool, cut: Cut | None
+) -> list[str]:
     """Develop the photographs and put the products in their place; returns what is to be said.
 
-    `cut` gives the scene its masks, where these need cameras. Raises UserError where the region or these masks do not
+    `cut` gives the scene its masks, where these need cameras; where `cameras_outside`, the region is shrunk until no
+    camera stands within. Raises UserError where the region or these masks do not
     fit, or the disk takes no more.
     """
-    conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, roi=roi)
+    conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
     capture = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
     with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
-        scene = check_scene(develop(capture, capture.photographs, conf))
+        scene = check_scene(develop(capture, capture.photographs, conf), cameras_outside)
     called = {frame.name: frame.source for frame in frames}
     scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
     if cut is not None:

@@ -1,4 +1,4 @@
-"""The region of interest: the sphere that holds what is to be reconstructed and leaves every camera outside.
+"""The region of interest: the sphere that holds what is to be reconstructed.
 
 Where the format does not give it, it is found from what supports it best: masks, the points of structure from motion,
 or the cameras alone. Everything is in the world frame of the cameras and moves with it under any similarity.
@@ -26,7 +26,7 @@ LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds wha
 LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
 LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the pictures
 FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where pictures show much more
-WITHIN_SHARE = 0.9  # likewise where cameras may stand within
+WITHIN_SHARE = 0.9  # of that distance, where cameras may stand within: most of them stay outside
 
 # Distances along the axes, in extents of the cameras, at which something in common is looked for.
 SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
@@ -81,8 +81,8 @@ def find_region(
     """The region of interest of V views: from masks, else from points, else from where the cameras look.
 
     Args:
-        cameras_outside: the region leaves every camera outside, and is shrunk for it. Where it need not, it is
-            larger, so that it cuts off nothing that they look at.
+        cameras_outside: the region leaves every camera outside, and is shrunk for it. Where it need not, it stays as
+            it is found, so that it cuts off nothing that they look at, but leaves most cameras outside.
         intrinsics: [V, 3, 3]; c2w: [V, 4, 4] OpenCV camera to world; sizes: [V, 2] (width, height).
         masks: V times uint8 [H, W], 255 on the object. points: in the world frame.
     Raises:
@@ -92,10 +92,10 @@ def find_region(
     _require_usable(cameras)
     found = _from_masks(cameras, masks) if masks is not None else None
     if found is None and points is not None:
-        found = _from_points(cameras, points)
+        found = _from_points(cameras, points, cameras_outside)
     if found is None:
         found = _from_focus(cameras, cameras_outside)
-    return _outside_cameras(found, cameras) if cameras_outside else _region(found.centre, found.radius, found.how)
+    return _outside_cameras(found, cameras) if cameras_outside else _with_cameras_within(found, cameras)
 
 
 def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
@@ -163,14 +163,20 @@ def _asked(hull: Hull) -> str:
     return count if not len(left_out) else f"{count} ({listed_views(left_out)} left out, which the others contradict)"
 
 
-def _from_points(cameras: Cameras, points: SparsePoints) -> Region | None:
-    """The ball about the points on what most cameras look at; None where there are too few."""
+def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) -> Region | None:
+    """The ball about the points on what most cameras look at; None where there are too few.
+
+    Where cameras may stand within, most are to stay outside nevertheless.
+    """
     kept = object_points(cameras, points)
     if kept is None:
         return None
     centre, radius = enclosing_ball(kept)
+    radius *= POINTS_MARGIN
+    if not cameras_outside:
+        radius = min(radius, WITHIN_SHARE * float(np.median(np.linalg.norm(cameras.origins - centre, axis=1))))
     source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
-    return _unless_a_point(Region(centre, POINTS_MARGIN * radius, source), cameras)
+    return _unless_a_point(Region(centre, radius, source), cameras)
 
 
 def _unless_a_point(found: Region, cameras: Cameras) -> Region | None:
@@ -244,6 +250,13 @@ def _outside_cameras(found: Region, cameras: Cameras) -> Region:
         )
     shrunk = f"shrunk from {found.radius:.4g} to leave the camera of view {nearest} outside"
     return _region(found.centre, radius, f"{found.how}, {shrunk}")
+
+
+def _with_cameras_within(found: Region, cameras: Cameras) -> Region:
+    """The region as it is, told with the cameras that stand within."""
+    within = np.flatnonzero(np.linalg.norm(cameras.origins - found.centre, axis=1) < found.radius)
+    told = f"; within it: the cameras of {listed_views(within)}" if len(within) else ""
+    return _region(found.centre, found.radius, f"{found.how}{told}")
 
 
 def _region(centre: np.ndarray, radius: float, source: str) -> Region:

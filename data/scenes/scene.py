@@ -15,6 +15,7 @@ from data.capture import MASK_HALF, SparsePoints
 from data.errors import SceneError
 from data.io.images import sample_bilinear, to_float
 from data.rays import Rays
+from data.roi.region import OUTSIDE
 
 # In working-frame units. Rays are float32, whose step at this distance is 0.008 of the unit sphere's radius: a camera
 # farther off sees nothing of it, and was put there by a wrong matrix.
@@ -116,8 +117,8 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
             f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
-            "--roi that holds the object and leaves every camera outside, or train with confs/fast.conf, whose rays "
-            "start at the camera"
+            f"--roi that holds the object and leaves every camera outside{_such_as(scene, distances[nearest])}, or "
+            "train with confs/fast.conf, whose rays start at the camera"
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(
@@ -136,6 +137,14 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
         )
     return scene
+
+
+def _such_as(scene: Scene, nearest: float) -> str:
+    """The largest region about the same middle that leaves cameras outside, the nearest at a distance in radii."""
+    if nearest < MIDDLE:
+        return ""
+    centre, radius = scene.scene_to_world[:3, 3], np.linalg.norm(scene.scene_to_world[:3, 0]) * nearest / OUTSIDE
+    return f' (--roi "{" ".join(f"{value:.4g}" for value in (*centre, radius))}" does)'
 
 
 def require_view(scene: Scene, view: int) -> None:

@@ -85,16 +85,18 @@ def check(values: argparse.Namespace) -> None:
 def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     """Those that a job of a Slurm array takes; all of them elsewhere.
 
-    Raises UserError for an array whose numbers are not evenly spaced: jobs could not tell which one they are.
+    Raises UserError where the jobs are not numbered as those of a whole array: they could not tell which one they are.
     """
-    numbers = [environ.get(name, "1" if name == ARRAY[-1] else "") for name in ARRAY]
-    if not all(number.isdigit() for number in numbers):
+    if ARRAY[0] not in environ:
         return list(names)
-    task, first, last, count, step = map(int, numbers)
-    if step < 1 or (last - first) // step + 1 != count or (task - first) % step:
+    numbers = [environ.get(name, "1" if name == ARRAY[-1] else "") for name in ARRAY]
+    task, first, last, count, step = (int(number) if number.isdigit() else -1 for number in numbers)
+    is_even = step > 0 and (last - first) // step + 1 == count and (task - first) % step == 0
+    if not is_even or not 0 <= first <= min(task, 1) or task > last:
         raise UserError(
-            f"--cases: the {count} jobs of this array are numbered unevenly from {first} to {last}, so that "
-            f"some scenes would be left out; start it with sbatch --array=0-{count - 1}"
+            f"--cases: the jobs of this array are numbered {first} to {last}, {count} of them, not as those of a whole "
+            "array, so that scenes would be left out or trained twice; start all with sbatch --array=0-N, or some "
+            "again with JOBS=<how many there were> sbatch --array=... docs/slurm/cases.sbatch"
         )
     return list(names[(task - first) // step :: count])
 

@@ -13,7 +13,7 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, whole
 from models.commands.shared import FRAME, mesh_request
-from models.surface.request import NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
+from models.surface.request import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels each way; 100,000 triangles have some thirty each
 LARGEST_TEXTURE = 16384  # graphics cards take no larger ones
@@ -43,9 +43,9 @@ FINISH = (
         nargs="?",
         const=PIECES,
         default=PIECES,
-        choices=(PIECES, VIEWS),
+        choices=(PIECES, VIEWS, LARGEST),
         help="validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does "
-        "what no camera sees or the masks, dilated, exclude",
+        "what no camera sees or the masks, dilated, exclude. largest: so do all pieces but the largest",
     ),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all pieces"),
     flag(

@@ -55,6 +55,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         boxes=tuple(boxes_of_flags(arguments.values.box)),
         overwrite=arguments.values.overwrite,
         roi=conf.dataset.roi,
+        cameras_outside=conf.dataset.camera_outside_sphere,
     )
     is_new = prepare(request, say)
     say(f"look at {target / OVERVIEW}: the sphere has to hold what is to be reconstructed")

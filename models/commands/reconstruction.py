@@ -31,7 +31,7 @@ from models.commands.reconstruction_folder import (
 )
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
 from models.commands.shared import choose_device
-from models.surface.request import PIECES, VIEWS
+from models.surface.request import LARGEST, PIECES, VIEWS
 
 CONF = Path("confs/fast.conf")
 # Pictures are reduced to about this longer side; beyond ten minutes it grows with the root of the minutes, for so many
@@ -161,8 +161,9 @@ def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
 def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:
     """Where the mesh goes; without masks, that what no camera sees goes: the made-up back of a wall is no result."""
     flags = {"output": folder / RESULT / MESH}
-    is_masked = (Path(read_conf(arguments).dataset.data_dir) / "mask").is_dir()
-    return flags if is_masked or arguments.values.clean != PIECES else {**flags, "clean": VIEWS}
+    is_masked, wanted = (Path(read_conf(arguments).dataset.data_dir) / "mask").is_dir(), arguments.values.clean
+    chosen = VIEWS if wanted == PIECES and not is_masked else wanted
+    return {**flags, "clean": chosen} if chosen in (VIEWS, LARGEST) else flags
 
 
 def _conclude(arguments: Arguments, folder: Path) -> None:

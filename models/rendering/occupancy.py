@@ -90,6 +90,7 @@ class Occupancy:
     def set(self, cells: np.ndarray) -> None:
         """Replace the cells, uint8 [N, N, N]."""
         self.cells = cells
+        self.is_open = bool((cells[self.hull] == OCCUPIED).all())  # nothing of the hull is left out
         self._placed = None
 
     def open(self) -> None:

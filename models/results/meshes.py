@@ -22,7 +22,7 @@ from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.refine import onto_level
-from models.surface.request import NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.surface.request import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.surface.sight import Sight, cameras
 
 UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
@@ -161,18 +161,20 @@ def _cleaned(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) ->
     if request.clean is None:
         return mesh
     scene = snapshot.experiment.scene
-    if request.clean == VIEWS:
+    if request.clean in (VIEWS, LARGEST):
         before = len(mesh.faces)
         mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Sight(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
-                "No surface: --clean views leaves nothing, for no camera sees it or the masks exclude all of it; "
-                "check the masks (--mode inspect draws them), or leave it out"
+                f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
+                "it; check the masks (--mode inspect draws them), or leave it out"
             )
         snapshot.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
-    found = clean.without_dust(mesh)
+    is_alone = request.clean == LARGEST
+    found = clean.without_dust(mesh, 1.0 if is_alone else clean.SMALL)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
-    snapshot.log.info(f"{removed} below {clean.SMALL:.0%} of the largest one's area removed, {found.kept} kept")
+    below = "beside the largest" if is_alone else f"below {clean.SMALL:.0%} of the largest one's area"
+    snapshot.log.info(f"{removed} {below} removed, {found.kept} kept")
     return found.mesh
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 WORLD, UNIT = "world", "unit"  # --frame: that of the scene's cameras, or that of the unit sphere
-PIECES, VIEWS = "pieces", "views"  # --clean: small pieces go; so does what no camera sees or the masks exclude
+# --clean: small pieces go; so does what no camera sees or the masks exclude; so do all pieces but the largest.
+PIECES, VIEWS, LARGEST = "pieces", "views", "largest"
 VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 # Of the meshes that training and evaluate write: the colour network's along the normal, one question to a vertex, where
 # photographs take rays to every camera and a minute.

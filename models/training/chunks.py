@@ -28,21 +28,22 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
     """The entries of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
     state = trainer.sampler.state()
     # Any jitter does, and none may be drawn from the run's generator.
-    batch = share_of(trainer.model, trainer.sampler.next(), None, trainer.ranks).batch
+    share = share_of(trainer.model, trainer.sampler.next(), None, trainer.ranks, trainer.cut)
     trainer.sampler.restore(state)
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
     def differentiate(chunk: int) -> object:
-        part = batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
+        part = share.batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return trainer.gradient_of(part, noise, chunk)
 
-    choice = memory.chunk_that_fits(len(batch), differentiate, trainer.conf.memory_limit, update)
-    if trainer.ranks.size > 1:  # all go on with what fits each
-        least = min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)
-        choice = replace(least, chunk=min(least.chunk, len(batch)))
-    # A batch in one piece stays in one where another has more entries: it has no more samples.
-    return choice if choice.chunk < len(batch) else replace(choice, chunk=trainer.conf.batch_size)
+    choice = memory.chunk_that_fits(share.longest, differentiate, trainer.conf.memory_limit, update)
+    if (
+        choice.chunk == share.longest
+    ):  # so it stays in one where another batch, or rank, has more: it has no more samples
+        choice = replace(choice, chunk=trainer.conf.batch_size)
+    # All ranks go on with what fits each.
+    return min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -> int | None:

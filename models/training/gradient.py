@@ -8,7 +8,8 @@ there, so that the sum is the same in any order, and whoever adds up some of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -104,22 +105,37 @@ def mapped(function: Callable[[Var], Any], output: Any) -> Any:
 
 
 def settle_batch(
-    model: Model, batch: Batch, noise: Noise | None, moment: Moment, chunk: int, is_whole: bool = True
+    model: Model,
+    batch: Batch,
+    noise: Noise | None,
+    moment: Moment,
+    chunk: int,
+    borders: Sequence[int] | None = None,
+    is_whole: bool = True,
 ) -> tuple[list[Chunk], Counts]:
     """The chunks of a batch with what is settled of each, and the count of each term over all of them.
 
-    A batch that is one chunk settles and counts for itself as it is differentiated, unless it is not the whole one.
+    `borders`: where its pieces begin, and its length; no chunk lies in two of them. A batch that is one chunk settles
+    and counts for itself as it is differentiated, unless it is not the whole one.
     """
-    if chunk >= len(batch) and is_whole:
+    spans = list(_spans(borders or (0, len(batch)), chunk))
+    if len(spans) == 1 and is_whole:
         return [Chunk(batch, noise)], {}
     chunks, counts = [], {}
-    for start in range(0, len(batch), chunk):
-        part, rows = batch.part(start, start + chunk), slice(start, start + chunk)
+    for start, stop in spans:
+        part, rows = batch.part(start, stop), slice(start, stop)
         jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
         chunks.append(Chunk(part, jitter, model.settle(part, jitter, moment)))
         for name, count in _counts(model, chunks[-1], moment).items():
             counts[name] = counts.get(name, 0.0) + count
     return chunks, counts
+
+
+def _spans(borders: Sequence[int], chunk: int) -> Iterator[tuple[int, int]]:
+    """The pieces between borders, in parts of so many entries."""
+    for first, last in itertools.pairwise(borders):
+        for start in range(first, last, chunk):
+            yield start, min(start + chunk, last)
 
 
 def _counts(model: Model, chunk: Chunk, moment: Moment) -> Counts:

@@ -1,8 +1,8 @@
 """The gradient of a step whose batch several processes share: each takes its part of it, and all get the whole.
 
 A rank's part is to the batch what chunks are: counts are summed first, then losses and gradients, in one flat buffer.
-Where the conf says how large a chunk is, ranks take whole chunks and the buffer is float64 (see `gradient`): then one
-process and any number of ranks add up the same numbers, to the same sums.
+Where ranks take whole pieces (see `pieces`) the buffer is float64: then one process and any number of ranks add up the
+same numbers, to the same sums.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
 from models.structs import Var
 from models.training.gradient import BatchGradient, Chunk, Counts, joined, mapped, of_chunks, settle_batch
+from models.training.pieces import Cut, borders, of_rank
 
 Found = TypeVar("Found")
 Retried = Callable[[Callable[[], Found]], Found]  # does it again, with a smaller chunk, where memory ends
@@ -30,27 +31,27 @@ class Share:
     batch: Batch
     noise: Noise | None
     is_all: bool = False  # every rank takes all of it, for it cannot be shared
-    is_in_pieces: bool = False  # all ranks take whole pieces
+    # Where its pieces begin, and its length; None where there are none that all ranks know of.
+    borders: Sequence[int] | None = None
+
+    @property
+    def longest(self) -> int:
+        """Entries of its largest piece."""
+        return int(np.diff(self.borders or (0, len(self.batch))).max())
 
 
-def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, piece: int | None = None) -> Share:
-    """The part of the rank that this is, of pieces of so many entries where there is one for each rank."""
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut: Cut = Cut()) -> Share:  # noqa: B008
+    """The part of the rank that this is, of whole pieces where there is one for each rank."""
+    found = borders(model, batch, cut, ranks.size)
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
     if rows is None:
-        return Share(batch, noise, is_all=True)
-    is_in_pieces = piece is not None and -(-len(batch) // piece) >= ranks.size
-    if is_in_pieces:
-        ends = ((ranks.rank, rows.start), (ranks.rank + 1, rows.stop))
-        rows = slice(*(between_pieces(border, index, len(batch), piece, ranks.size) for index, border in ends))
+        return Share(batch, noise, is_all=True, borders=found)
+    if found is not None:
+        found = of_rank(found, rows, ranks.rank, ranks.size)
+        rows = slice(found[0], found[-1])
+        found = [border - rows.start for border in found]
     jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
-    return Share(batch.part(rows.start, rows.stop), jitter, is_in_pieces=is_in_pieces)
-
-
-def between_pieces(border: int, index: int, entries: int, piece: int, ranks: int) -> int:
-    """The border of two shares, the index-th of all, moved to one of pieces; each rank has a piece."""
-    if index == ranks:
-        return entries
-    return piece * min(max(round(border / piece), index), -(-entries // piece) - ranks + index)
+    return Share(batch.part(rows.start, rows.stop), jitter, borders=found)
 
 
 def differentiate_together(
@@ -69,7 +70,7 @@ def differentiate_together(
     """
 
     def settled() -> tuple[list[Chunk], Counts]:
-        return settle_batch(model, share.batch, share.noise, moment, chunk(), is_whole=False)
+        return settle_batch(model, share.batch, share.noise, moment, chunk(), share.borders, is_whole=False)
 
     chunks, own = retried(settled)
     counts = _added(ranks, own)
@@ -77,10 +78,10 @@ def differentiate_together(
     del chunks
     found = retried(
         lambda: of_chunks(
-            model, ready.pop() if ready else settled()[0], counts, moment, parameters, is_rounded=not share.is_in_pieces
+            model, ready.pop() if ready else settled()[0], counts, moment, parameters, is_rounded=share.borders is None
         )
     )
-    return _summed(ranks, found, np.float64 if share.is_in_pieces else np.float32)
+    return _summed(ranks, found, np.float32 if share.borders is None else np.float64)
 
 
 def _added(ranks: Ranks, counts: Counts) -> Counts:

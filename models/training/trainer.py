@@ -13,7 +13,6 @@ from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
-from models.config.strict import AUTO
 from models.fields.state import export_state, import_state, named_parameters
 from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
 from models.machine import backend, memory
@@ -23,6 +22,7 @@ from models.training import guard, schedules
 from models.training.ema import WeightAverage
 from models.training.gradient import BatchGradient, differentiate, of_chunks, settle_batch
 from models.training.optimizer import Adam
+from models.training.pieces import cut_of
 from models.training.resizing import Resizing
 from models.training.together import Found, Share, differentiate_together, gathered, share_of
 
@@ -77,7 +77,7 @@ class Trainer:
         self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
         self.guard = guard.Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
-        self._piece = None if conf.ray_chunk == AUTO else int(conf.ray_chunk)  # ranks take whole ones
+        self.cut = cut_of(conf, ranks.place)  # of batches, into pieces
         self._has_halved = False
         self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 
@@ -110,13 +110,13 @@ class Trainer:
             self.model.before_step(moment)
             batch = self.sampler.next()
             inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
-            share = share_of(self.model, batch, inputs.noise, self.ranks, self._piece)
+            share = share_of(self.model, batch, inputs.noise, self.ranks, self.cut)
             found = None if share.is_all else self._together(share, moment)
             while found is None:  # without a function around it: a reader follows a step from here to the kernels
                 with self._halved_where_memory_ends(is_by_itself=self.ranks.size == 1):
                     found = of_chunks(
                         self.model,
-                        *settle_batch(self.model, batch, inputs.noise, moment, self.ray_chunk),
+                        *settle_batch(self.model, batch, inputs.noise, moment, self.ray_chunk, share.borders),
                         moment,
                         self.optimizer.parameters,
                     )

@@ -21,8 +21,12 @@ class Looks:
     def __init__(self, occupancy: Occupancy, threshold: float) -> None:
         """`threshold`: a cell whose opacity is below it is empty."""
         self.occupancy, self.threshold = occupancy, threshold
-        self.empty = np.zeros(occupancy.hull.shape, np.uint8)
         self.count = 0
+        self.forget()
+
+    def forget(self) -> None:
+        """No cell was found empty."""
+        self.empty = np.zeros(self.occupancy.hull.shape, np.uint8)
 
     def renew(self, opacity: Callable[[np.ndarray, float], np.ndarray]) -> None:
         """Look at some cells; `opacity` says that of points [P, 3] in cells of a side: [P]."""

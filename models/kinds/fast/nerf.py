@@ -72,6 +72,11 @@ class FastNeRFModel(PackedModel):
         """Look at some of the cells."""
         self.looks.renew(lambda points, side: 1.0 - np.exp(self._emptiness(points)[:, 0] * side))
 
+    def _reopen(self) -> None:
+        """With the looks that found cells empty."""
+        super()._reopen()
+        self.looks.forget()
+
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """Batches without the samples that no light reaches."""
         sampler = super().sampler(scene, batch_size, generator)

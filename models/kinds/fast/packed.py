@@ -131,7 +131,10 @@ class PackedModel(PlainModel):
         is_due = moment.step > 0 and moment.step % self.packed.prune_every == 0
         if is_due and self.background is not None:
             self.background.renew()
-        if is_due and moment.step >= self.prune_from * self.train.end_iter:
+        if moment.step < self.prune_from * self.train.end_iter:
+            if not self.occupancy.is_open:
+                self._reopen()
+        elif is_due:
             self._renew()
             if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
                 self.occupancy.open()
@@ -162,6 +165,13 @@ class PackedModel(PlainModel):
     def _renew(self) -> None:
         """Tell the cells again."""
         raise NotImplementedError
+
+    def _reopen(self) -> None:
+        """Forget which cells are empty: a shorter schedule, gone on from, told so of a coarser field.
+
+        Where no ray comes the field stays as it is, and so would they.
+        """
+        self.occupancy.open()
 
     def _light(self, walk: Walk, step: float) -> Light:
         """What light does in the region along the rays of a walk with samples `step` apart."""

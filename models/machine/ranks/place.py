@@ -23,7 +23,8 @@ class Place:
     size: int = 1
     local_rank: int = 0  # among those on this machine
     local_size: int = 1
-    starter: str = ""  # of STARTERS; "" for a process that was started by itself
+    # Of STARTERS; "" for a process that was started by itself, as is one of a shell that srun has started.
+    starter: str = ""
 
 
 def place_of(environ: Mapping[str, str]) -> Place:
@@ -36,7 +37,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
             place = Place(rank, size, local_rank, local_size, starter)
             if not 0 <= place.rank < place.size or place.local_rank >= max(place.local_size, 1):
                 raise UserError(f"{names[0]} = {rank} of {names[1]} = {size}: no such rank; start it with {starter}")
-            return place if size > 1 else Place()
+            return place if size > 1 or starter != "srun" else Place()
     return Place()
 
 

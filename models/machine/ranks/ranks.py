@@ -236,7 +236,9 @@ def is_joined() -> bool:
 def _join(place: Place) -> Ranks:
     """Those that the environment says there are."""
     if place.size == 1:
-        return ALONE
+        alone = Ranks()
+        alone.place = place
+        return alone
     try:
         import mpi4py
 

@@ -30,9 +30,9 @@ EXIT_BASE = 128
 
 
 def enter_where_ranks() -> None:
-    """`enter` where this process is one of several; a wrong environment is told later, where sentences are."""
+    """`enter` where mpirun started this process; a wrong environment is told later, where sentences are."""
     with contextlib.suppress(UserError):
-        if sys.platform == "linux" and here().size > 1:
+        if sys.platform == "linux" and here().starter:
             enter()
 
 

@@ -38,12 +38,12 @@ def takes_part(is_shared: bool) -> bool:
     Raises UserError where there are several and nothing that they could talk by.
     """
     where = place.here()
-    if where.size == 1:
+    if not where.starter:
         return True
     if not is_shared:
         place.be_alone(os.environ)
         return where.rank == 0
-    if importlib.util.find_spec(PACKAGE) is None:
+    if where.size > 1 and importlib.util.find_spec(PACKAGE) is None:
         raise UserError(MISSING.format(starter=where.starter, size=where.size))
     count = cores.settle(where, _grandparent())
     os.environ.setdefault(THREADS_VARIABLE, str(count))

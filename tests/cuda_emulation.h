@@ -21,6 +21,7 @@
 #define __global__
 #define __device__
 #define __host__
+#define __forceinline__ inline
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
 #define ROWS_AT_ONCE 96  // so that few points already take several passes

@@ -48,9 +48,9 @@ inline float shift(const Blend &sizes) {
 def blend(tmp_path_factory):
     """An operation: its reference and its native form, whose text lies in a folder of its own; and which one ran."""
     folder = tmp_path_factory.mktemp("csrc")
-    (folder / "cpu").mkdir()
-    (folder / "cpu/blend.h").write_text(HEADER)
-    (folder / "cpu/shift.h").write_text(SHIFT)
+    for name, text in (("cpu/blend.h", HEADER), ("both/shift.h", SHIFT)):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(text)
     source, ran = Source("blend.h", (Blend,), (("SCALE", 2.0),), folder=folder), []
 
     def reference(first: Var, second: Var, sizes: Blend) -> Var:

@@ -20,6 +20,7 @@ from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"
 CPU, CUDA = "cpu", "cuda"
+BOTH = "both"  # the folder of what is written once for all devices
 _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
 # Functions of the host and kernels that are no templates, at the beginning of a line.
 _FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
@@ -59,7 +60,7 @@ class Source:
     layouts: tuple[type, ...]
     constants: tuple[tuple[str, float], ...] = ()
     lists: bool = False
-    folder: Path = CSRC  # holds a folder for each device
+    folder: Path = CSRC  # holds a folder for each device, and BOTH
 
     def text(self, device: str = CPU) -> str:
         """All of it, as it is compiled for a device."""
@@ -133,7 +134,7 @@ def _text(source: Source, name: str) -> str:
     constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
     declared = "\n".join([*constants, *map(_struct, source.layouts)])
     start = f"#include <string>\n#include <vector>\nnamespace neus {{\n{declared}\n}}\n"
-    return start + _expanded(source.folder / name / source.header, set())
+    return start + _expanded((source.folder / name, source.folder / BOTH), source.header, set())
 
 
 @cache
@@ -152,14 +153,13 @@ def _sparing(source: Source) -> str:
     return text
 
 
-def _expanded(path: Path, seen: set[Path]) -> str:
-    """A header with its local includes in their place."""
-    if path in seen:
+def _expanded(folders: Sequence[Path], header: str, seen: set[str]) -> str:
+    """A header, from the first of the folders that has it, with its local includes in their place."""
+    if header in seen:
         return ""
-    seen.add(path)
+    seen.add(header)
+    path = next((folder / header for folder in folders if (folder / header).exists()), folders[0] / header)
     lines = path.read_text(encoding="utf-8").splitlines()
     matches = [(_LOCAL_LINE.fullmatch(line), line) for line in lines]
-    parts = (
-        (_expanded(path.parent / match[1], seen) if match[1] else "") if match else line for match, line in matches
-    )
+    parts = ((_expanded(folders, match[1], seen) if match[1] else "") if match else line for match, line in matches)
     return "\n".join(parts) + "\n"

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 #include "splat_surfel.h"
+#include "splat_tiles.h"
 
 namespace neus {
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#include "splat_forms.h"
 
 namespace neus {
 
@@ -25,22 +26,6 @@ struct Tiling {
         return tile;
     }
 };
-
-// The pixels that a splat may show in; none where right < left.
-struct Window {
-    int left, top, right, bottom;  // all inclusive
-    bool is_empty() const { return right < left || bottom < top; }
-};
-
-// Of centres and half sides in pixels, the pixels whose middles lie within.
-inline Window window(double x, double y, double wide, double high, int width, int height) {
-    const double far = 1e8;
-    const auto at = [&](double value, int most) { return (int)std::min(std::max(value, -1.0), (double)most); };
-    wide = std::min(wide, far), high = std::min(high, far);
-    return {std::max(0, at(std::ceil(x - wide - 0.5), width)), std::max(0, at(std::ceil(y - high - 0.5), height)),
-            std::min(width - 1, at(std::floor(x + wide - 0.5), width)),
-            std::min(height - 1, at(std::floor(y + high - 0.5), height))};
-}
 
 // The splats that are seen, from near to far; those of one depth as they were numbered. A sort by the bits of positive
 // numbers, whose order is theirs.

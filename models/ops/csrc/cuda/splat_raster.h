@@ -116,7 +116,7 @@ struct Light {
         }
         weight = before * opacity.alpha;
         left = after;
-        origin = Form::origin(hit, before, origin);
+        origin = Form::origin(hit, before, weight, origin);
         return true;
     }
 };
@@ -173,9 +173,15 @@ __device__ inline void add_part(float part, unsigned long long *sums, int *lost)
     if (fine != 0.0) atomicAdd(sums + 1, (unsigned long long)(long long)fine);
 }
 
+// A column of shared memory: the numbers of one pixel.
+struct Column {
+    const float *at;
+    __device__ float operator[](int c) const { return at[c * THREADS]; }
+};
+
 // What the splats of a batch get of a pixel: work [2 BATCH, THREADS] holds what pulls at the exponent, and the weight.
 template <typename Form>
-__device__ inline void look(const typename Form::Splat *splats, int size, const Pixel &pixel, const Column &g,
+__device__ inline void look(const typename Form::Splat *splats, int size, const Pixel &pixel, Column g,
                             Light<Form> &light, float &rest, float *work) {
     for (int k = 0; k < size; k++) {
         typename Form::Hit hit;
@@ -202,10 +208,9 @@ __device__ inline void gather(const Canvas &is, const typename Form::Splat *spla
         const float passed = work[k * THREADS + p], weight = work[(BATCH + k) * THREADS + p];
         if (weight == 0.f) continue;
         typename Form::Hit hit;
-        const float px = p % TILE + 0.5f, py = p / TILE + 0.5f;
-        Form::sigma(splats[k], px, py, hit);
+        Form::sigma(splats[k], p % TILE + 0.5f, p / TILE + 0.5f, hit);
         acc[Form::D_OPACITY] += passed;
-        Form::back(acc, splats[k], hit, px, py, -passed, weight, Column{cotangents + p}, origins[p], is.absolute);
+        Form::back(acc, splats[k], hit, -passed, weight, Column{cotangents + p}, origins[p], is.absolute);
     }
     __syncthreads();
     for (int c = 0; c < Form::GRADIENTS; c++) work[c * THREADS + t] = acc[c];

@@ -4,6 +4,14 @@
 
 namespace neus {
 
+// The splats, and what hears of them on the way back.
+struct SplatsIn {
+    const float *means, *quats, *log_sizes;
+};
+struct SplatsBack {
+    float *means, *quats, *log_sizes;
+};
+
 // A camera as it is handed over: rotation and translation from the world, then focal lengths, skew and centre.
 struct Pinhole {
     const float *r, *t;

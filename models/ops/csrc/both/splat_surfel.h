@@ -1,13 +1,14 @@
-// Surfels as a pixel looks at them: its ray meets the plane of one (2DGS, arXiv 2403.17888, section 4.2).
+// Surfels as pixels look at them: a pixel's ray meets the plane of one (2DGS, arXiv 2403.17888, section 4.2).
 #pragma once
 #include "splat_forms.h"
 
 namespace neus {
 
-__device__ inline float away_from_zero(float x) { return fabsf(x) < SMALLEST ? SMALLEST : x; }
+__device__ inline Number away_from_zero(Number x) { return size_of(x) < SMALLEST ? Number{} + SMALLEST : x; }
 
-// Channels colour, depth of the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the
-// first hit, and the depth of the hits as far as they take the first part of the light, through which no gradient passes.
+// Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour, depth of
+// the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the first hit, and the depth of
+// the hits as far as they take the first part of the light, through which no gradient passes.
 struct SurfelForm {
     static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
     enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
@@ -19,8 +20,8 @@ struct SurfelForm {
         float x, y, t[9], opacity, channels[FIXED];
     };
     struct Hit {
-        float dx, dy, u, v, depth, inverse;  // inverse: of the third number of the cross product
-        bool on_plane;
+        Number dx, dy, px, py, u, v, depth, inverse;  // inverse: of the third number of the cross product
+        Truth on_plane;
     };
 
     __device__ static Splat splat(const Inputs &in, long n) {
@@ -34,7 +35,7 @@ struct SurfelForm {
     // Where the disc up to the cut and the blur around its centre may show. A disc that reaches behind the camera may
     // show anywhere.
     __device__ static Window reach_of(const Splat &s, int width, int height) {
-        const double cut = log((double)(s.opacity / LARGEST_FRACTION));
+        const double cut = log_cut(s.opacity);
         if (!(cut >= 0)) return {0, 0, -1, -1};
         const double r = 2 * cut, p = s.t[6], q = s.t[7], z = s.t[8], divisor = r * (p * p + q * q) - z * z;
         if (divisor >= 0) return {0, 0, width - 1, height - 1};
@@ -58,64 +59,67 @@ struct SurfelForm {
         return s;
     }
     // The two planes through the pixel, in the surfel's frame.
-    __device__ static void planes(const Splat &s, float px, float py, float *h, float *k) {
+    __device__ static void planes(const Splat &s, Number px, Number py, Number *h, Number *k) {
         for (int i = 0; i < 3; i++) h[i] = px * s.t[6 + i] - s.t[i], k[i] = py * s.t[6 + i] - s.t[3 + i];
     }
-    __device__ static float sigma(const Splat &s, float px, float py, Hit &hit) {
-        float h[3], k[3];
+    __device__ static Number sigma(const Splat &s, Number px, Number py, Hit &hit) {
+        Number h[3], k[3];
         planes(s, px, py, h, k);
         hit.inverse = 1.f / away_from_zero(h[0] * k[1] - h[1] * k[0]);
         hit.u = (h[1] * k[2] - h[2] * k[1]) * hit.inverse, hit.v = (h[2] * k[0] - h[0] * k[2]) * hit.inverse;
-        hit.dx = s.x - px, hit.dy = s.y - py;
-        const float depth = s.t[6] * hit.u + s.t[7] * hit.v + s.t[8];
-        const float on_plane = hit.u * hit.u + hit.v * hit.v, blurred = 2.f * (hit.dx * hit.dx + hit.dy * hit.dy);
-        hit.on_plane = on_plane <= blurred && depth > 0.f;
-        hit.depth = hit.on_plane ? depth : s.t[8];
+        hit.px = px, hit.py = py, hit.dx = s.x - px, hit.dy = s.y - py;
+        const Number depth = s.t[6] * hit.u + s.t[7] * hit.v + s.t[8];
+        const Number on_plane = hit.u * hit.u + hit.v * hit.v, blurred = 2.f * (hit.dx * hit.dx + hit.dy * hit.dy);
+        hit.on_plane = (on_plane <= blurred) & (depth > 0.f);
+        hit.depth = hit.on_plane ? depth : Number{} + s.t[8];
         return 0.5f * (hit.on_plane ? on_plane : blurred);
     }
-    __device__ static float origin(const Hit &hit, float before, float known) {
-        return before == 1.f ? 1.f / away_from_zero(hit.depth) : known;
+    __device__ static Number origin(const Hit &hit, Number before, Number weight, Number known) {
+        return (before == 1.f) & (weight > 0.f) ? 1.f / away_from_zero(hit.depth) : known;
     }
-    __device__ static void add(float *sums, const Splat &s, const Hit &hit, float weight, float before, float origin) {
+    __device__ static void add(Number *sums, const Splat &s, const Hit &hit, Number weight, Number before, Number origin) {
         for (int c = 0; c < FIXED; c++) sums[c] += weight * s.channels[c];
-        const float place = 1.f / away_from_zero(hit.depth) - origin;
+        const Number place = 1.f / away_from_zero(hit.depth) - origin;
         sums[HIT] += weight * hit.depth;
         sums[FIRST] += weight * place;
         sums[SECOND] += weight * place * place;
-        sums[FRONT] += fmaxf(fminf(weight, before - FRONT_LEFT), 0.f) * hit.depth;
+        const Number lit = before - FRONT_LEFT, part = weight < lit ? weight : lit;
+        sums[FRONT] += (part > 0.f ? part : Number{}) * hit.depth;
     }
-    __device__ static float worth(const Column &g, const Splat &s, const Hit &hit, float origin) {
-        const float place = 1.f / away_from_zero(hit.depth) - origin;
-        float found = g[HIT] * hit.depth + g[FIRST] * place + g[SECOND] * place * place;
+    template <typename Cotangents>
+    __device__ static Number worth(Cotangents g, const Splat &s, const Hit &hit, Number origin) {
+        const Number place = 1.f / away_from_zero(hit.depth) - origin;
+        Number found = g[HIT] * hit.depth + g[FIRST] * place + g[SECOND] * place * place;
         for (int c = 0; c < FIXED; c++) found += g[c] * s.channels[c];
         return found;
     }
-    __device__ static void back(float *acc, const Splat &s, const Hit &hit, float px, float py, float d_sigma, float weight,
-                                const Column &g, float origin, bool absolute) {
+    template <typename Cotangents>
+    __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
+                                Cotangents g, Number origin, bool absolute) {
         for (int c = 0; c < FIXED; c++) acc[D_CHANNELS + c] += weight * g[c];
-        const float inverse = 1.f / away_from_zero(hit.depth), place = inverse - origin;
-        const float d_depth = weight * (g[HIT] - inverse * inverse * (g[FIRST] + 2.f * g[SECOND] * place));
-        const float on_depth = hit.on_plane ? d_depth : 0.f, d_blur = hit.on_plane ? 0.f : 2.f * d_sigma;
-        const float du = (hit.on_plane ? d_sigma * hit.u : 0.f) + on_depth * s.t[6];
-        const float dv = (hit.on_plane ? d_sigma * hit.v : 0.f) + on_depth * s.t[7];
-        const float dc[3] = {du * hit.inverse, dv * hit.inverse, -(du * hit.u + dv * hit.v) * hit.inverse};
-        float h[3], k[3], at_x = 0.f, at_y = 0.f;
-        planes(s, px, py, h, k);
+        const Number inverse = 1.f / away_from_zero(hit.depth), place = inverse - origin;
+        const Number d_depth = weight * (g[HIT] - inverse * inverse * (g[FIRST] + 2.f * g[SECOND] * place));
+        const Number on_depth = hit.on_plane ? d_depth : Number{}, d_blur = hit.on_plane ? Number{} : 2.f * d_sigma;
+        const Number du = (hit.on_plane ? d_sigma * hit.u : Number{}) + on_depth * s.t[6];
+        const Number dv = (hit.on_plane ? d_sigma * hit.v : Number{}) + on_depth * s.t[7];
+        const Number dc[3] = {du * hit.inverse, dv * hit.inverse, -(du * hit.u + dv * hit.v) * hit.inverse};
+        Number h[3], k[3], at_x{}, at_y{};
+        planes(s, hit.px, hit.py, h, k);
         for (int i = 0; i < 3; i++) {
             const int a = (i + 1) % 3, b = (i + 2) % 3;
-            const float dh = k[a] * dc[b] - k[b] * dc[a], dk = dc[a] * h[b] - dc[b] * h[a];
+            const Number dh = k[a] * dc[b] - k[b] * dc[a], dk = dc[a] * h[b] - dc[b] * h[a];
             acc[D_T + i] -= dh;
             acc[D_T + 3 + i] -= dk;
-            acc[D_T + 6 + i] += px * dh + py * dk;
+            acc[D_T + 6 + i] += hit.px * dh + hit.py * dk;
             at_x = -dh, at_y = -dk;
         }
         acc[D_T + 6] += on_depth * hit.u;
         acc[D_T + 7] += on_depth * hit.v;
         acc[D_T + 8] += d_depth;
-        const float x = d_blur * hit.dx, y = d_blur * hit.dy;
+        const Number x = d_blur * hit.dx, y = d_blur * hit.dy;
         acc[D_X] += x;
         acc[D_Y] += y;
-        if (absolute) acc[D_PROBE] += fabsf(at_x * s.t[8] + x), acc[D_PROBE + 1] += fabsf(at_y * s.t[8] + y);
+        if (absolute) acc[D_PROBE] += size_of(at_x * s.t[8] + x), acc[D_PROBE + 1] += size_of(at_y * s.t[8] + y);
     }
     // The probe is the gradient of the projected centre, which moves with the plane and with the blur around it.
     __device__ static void finish(const Splat &s, float x0, float y0, bool absolute, float *d) {

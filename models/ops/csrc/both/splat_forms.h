@@ -1,7 +1,7 @@
-// The two forms of splats as a pixel looks at them: how far it lies off one, and where gradients go. Ellipsoids here,
-// surfels in splat_surfel.h.
+// The two forms of splats as pixels look at them: how far they lie off one, and where gradients go. Ellipsoids here,
+// surfels in splat_surfel.h. A `Number` is that of a pixel, or of several at once.
 #pragma once
-#include "device.h"
+#include "splat_pixels.h"
 
 namespace neus {
 
@@ -10,6 +10,7 @@ constexpr float LARGEST_FRACTION = 1.f / 255;  // of the light: below it a splat
 // The pixels that a splat may show in; none where right < left.
 struct Window {
     int left, top, right, bottom;  // all inclusive
+    __device__ bool is_empty() const { return right < left || bottom < top; }
 };
 
 __device__ inline int pixel_at(double value, int most) { return (int)fmin(fmax(value, -1.0), (double)most); }
@@ -23,23 +24,21 @@ __device__ inline Window window(double x, double y, double wide, double high, in
             bottom < height - 1 ? bottom : height - 1};
 }
 
+__device__ inline double log_cut(float opacity) { return log_multiple(opacity / LARGEST_FRACTION); }
+__device__ inline Number size_of(Number x) { return x < 0.f ? -x : x; }
+
 // What both forms have: the opacity at distance `sigma`, limited, and what of its gradient passes the limit.
 struct Opacity {
-    float alpha, passes;
-    __device__ Opacity(float opacity, float sigma) {
-        const float full = opacity * expf(-sigma);
-        passes = full < MOST_ALPHA ? full : 0.f;
-        alpha = full < MOST_ALPHA ? full : MOST_ALPHA;
+    Number alpha, passes;
+    __device__ Opacity(float opacity, Number sigma) {
+        const Number full = opacity * exp_negative(-sigma);
+        passes = full < MOST_ALPHA ? full : Number{};
+        alpha = full < MOST_ALPHA ? full : Number{} + MOST_ALPHA;
     }
 };
 
-// A column of shared memory: the numbers of one pixel.
-struct Column {
-    const float *at;
-    __device__ float operator[](int c) const { return at[c * THREADS]; }
-};
-
-// Channels colour and depth of the centre.
+// Ellipsoids: inputs means2d [N, 2], conics [N, 3], colours [N, 3], opacities [N, 1], depths [N, 1]; channels colour and
+// depth of the centre. Cotangents of channels are anything with numbers in [].
 struct EllipsoidForm {
     static constexpr int CHANNELS = 4, SUMMED = CHANNELS, GRADIENTS = 12;
     enum { D_X, D_Y, D_CONIC, D_OPACITY = 5, D_CHANNELS, D_PROBE = 10 };
@@ -50,7 +49,7 @@ struct EllipsoidForm {
         float x, y, a, b, c, opacity, channels[CHANNELS];
     };
     struct Hit {
-        float dx, dy;
+        Number dx, dy;
     };
 
     __device__ static Splat splat(const Inputs &in, long n) {
@@ -58,7 +57,7 @@ struct EllipsoidForm {
                 in.opacities[n], {in.colors[3 * n], in.colors[3 * n + 1], in.colors[3 * n + 2], in.depths[n]}};
     }
     __device__ static Window reach_of(const Splat &s, int width, int height) {
-        const double cut = log((double)(s.opacity / LARGEST_FRACTION)), det = (double)s.a * s.c - (double)s.b * s.b;
+        const double cut = log_cut(s.opacity), det = (double)s.a * s.c - (double)s.b * s.b;
         if (!(cut >= 0) || !(det > 0)) return {0, 0, -1, -1};
         return window(s.x, s.y, sqrt(2 * cut * s.c / det) + EDGE, sqrt(2 * cut * s.a / det) + EDGE, width, height);
     }
@@ -67,23 +66,26 @@ struct EllipsoidForm {
         s.x -= x0, s.y -= y0;
         return s;
     }
-    __device__ static float sigma(const Splat &s, float px, float py, Hit &hit) {
+    __device__ static Number sigma(const Splat &s, Number px, Number py, Hit &hit) {
         hit.dx = s.x - px, hit.dy = s.y - py;
-        return fmaxf(0.5f * (s.a * hit.dx * hit.dx + s.c * hit.dy * hit.dy) + s.b * hit.dx * hit.dy, 0.f);
+        const Number found = 0.5f * (s.a * hit.dx * hit.dx + s.c * hit.dy * hit.dy) + s.b * hit.dx * hit.dy;
+        return found > 0.f ? found : Number{};
     }
     // What the hit's place is measured from: nothing here.
-    __device__ static float origin(const Hit &, float, float known) { return known; }
-    __device__ static void add(float *sums, const Splat &s, const Hit &, float weight, float, float) {
+    __device__ static Number origin(const Hit &, Number, Number, Number known) { return known; }
+    __device__ static void add(Number *sums, const Splat &s, const Hit &, Number weight, Number, Number) {
         for (int c = 0; c < CHANNELS; c++) sums[c] += weight * s.channels[c];
     }
     // What one unit of light on the splat is worth.
-    __device__ static float worth(const Column &g, const Splat &s, const Hit &, float) {
+    template <typename Cotangents>
+    __device__ static Number worth(Cotangents g, const Splat &s, const Hit &, Number) {
         return g[0] * s.channels[0] + g[1] * s.channels[1] + g[2] * s.channels[2] + g[3] * s.channels[3];
     }
-    // Adds the gradients of a pixel: `d_sigma` and, of the channels, weight times cotangents.
-    __device__ static void back(float *acc, const Splat &s, const Hit &hit, float, float, float d_sigma, float weight,
-                                const Column &g, float, bool absolute) {
-        const float along = d_sigma * hit.dx, down = d_sigma * hit.dy;
+    // Adds the gradients of pixels: `d_sigma` and, of the channels, weight times cotangents.
+    template <typename Cotangents>
+    __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
+                                Cotangents g, Number, bool absolute) {
+        const Number along = d_sigma * hit.dx, down = d_sigma * hit.dy;
         acc[D_X] += along;
         acc[D_Y] += down;
         acc[D_CONIC] += along * hit.dx;
@@ -91,8 +93,8 @@ struct EllipsoidForm {
         acc[D_CONIC + 2] += down * hit.dy;
         for (int c = 0; c < CHANNELS; c++) acc[D_CHANNELS + c] += weight * g[c];
         if (absolute) {
-            acc[D_PROBE] += fabsf(s.a * along + s.b * down);
-            acc[D_PROBE + 1] += fabsf(s.b * along + s.c * down);
+            acc[D_PROBE] += size_of(s.a * along + s.b * down);
+            acc[D_PROBE + 1] += size_of(s.b * along + s.c * down);
         }
     }
     // The sums of a tile as gradients of the inputs.

@@ -21,7 +21,7 @@ from data.io.images import read_image
 from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.viewer import server
-from models.viewer.boxes import Boxes, to_pixels
+from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit
 from models.viewer.stage import Stage, pose_of, roi_flag, wxyz_of
 from models.viewer.words import words
@@ -213,7 +213,11 @@ def test_a_rectangle_that_is_drawn_is_a_box_of_that_photograph(stage, tmp_path):
         page.mouse.move(400, 420, steps=6)
         page.mouse.up()
         page.get_by_text("boxes in").wait_for()
+        page.wait_for_timeout(3000)
+        page.screenshot(path=str(tmp_path / "drawn.png"))
         assert without_fonts(errors) == []
+    edge = read_image(tmp_path / "drawn.png")[250:350, 190:210, :3].astype(int)
+    assert (np.abs(edge - LINE).max(axis=2) < 60).any(axis=1).all()  # nothing of the scene stands before the box
     found = json.loads((tmp_path / "boxes.json").read_text())["boxes"]
     assert list(found) == [shown.scene.image_names[2]] and sum("in " + str(tmp_path) in text for text in told) == 1
     centre = shown.scene.intrinsics[2, :2, 2] + 0.5

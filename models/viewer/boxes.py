@@ -15,10 +15,11 @@ from data.io.files import is_file, read_regular, write_result
 from data.io.images import eight_bits
 from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
-from models.viewer.stage import Stage, look_through
+from models.viewer.stage import Stage, look_through, wxyz_of
 
 BOXES_FILE = "boxes.json"  # in the scene folder
-SCREEN = 720  # pixels of the height of what is shown behind everything
+SCREEN = 720  # pixels of the height of what is shown before everything
+SHEET, AHEAD = "/photograph", 0.05  # where that is: so far before the camera, radii; cameras and points are behind it
 LINE, CARRIED_LINE = (255, 200, 0), (0, 220, 255)  # of a box that was drawn, and of one that points carry there
 MOST_BYTES = 1 << 24
 
@@ -38,17 +39,27 @@ class Boxes:
             leave, self._told = server.gui.add_button(words("leave")), server.gui.add_markdown("")
         look.on_click(lambda event: self._look(event.client))
         draw.on_click(lambda event: self._draw(event.client))
-        leave.on_click(lambda event: event.client.scene.set_background_image(None))
+        leave.on_click(lambda event: event.client.scene.remove_by_name(SHEET))
 
     def _look(self, client: Any) -> None:
-        """From where the photograph was taken, with it behind everything."""
+        """From where the photograph was taken, with it before everything."""
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         look_through(client, self._stage.scene, view)
         self._show(client, view)
 
     def _show(self, client: Any, view: int) -> None:
-        """The photograph behind everything, for a browser that looks from its pose, with its box."""
-        client.scene.set_background_image(self.seen(view, float(client.camera.fov), float(client.camera.aspect)))
+        """The photograph with its box on a sheet before everything, for a browser that looks from its pose."""
+        fov, aspect = float(client.camera.fov), float(client.camera.aspect)
+        pose, tall = self._stage.scene.c2w[view], 2.0 * AHEAD * float(np.tan(0.5 * fov))
+        client.scene.add_image(
+            SHEET,
+            self.seen(view, fov, aspect),
+            tall * aspect,
+            tall,
+            format="jpeg",
+            wxyz=wxyz_of(pose),
+            position=pose[:3, 3] + AHEAD * pose[:3, 2],
+        )
 
     def seen(self, view: int, fov: float, aspect: float) -> np.ndarray:
         """The photograph and its box, uint8, in a window of `aspect` (width over height) and `fov` from its pose."""

@@ -1,21 +1,9 @@
 // Volume rendering over packed samples, a thread for each ray or for each number: sums have one order. The reference is
 // ops/packed.py. `entries` is the number of offsets, one more than the rays.
 #pragma once
-#include "device.h"
+#include "packed_ray.h"
 
 namespace neus {
-
-// The samples of a ray that light reaches, from `begin`: the rest of it takes no part. `reached` receives T_i.
-__device__ inline int lit_samples(float opaque, const float *alpha, int begin, int end, float *reached, float *left) {
-    float light = 1.f;
-    int i = begin;
-    for (; i < end && light >= opaque; i++) {
-        reached[i] = light;
-        light *= 1.f - alpha[i];
-    }
-    *left = light;
-    return i;
-}
 
 // Zeros for the samples that are nobody's: values [samples, channels] behind those of the last ray.
 inline void clear_spare(long samples, long entries, const int *offsets, int channels, float *values) {
@@ -29,28 +17,17 @@ inline void packed_weights(const Packed &is, long entries, const int *offsets, c
                            float *left) {
     const float opaque = is.opaque;
     each(entries - 1, [=] __device__(long r) {
-        const int begin = offsets[r], end = offsets[r + 1];
-        const int stop = lit_samples(opaque, alpha, begin, end, weights, left + r);
-        for (int i = begin; i < stop; i++) weights[i] *= alpha[i];
-        for (int i = stop; i < end; i++) weights[i] = 0.f;
+        weights_of_ray(opaque, alpha, offsets[r], offsets[r + 1], weights, left + r);
     });
     clear_spare(is.samples, entries, offsets, 1, weights);
 }
 
-// d_alpha [S]. `behind` is what one unit of light that passes a sample is worth there: no division, so that a sample may
-// be wholly opaque.
+// d_alpha [S].
 inline void packed_weights_backward(const Packed &is, long entries, const int *offsets, const float *alpha,
                                     const float *d_weights, const float *d_left, float *d_alpha) {
     const float opaque = is.opaque;
     each(entries - 1, [=] __device__(long r) {
-        const int begin = offsets[r], end = offsets[r + 1];
-        float left, behind = d_left[r];
-        const int stop = lit_samples(opaque, alpha, begin, end, d_alpha, &left);
-        for (int i = stop - 1; i >= begin; i--) {
-            d_alpha[i] *= d_weights[i] - behind;
-            behind = d_weights[i] * alpha[i] + (1.f - alpha[i]) * behind;
-        }
-        for (int i = stop; i < end; i++) d_alpha[i] = 0.f;
+        weights_of_ray_backward(opaque, alpha, offsets[r], offsets[r + 1], d_weights, d_left[r], d_alpha);
     });
     clear_spare(is.samples, entries, offsets, 1, d_alpha);
 }
@@ -71,15 +48,7 @@ inline void packed_sum_backward(const Packed &is, long entries, const int *offse
                                 const float *values, const float *d_sums, float *d_weights, float *d_values) {
     const int channels = is.channels;
     each(entries - 1, [=] __device__(long r) {
-        const float *cotangent = d_sums + r * channels;
-        for (long i = offsets[r]; i < offsets[r + 1]; i++) {
-            float sum = 0.f;
-            for (int c = 0; c < channels; c++) {
-                sum += cotangent[c] * values[i * channels + c];
-                d_values[i * channels + c] = weights[i] * cotangent[c];
-            }
-            d_weights[i] = sum;
-        }
+        sum_of_ray_backward(channels, weights, values, d_sums + r * channels, offsets[r], offsets[r + 1], d_weights, d_values);
     });
     clear_spare(is.samples, entries, offsets, 1, d_weights);
     clear_spare(is.samples, entries, offsets, channels, d_values);

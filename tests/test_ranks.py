@@ -70,6 +70,7 @@ def test_differences_are_told_with_the_rank_that_has_them():
     of_all = [{"machine": "a", "x": 1, "y": 2}, {"machine": "b", "x": 1, "y": 2}, {"machine": "c", "x": 1, "y": 3}]
     assert ranks.differences(of_all[:2]) == []
     assert ranks.differences(of_all) == ["y: 2 on rank 0, 3 on rank 2 (c)"]
+    assert ranks.differences([{"machine": "a"}, of_all[2]])[1] == "y: None on rank 0, 3 on rank 1 (c)"
 
 
 def packed(lengths, free):
@@ -237,6 +238,22 @@ def test_ranks_that_disagree_are_refused_before_the_first_step(tmp_path):
     (told,) = sentences(err)
     assert "the ranks disagree: train.batch_size: 64 on rank 0, 32 on rank 1" in told
     assert not (tmp_path / "a" / "checkpoints").exists()
+
+
+@needs_mpi
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--mode", "plan"), "--mode: train on rank 0, plan on rank 1"),
+        (("--cases", "a,b"), "--cases: None on rank 0, a,b on rank 1"),
+    ],
+)
+def test_ranks_that_were_asked_to_do_different_things_are_refused(tmp_path, flags, words):
+    folder = tmp_path / ("CASE_NAME" if "--cases" in flags else "a")
+    status, _, err = finished(started(command(tmp_path / "a"), command(folder, *flags)))
+    assert status == 2
+    (told,) = sentences(err)
+    assert f"the ranks disagree: {words}" in told
 
 
 @needs_mpi

@@ -32,7 +32,7 @@ lint: $(STAMP) ## style and formatting only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-cuda-check: $(STAMP) ## compile for CUDA and take steps beside a pretended card; half an hour the first time, needs an nvcc
+cuda-check: $(STAMP) ## compile for CUDA and take steps beside a pretended card; 40 processor minutes the first time, needs an nvcc
 	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches; results in exp/ stay

@@ -18,6 +18,7 @@ from data.capture import SparsePoints
 from data.scenes.scene import Scene
 
 POINTS, RADIUS = 400, 0.5  # of structure from motion, on a sphere about the origin
+PER_RAY = 16  # samples
 FATBIN = struct.pack("<I", 0xBA55ED50)  # what nvcc's programs for cards begin with, compressed or not
 MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the driver
 
@@ -34,15 +35,11 @@ def pretend() -> None:
     costs, sharpness = patches.PatchComparison.costs, FastNeuSModel.sharpness
 
     def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int) -> Any:
-        """All rays, an even share of the budget each."""
+        """As many rays as fit the budget, all with as many samples."""
         found = walk(self, rays, jitter, step, budget)
-        count = min(len(jitter), budget)
-        return replace(
-            found,
-            rows=np.arange(count),
-            offsets=np.linspace(0, budget, count + 1).astype(np.int32),
-            walked=count,
-        )
+        count = min(len(jitter), budget // PER_RAY)
+        offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
+        return replace(found, rows=np.arange(count), offsets=offsets, walked=count)
 
     def lit(self: Any, found: Any, step: float) -> Any:
         """All of them."""

@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> None:
     from models.ops.kernel import NATIVE, REFERENCE, use
 
     answers.pretend()
-    settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", *given.set)
+    cameras = "dataset.render_cameras_name=cameras_sphere.npz"
+    settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", cameras, *given.set)
     conf = shape_conf(FULL) if given.released else load_config(ROOT / given.conf, "check", settings)
     if not given.released and conf.train.batch_size > MOST_ENTRIES:
         conf = load_config(ROOT / given.conf, "check", (*settings, f"train.batch_size={MOST_ENTRIES}"))

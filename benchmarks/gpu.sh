@@ -70,7 +70,8 @@ stage() { # NAME SECONDS COMMAND...: its output goes to OUT/NAME.log, and how it
 facts() {
     nvidia-smi --query-gpu=name,driver_version,memory.total,compute_cap,clocks.max.sm --format=csv
     nproc; free -g; df -h /tmp "$HOME"
-    command -v -a nvcc g++ python3 "python$VERSION-config" nsys ncu
+    type -ap nvcc g++ python3 "python$VERSION-config" nsys ncu
+    env | grep -E '^(CUDA|NVCC|nvcc|LD_LIBRARY_PATH|JITTOR)'
     nvcc --version; g++ --version | head -1; "$PYTHON" --version
     ls -d /usr/local/cuda*
     "$PYTHON" -c 'import sysconfig, os; p = sysconfig.get_paths()["include"]; print(p, os.path.exists(p + "/Python.h"))'

@@ -75,6 +75,8 @@ def test_a_stage_that_fails_stops_no_other(tmp_path):
     names = [row[0] for row in rows]
     assert names[:3] in (["facts", "doctor", "parity"], ["facts", "unpack", "doctor"]) and names[-1] == "flat"
     assert {row[0]: row[1] for row in rows}["parity"] == "3"
+    facts = (tmp_path / "out" / "facts.log").read_text().splitlines()
+    assert any(line.endswith("/g++") for line in facts) and not [line for line in facts if "invalid option" in line]
 
 
 def test_what_the_published_code_is_given_is_plain_numbers(tmp_path):

@@ -53,6 +53,18 @@ def test_a_few_boxes_make_masks_for_all_photographs(views):
     assert f"boxes of {len(views)} photographs" in found.notes[-1]
 
 
+def test_points_beside_the_object_in_its_boxes_are_not_carried():
+    given, draw = scene(), np.random.default_rng(5)
+    around = 1.5 * AXES * (lambda v: v / np.linalg.norm(v, axis=1, keepdims=True))(draw.normal(size=(400, 3)))
+    own = {view: TRUTH[view] for view in (0, 5, 9)}
+    within = 0.85 * given.points.xyz[:400]  # masks of so few pixels end raggedly
+    left = box_masks.on_masks(given, np.concatenate([within, around]), own)
+    assert np.isin(within[:, 0], left[:, 0]).mean() > 0.95 and np.isin(around[:, 0], left[:, 0]).mean() < 0.3
+    assert (
+        len(box_masks.on_masks(given, around, {0: np.zeros_like(TRUTH[0])})) == 400
+    )  # a mask that failed says nothing
+
+
 def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
     given = scene()
     found = cut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)

@@ -127,6 +127,19 @@ def test_rank_0_alone_speaks_and_writes_what_one_process_does(trained):
 
 
 @needs_mpi
+def test_a_film_of_two_ranks_is_that_of_one_process_and_written_once(trained, tmp_path):
+    folder, _ = trained
+    asked = ("--mode", "render", "--seconds", "0.2", "--fps", "10", "--show", "colour,mesh", "--resolution", "16")
+    assert run(folder / "one", *asked, "--output", str(tmp_path / "one"), settings=CHUNKED) == 0
+    status, out, err = finished(
+        started(command(folder / "one", *asked, "--output", str(tmp_path / "two"), settings=CHUNKED))
+    )
+    assert status == 0 and out.count("2 frames") == 1, err
+    one, two = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("one", "two"))
+    assert one == two and len([name for name in one if name.endswith(".png")]) == 2
+
+
+@needs_mpi
 def test_a_run_of_two_goes_on_as_one(trained):
     folder, _ = trained
     for path in (folder / "two" / "checkpoints").glob("ckpt_000006*"):

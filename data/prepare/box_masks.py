@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from data.capture import MASK_HALF
 from data.errors import UserError, listed
 from data.prepare.boxes import OF_SCENE
 from data.roi.frustum import enclosing_ball, meeting_point
@@ -18,7 +19,7 @@ from data.scenes.scene import Scene
 
 LEAST_POINTS = 12  # in all boxes: fewer bound nothing
 LEAST_AGREEMENT = 0.5  # share of what the other boxes hold that a box has to hold too
-CARRIED_MARGIN = 0.06  # of a carried box's sides: points stop short of the outline, where features are few
+CARRIED_MARGIN = 0.15  # of a carried box's sides: points stop short of the outline, where features are few, and of ears
 SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
 OUTSIDE = 1.02  # a camera's least distance from the middle, in radii
 
@@ -63,6 +64,21 @@ def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
             "choose another --roi"
         )
     return xyz[kept & near]
+
+
+def on_masks(scene: Scene, points: np.ndarray, found: Mapping[int, np.ndarray]) -> np.ndarray:
+    """Those of the points [K, 3] that lie on the masks uint8 [H, W] of some views; all where these leave too few.
+
+    Boxes hold what is around the object too, a wall behind it for one, which from another side is beside it.
+    """
+    kept = np.ones(len(points), bool)
+    for view, mask in found.items():
+        shares = project(scene, view, points)
+        is_shown = _is_in(shares, np.array([0.0, 0.0, 1.0, 1.0]))
+        x, y = (np.where(is_shown, shares.T, 0.0) * np.array([scene.size(view)]).T).astype(int)
+        x, y = np.minimum(x, mask.shape[1] - 1), np.minimum(y, mask.shape[0] - 1)
+        kept &= is_shown & (mask[y, x] > MASK_HALF)
+    return points[kept] if kept.sum() >= LEAST_POINTS else points
 
 
 def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:

@@ -44,9 +44,17 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
     Raises UserError for boxes that miss the object, and where nothing in them differs from what is around.
     """
     drawn = box_masks.by_view(scene, boxes)
-    points = box_masks.object_points(scene, drawn)
+    held = box_masks.object_points(scene, drawn)
+    own = {
+        view: masks.grab_cut_box(scene.images[view], box * np.tile(scene.size(view), 2)) for view, box in drawn.items()
+    }
+    points = box_masks.on_masks(scene, held, own)
     carried = box_masks.carried(scene, points, drawn)
-    found = _each(scene, lambda view: masks.grab_cut_box(scene.images[view], carried[view]))
+
+    def cut(view: int) -> np.ndarray:
+        return own[view] if view in own else masks.grab_cut_box(scene.images[view], carried[view])
+
+    found = _each(scene, cut)
     if np.median([np.mean(mask > MASK_HALF) for mask in found]) < LEAST_COVER:
         raise UserError(
             "--masks box: what lies in the boxes has the colours of what lies around them; give a folder of masks, or "

@@ -156,7 +156,7 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(
         monkeypatch.setattr(pipeline, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
     said = []
     assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)
-    assert any(line.startswith("boxes of 1 photographs are carried to the others by") for line in said)
+    assert any(line.startswith("boxes drawn on photographs: 1, carried to the others by") for line in said)
     found = read(copied_scene / "scene")
     assert [np.mean(mask > 127) > 0.05 for mask in found.masks] == [True] * found.n_views
     assert (copied_scene / "scene" / "masks.png").is_file()

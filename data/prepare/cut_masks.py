@@ -61,7 +61,7 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
             "leave --masks out"
         )
     doubts = box_masks.doubts(scene, drawn)
-    note = f"boxes of {len(drawn)} photographs are carried to the others by {len(points)} points"
+    note = f"boxes drawn on photographs: {len(drawn)}, carried to the others by {len(points)} points"
     if not has_region:
         scene = box_masks.around(scene, points)
         note = f"{note}, around which the region of interest is laid anew"

@@ -112,8 +112,9 @@ def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dic
     pictures = list_images(Path(dataset.data_dir) / "image")
     longest = max(max(image_size(path)) for path in pictures)
     side = LONGEST_SIDE * math.sqrt(max(1.0, minutes / ITS_MINUTES))
-    if dataset.downscale == 1 and not _is_set(arguments, "dataset.downscale") and longest > side:
-        settings["dataset.downscale"] = str(min(64, round(longest / side) or 1))
+    times = min(64, round(longest / side))
+    if dataset.downscale == 1 and not _is_set(arguments, "dataset.downscale") and times > 1:
+        settings["dataset.downscale"] = str(times)
     keys = ("dataset.test_every", "dataset.test_views", "dataset.test_dir", "dataset.train_views")
     if len(pictures) >= SPARES and not any(_is_set(arguments, key) for key in keys) and not dataset.test_every:
         settings["dataset.test_every"] = str(EVERY)

@@ -50,7 +50,7 @@ def test_a_few_boxes_make_masks_for_all_photographs(views):
     found = cut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
     agreement = [overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)]
     assert min(agreement) > 0.85 and np.median(agreement) > 0.9
-    assert f"boxes of {len(views)} photographs" in found.notes[-1]
+    assert f"boxes drawn on photographs: {len(views)}," in found.notes[-1]
 
 
 def test_points_beside_the_object_in_its_boxes_are_not_carried():

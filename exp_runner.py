@@ -41,12 +41,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (default: the process's own); returns the exit status."""
     try:
         check_limits()
-        from models.commands.arguments import parse_arguments
+        from models.commands.arguments import asked, parse_arguments
         from models.commands.conf import read_conf
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
-        if not started.takes_part(arguments.command.is_shared):
+        if not started.takes_part(arguments.command.is_shared, asked(arguments)):
             return EXIT_DONE
         return arguments.command.run(arguments, read_conf(arguments))
     except RankFailedError as error:

@@ -87,7 +87,7 @@ def times(trainer: Trainer, count: int) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    takes_part(is_shared=True)
+    takes_part(is_shared=True, asked={})
     task, conf_path, out, count, *settings = sys.argv[1:]
     ranks = joined()
     trainer = trainer_of(conf_path, settings, ranks)

@@ -37,6 +37,8 @@ def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
     assert cases.names_of("A, B,,C") == ("A", "B", "C")
     (tmp_path / "list").write_text("A\n# of last year\nB  # again\n\n")
     assert cases.names_of(str(tmp_path / "list")) == ("A", "B")
+    (tmp_path / "of_windows").write_bytes(b"\xef\xbb\xbfA\r\nB\r\n")
+    assert cases.names_of(str(tmp_path / "of_windows")) == ("A", "B")
     (tmp_path / "empty").write_text("# none\n\n")
     for wrong, word in (("A,B,A", "twice"), (" ,", "no scene"), (str(tmp_path / "empty"), "no scene")):
         with pytest.raises(UserError, match=word):

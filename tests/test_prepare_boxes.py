@@ -129,6 +129,8 @@ def test_no_box_at_all_is_told_with_what_to_write(tmp_path):
         find_boxes(tmp_path, tmp_path / "scene", (), [])
     with pytest.raises(UserError, match="--box a.png 1 2 x 4: give four numbers"):
         boxes_of_flags([["a.png", "1", "2", "x", "4"]])
+    with pytest.raises(UserError, match="--box a.png: is given twice"):
+        boxes_of_flags([["a.png", "1", "2", "9", "9"], ["a.png", "1", "2", "8", "8"]])
 
 
 def test_a_box_is_in_pixels_of_the_upright_photograph(tmp_path):

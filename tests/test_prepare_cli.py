@@ -71,7 +71,14 @@ def test_the_region_is_shrunk_for_confs_that_want_all_cameras_outside(monkeypatc
     assert (status, asked) == (0, [is_shrunk]), said.err
 
 
-@pytest.mark.parametrize(("flags", "folder"), [([], "public_data/corner"), (["--conf", "own.conf"], "here/corner")])
+@pytest.mark.parametrize(
+    ("flags", "folder"),
+    [
+        ([], "public_data/corner"),
+        (["--conf", "own.conf"], "here/corner"),
+        (["--set", "dataset.data_dir=there/CASE_NAME"], "there/corner"),
+    ],
+)
 def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags, folder):
     (tmp_path / "own.conf").write_text(
         f'include required("{PROGRAM_FOLDER}/confs/womask.conf")\ndataset {{ data_dir = ./here/CASE_NAME }}\n'
@@ -79,6 +86,7 @@ def test_photographs_become_a_scene_that_the_conf_finds(capsys, tmp_path, flags,
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
     status, said = run(capsys, "--images", "photos", "--case", "corner", *flags)
     assert status == 0, said.err
-    conf = flags[-1] if flags else "confs/fast.conf"
-    assert said.out.splitlines()[-1] == f"next: python exp_runner.py --conf {conf} --case corner"
+    given = {"--conf": "confs/fast.conf"} | dict([flags] if flags else [])
+    setting = f" --set {given['--set']}" if "--set" in given else ""
+    assert said.out.splitlines()[-1] == f"next: python exp_runner.py --conf {given['--conf']} --case corner{setting}"
     assert (tmp_path / folder / "cameras_sphere.npz").is_file()

@@ -28,19 +28,19 @@ def read_object(path: Path) -> dict[str, object]:
     try:
         content = json.loads(read_content(path).decode("utf-8-sig"))
     except RecursionError as error:
-        raise SceneError(f"{path}: is nested too deeply for a camera file; write it again") from error
+        raise SceneError(f"{path}: is nested too deeply; write it again") from error
     except (ValueError, MemoryError) as error:
         raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
     if not isinstance(content, dict):
-        raise SceneError(f"{path}: holds {kind(content)} and must hold an object, {{...}}, with the cameras")
+        raise SceneError(f"{path}: holds {kind(content)} and must hold an object, {{...}}; write it again")
     return content
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a camera file; raises SceneError for one that cannot be read, or is larger than MAX_FILE_BYTES."""
+    """The bytes of such a file; raises SceneError for one that cannot be read, or is larger than MAX_FILE_BYTES."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a camera file")
+            raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large to be read; write it again")
         return path.read_bytes()
     except OSError as error:
         raise SceneError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error

@@ -48,9 +48,11 @@ def read_boxes(path: Path) -> list[Box]:
 
 
 def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
-    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError where these are no numbers."""
-    found = []
+    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError where these are no numbers, or two of a photograph."""
+    found: list[Box] = []
     for name, *texts in flags:
+        if name in (box.name for box in found):
+            raise UserError(f"--box {name}: is given twice; give one rectangle for each photograph")
         try:
             corners = tuple(float(text) for text in texts)
         except ValueError as error:

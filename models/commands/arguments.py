@@ -59,6 +59,9 @@ or no surface;
 129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 
+# Flags in which processes that share a piece of work need not agree.
+MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu", "--view", "--host", "--port")
+
 # The flags of every mode; the modes' own come after these in each group, in the order of the table.
 COMMON = (
     flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="what to do, see above (default: train)"),
@@ -135,6 +138,19 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
         gpu=values.gpu,
         values=values,
     )
+
+
+def asked(arguments: Arguments) -> dict[str, str]:
+    """What processes that share a piece of work have to be asked alike, by flag.
+
+    Where things lie may differ from machine to machine, what the conf says is compared as such, and who looks on is
+    the first one's own.
+    """
+    entries = [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
+    names = {entry.options.get("dest", entry.name.removeprefix("--")): entry.name for entry in reversed(entries)}
+    values = {names[name]: value for name, value in vars(arguments.values).items()}
+    is_asked = {name: value is not None and not isinstance(value, Path) for name, value in values.items()}
+    return {name: str(value) for name, value in values.items() if is_asked[name] and name not in MAY_DIFFER}
 
 
 def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:

@@ -48,7 +48,7 @@ def names_of(text: str) -> tuple[str, ...]:
     """The scenes of `A,B,C`, or of a file with one on each line; raises UserError for none and for one twice."""
     if os.path.isfile(text):
         try:
-            lines = Path(text).read_text(encoding="utf-8").splitlines()
+            lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--cases {text}: cannot be read ({error}); write a scene on each line") from None
         found = [line.partition("#")[0].strip() for line in lines]

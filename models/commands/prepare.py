@@ -10,12 +10,11 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
-from models.commands.conf import DEFAULT_CONF
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
 
-NEXT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without
-SCENES = Path("public_data")  # where the published confs look for CASE_NAME
+NEXT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without; it looks in ./public_data/CASE_NAME
+REGION = "dataset.roi"
 DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear
 
 
@@ -46,7 +45,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
 
-    target = SCENES / arguments.case if arguments.conf is None else Path(conf.dataset.data_dir)
+    target = Path(conf.dataset.data_dir)
     request = Request(
         images=arguments.values.images,
         target=target,
@@ -68,6 +67,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def next_steps(arguments: Arguments) -> list[str]:
     """The commands that follow, one a line."""
     flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
+    settings = [text for text in arguments.overrides if text.partition("=")[0].strip() != REGION]  # the scene has it
+    flags += [word for text in settings for word in _flag("--set", text)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 
@@ -120,5 +121,5 @@ COMMAND = Command(
         ),
     ),
     check=check,
-    conf_of_case=DEFAULT_CONF,
+    conf_of_case=NEXT_CONF,
 )

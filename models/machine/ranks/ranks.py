@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from data.errors import UserError, is_allocation_failure
+from data.errors import UserError, is_allocation_failure, listed
 from models.machine.ranks import place as places
 from models.machine.ranks.place import Place
 
@@ -219,12 +219,24 @@ class MpiRanks(Ranks):
 
 
 _joined: list[Ranks] = []
+_asked: dict[str, str] = {}
+
+
+def ask(what: Mapping[str, str]) -> None:
+    """What this process was asked to do, by flag: `joined` compares it with what the others were asked."""
+    _asked.update(what)
 
 
 def joined() -> Ranks:
-    """The ranks of this process, joined at the first call; raises UserError where mpi4py is missing or unfit."""
+    """The ranks of this process, joined at the first call.
+
+    Raises UserError where mpi4py is missing or unfit and, on all ranks, where they were not asked the same.
+    """
     if not _joined:
         _joined.append(_join(places.here()))
+        found = differences(_joined[0].everyone({MACHINE: platform.node(), **_asked}))
+        if found:
+            raise UserError(f"the ranks disagree: {listed(found, 3)}; start all of them with the same flags")
     return _joined[0]
 
 
@@ -254,9 +266,10 @@ def _join(place: Place) -> Ranks:
 def differences(of_all: Sequence[dict[str, Any]]) -> list[str]:
     """Where ranks disagree, each by name: what the first one has, and what the first that differs has."""
     first, found = of_all[0], []
-    for name in (name for name in first if name != MACHINE):
+    for name in dict.fromkeys(name for one in of_all for name in one if name != MACHINE):
         for rank, other in enumerate(of_all):
-            if other.get(name) != first[name]:
-                found.append(f"{name}: {first[name]} on rank 0, {other.get(name)} on rank {rank} ({other[MACHINE]})")
+            if other.get(name) != first.get(name):
+                own, its = first.get(name), other.get(name)
+                found.append(f"{name}: {own} on rank 0, {its} on rank {rank} ({other[MACHINE]})")
                 break
     return found

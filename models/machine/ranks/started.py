@@ -11,11 +11,12 @@ import importlib.util
 import os
 import platform
 import time
+from collections.abc import Mapping
 
 from data.errors import UserError
 from data.io.streams import complain, hush, last_complaint
 from models.machine.ranks import cores, place
-from models.machine.ranks.ranks import MISSING, is_joined, joined
+from models.machine.ranks.ranks import MISSING, ask, is_joined, joined
 
 PACKAGE = "mpi4py"
 THREADS_VARIABLE = "OMP_NUM_THREADS"
@@ -32,10 +33,11 @@ def quietly() -> None:
         hush(False)  # told by all: nobody knows who is first
 
 
-def takes_part(is_shared: bool) -> bool:
+def takes_part(is_shared: bool, asked: Mapping[str, str]) -> bool:
     """Whether this process has to work; work that is not shared the first of several does as if it were alone.
 
-    Raises UserError where there are several and nothing that they could talk by.
+    `asked`: by flag, what all have to be asked alike. Raises UserError where there are several and nothing that they
+    could talk by.
     """
     where = place.here()
     if not where.starter:
@@ -45,6 +47,7 @@ def takes_part(is_shared: bool) -> bool:
         return where.rank == 0
     if where.size > 1 and importlib.util.find_spec(PACKAGE) is None:
         raise UserError(MISSING.format(starter=where.starter, size=where.size))
+    ask(asked)
     count = cores.settle(where, _grandparent())
     os.environ.setdefault(THREADS_VARIABLE, str(count))
     return True

@@ -68,9 +68,8 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
     else:
         say(f"step 2 of 5: inspected before, see {folder / RESULT / 'health.md'}")
     if plan.is_finished and (folder / RESULT / MESH).is_file():
-        say(
-            f"{folder / RESULT}: is ready already (--overwrite makes it anew, the last command of {PAGE} its mesh alone)"
-        )
+        again = f"--overwrite makes it anew, the last command of {PAGE} its mesh alone"
+        say(f"{folder / RESULT}: is ready already ({again})")
         return EXIT_DONE
     return _work(arguments, plan, folder)
 

@@ -92,6 +92,16 @@ def test_a_plan_that_is_damaged_is_named(photographs, capsys):
     assert status == 2 and "reconstruct.json: is damaged; pass --overwrite" in said.err
 
 
+def test_what_was_settled_is_not_set_otherwise_later(photographs, capsys):
+    folder = Path("exp/my_photos/fast")
+    folder.mkdir(parents=True)
+    (folder / "reconstruct.json").write_text('{"minutes": 10, "settings": {"train.end_iter": "900"}}')
+    status, said = run(capsys, "--images", photographs, "--minutes", "10", "--set", "train.end_iter=7")
+    assert status == 2 and "--set train.end_iter=7: " in said.err
+    assert "holds a reconstruction with train.end_iter = 900; leave it out" in said.err
+    assert not Path("public_data").exists(), "it is said before the cameras are sought"
+
+
 MISTAKES = {
     "no images": ([], "--mode reconstruct: give --images FOLDER"),
     "missing": (["--images", "nowhere"], "--images nowhere: no such folder or video"),

@@ -60,15 +60,29 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
             f"{folder}: holds a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to go on "
             "with it, --overwrite to start afresh, or another --case"
         )
+    if plan is not None:
+        _require_settled(arguments, plan, folder)
     _link(arguments, prepare.COMMAND, 1)
     if plan is None:
         plan = _first_look(arguments, conf, minutes, folder)
     else:
         say(f"step 2 of 5: inspected before, see {folder / RESULT / 'health.md'}")
     if plan.is_finished and (folder / RESULT / MESH).is_file():
-        say(f"{folder / RESULT}: is ready already (--overwrite makes it anew)")
+        again = f"--overwrite makes it anew, the last command of {PAGE} its mesh alone"
+        say(f"{folder / RESULT}: is ready already ({again})")
         return EXIT_DONE
     return _work(arguments, plan, folder)
+
+
+def _require_settled(arguments: Arguments, plan: Plan, folder: Path) -> None:
+    """Raises UserError where the command line sets a key otherwise than the reconstruction that was begun."""
+    for key, value in plan.settings.items():
+        given = _given(arguments, key)
+        if given not in (None, value):
+            raise UserError(
+                f"--set {key}={given}: {folder} holds a reconstruction with {key} = {value}; leave it out to go on "
+                "with that, pass --overwrite to start afresh, or another --case"
+            )
 
 
 def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
@@ -98,8 +112,8 @@ def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, fo
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
-    if _is_set(arguments, "train.end_iter"):
-        plan = Plan(minutes, settings, starts_over=arguments.values.overwrite)
+    if (given := _given(arguments, "train.end_iter")) is not None:
+        plan = Plan(minutes, {**settings, "train.end_iter": given}, starts_over=arguments.values.overwrite)
     else:
         steps, seconds = _steps_for(read_conf(arguments), minutes)
         plan = Plan(minutes, {**settings, "train.end_iter": str(steps)}, seconds, arguments.values.overwrite)
@@ -188,13 +202,20 @@ def _link(arguments: Arguments, command: Command, number: int, flags: Mapping[st
 
 
 def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
-    """The arguments with further values of the conf."""
-    return replace(arguments, overrides=(*arguments.overrides, *(f"{key}={value}" for key, value in settings.items())))
+    """The arguments with other values of the conf."""
+    kept = (text for text in arguments.overrides if text.partition("=")[0].strip() not in settings)
+    return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
+
+
+def _given(arguments: Arguments, key: str) -> str | None:
+    """What the command line sets a key of the conf to; None where it does not."""
+    parts = [text.partition("=") for text in arguments.overrides]
+    return next((value.strip() for name, _, value in reversed(parts) if name.strip() == key), None)
 
 
 def _is_set(arguments: Arguments, key: str) -> bool:
     """Whether the command line sets a key of the conf."""
-    return any(text.partition("=")[0].strip() == key for text in arguments.overrides)
+    return _given(arguments, key) is not None
 
 
 def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:

@@ -14,6 +14,7 @@ from data.capture import MASK_HALF
 from data.errors import UserError, listed
 from data.prepare.boxes import OF_SCENE
 from data.roi.frustum import enclosing_ball, meeting_point
+from data.roi.region import OUTSIDE
 from data.roi.sparse import TRIMMED, well_supported
 from data.scenes.scene import Scene
 
@@ -21,7 +22,6 @@ LEAST_POINTS = 12  # in all boxes: fewer bound nothing
 LEAST_AGREEMENT = 0.5  # share of what the other boxes hold that a box has to hold too
 CARRIED_MARGIN = 0.15  # of a carried box's sides: points stop short of the outline, where features are few, and of ears
 SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
-OUTSIDE = 1.02  # a camera's least distance from the middle, in radii
 
 
 def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:

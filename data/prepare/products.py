@@ -37,8 +37,7 @@ def write_scene(
     """Develop the photographs and put the products in their place; returns what is to be said.
 
     `cut` gives the scene its masks, where these need cameras; where `cameras_outside`, the region is shrunk until no
-    camera stands within. Raises UserError where the region or these masks do not
-    fit, or the disk takes no more.
+    camera stands within. Raises UserError where the region or these masks do not fit, or the disk takes no more.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
     capture = replace(read_colmap(work, conf), name=target.resolve().name, notes=())

@@ -174,15 +174,19 @@ def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) 
     centre, radius = enclosing_ball(kept)
     radius *= POINTS_MARGIN
     if not cameras_outside:
-        radius = min(radius, WITHIN_SHARE * float(np.median(np.linalg.norm(cameras.origins - centre, axis=1))))
+        radius = min(radius, WITHIN_SHARE * _distance(cameras, centre))
     source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
     return _unless_a_point(Region(centre, radius, source), cameras)
 
 
 def _unless_a_point(found: Region, cameras: Cameras) -> Region | None:
     """What was found, or None where it is so small that nothing was."""
-    distance = np.median(np.linalg.norm(cameras.origins - found.centre, axis=1))
-    return found if found.radius > LEAST_RADIUS * distance else None
+    return found if found.radius > LEAST_RADIUS * _distance(cameras, found.centre) else None
+
+
+def _distance(cameras: Cameras, centre: np.ndarray) -> float:
+    """The median camera's."""
+    return float(np.median(np.linalg.norm(cameras.origins - centre, axis=1)))
 
 
 def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
@@ -206,12 +210,12 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
             f"the cameras look at no common point ({listed_views(np.flatnonzero(shown <= 0))} do not show the one "
             f"nearest to all axes); {HINT}"
         )
-    distances = np.linalg.norm(cameras.origins - centre, axis=1)
+    distance = _distance(cameras, centre)
     if cameras_outside:
-        radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * np.median(distances))
+        radius = min(np.median(np.sqrt(held[shown > 0].prod(axis=1))), FOCUS_SHARE * distance)
     else:
         farthest = np.max(borders, axis=1)[shown > 0]
-        radius = min(MARGIN * np.median(farthest), WITHIN_SHARE * np.median(distances))
+        radius = min(MARGIN * np.median(farthest), WITHIN_SHARE * distance)
     return Region(centre, radius, f"from the common focus of {len(cameras)} cameras")
 
 

@@ -143,8 +143,13 @@ def _such_as(scene: Scene, nearest: float) -> str:
     """The largest region about the same middle that leaves cameras outside, the nearest at a distance in radii."""
     if nearest < MIDDLE:
         return ""
-    centre, radius = scene.scene_to_world[:3, 3], np.linalg.norm(scene.scene_to_world[:3, 0]) * nearest / OUTSIDE
+    centre, radius = scene.scene_to_world[:3, 3], radius_of(scene) * nearest / OUTSIDE
     return f' (--roi "{" ".join(f"{value:.4g}" for value in (*centre, radius))}" does)'
+
+
+def radius_of(scene: Scene) -> float:
+    """The length of one radius of the working frame in the world."""
+    return float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
 
 
 def require_view(scene: Scene, view: int) -> None:
@@ -162,7 +167,7 @@ def facts(scene: Scene) -> dict[str, str]:
         "bits per channel": str(scene.images[0].itemsize * 8),
         "pixels inside the masks": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
         "cameras from the centre of the unit sphere": f"{distances.min():.2f} to {distances.max():.2f}",
-        "1 unit in the world": f"{np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])):.4g}",
+        "1 unit in the world": f"{radius_of(scene):.4g}",
     }
 
 

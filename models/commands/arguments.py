@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from data.errors import UserError
 from data.io.streams import say
-from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Mode, flag
+from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Flag, Mode, flag
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
 from models.config.strict import nearest
@@ -146,11 +146,16 @@ def asked(arguments: Arguments) -> dict[str, str]:
     Where things lie may differ from machine to machine, what the conf says is compared as such, and who looks on is
     the first one's own.
     """
-    entries = [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
-    names = {entry.options.get("dest", entry.name.removeprefix("--")): entry.name for entry in reversed(entries)}
-    values = {names[name]: value for name, value in vars(arguments.values).items()}
-    is_asked = {name: value is not None and not isinstance(value, Path) for name, value in values.items()}
-    return {name: str(value) for name, value in values.items() if is_asked[name] and name not in MAY_DIFFER}
+    names = {entry.options.get("dest", entry.name.removeprefix("--")): entry.name for entry in reversed(_flags())}
+    values = {names[name]: value for name, value in vars(arguments.values).items() if value is not None}
+    return {
+        name: str(value) for name, value in values.items() if name not in MAY_DIFFER and not isinstance(value, Path)
+    }
+
+
+def _flags() -> list[Flag]:
+    """Those of every mode, then the modes' own, which may be named again."""
+    return [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
 
 
 def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
@@ -191,8 +196,7 @@ def make_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's own takes -1e-3 for a flag
-    entries = [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
-    flags = {entry.name: entry for entry in entries}
+    flags = {entry.name: entry for entry in _flags()}
     for title in GROUPS:
         group = parser.add_argument_group(title)
         for entry in flags.values():

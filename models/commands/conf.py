@@ -46,6 +46,11 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
 
 
+def key_of(override: str) -> str:
+    """The key that a `KEY=VALUE` of --set names."""
+    return override.partition("=")[0].strip()
+
+
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
     """The dataset with each path that is missing here looked for in the program's folder."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}

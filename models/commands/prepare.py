@@ -10,6 +10,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, PREPARATION, Arguments, Command, ExperimentConfig, flag
+from models.commands.conf import key_of
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
 
@@ -67,7 +68,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def next_steps(arguments: Arguments) -> list[str]:
     """The commands that follow, one a line."""
     flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
-    settings = [text for text in arguments.overrides if text.partition("=")[0].strip() != REGION]  # the scene has it
+    settings = [text for text in arguments.overrides if key_of(text) != REGION]  # the scene has it
     flags += [word for text in settings for word in _flag("--set", text)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 

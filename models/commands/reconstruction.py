@@ -18,7 +18,7 @@ from data.io.images import image_size, list_images
 from data.io.streams import say
 from models.commands import evaluate, inspect, prepare, train, validate_mesh
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig, Mode
-from models.commands.conf import PROGRAM_FOLDER, read_conf
+from models.commands.conf import PROGRAM_FOLDER, key_of, read_conf
 from models.commands.reconstruction_folder import (
     MESH,
     PAGE,
@@ -203,14 +203,14 @@ def _link(arguments: Arguments, command: Command, number: int, flags: Mapping[st
 
 def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
     """The arguments with other values of the conf."""
-    kept = (text for text in arguments.overrides if text.partition("=")[0].strip() not in settings)
+    kept = (text for text in arguments.overrides if key_of(text) not in settings)
     return replace(arguments, overrides=(*kept, *(f"{key}={value}" for key, value in settings.items())))
 
 
 def _given(arguments: Arguments, key: str) -> str | None:
     """What the command line sets a key of the conf to; None where it does not."""
-    parts = [text.partition("=") for text in arguments.overrides]
-    return next((value.strip() for name, _, value in reversed(parts) if name.strip() == key), None)
+    given = [text.partition("=")[2].strip() for text in arguments.overrides if key_of(text) == key]
+    return given[-1] if given else None
 
 
 def _is_set(arguments: Arguments, key: str) -> bool:

@@ -12,7 +12,7 @@ from data.capture import SparsePoints, training_points
 from data.errors import UserError
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
-from data.scenes.scene import Scene
+from data.scenes.scene import Scene, radius_of
 from models.experiment import Experiment, held_out_scene
 from models.results.records import require_table
 from models.scores.compared import TAU
@@ -66,11 +66,6 @@ class References:
 def cameras_of(scene: Scene) -> list[Camera]:
     """Those of the photographs."""
     return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
-
-
-def radius_of(scene: Scene) -> float:
-    """The length of one radius of the working frame in the world."""
-    return float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
 
 
 def read_references(experiment: Experiment, asked: Asked) -> References:

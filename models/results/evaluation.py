@@ -12,11 +12,11 @@ import trimesh
 
 from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
-from data.scenes.scene import Scene
+from data.scenes.scene import Scene, radius_of
 from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
 from models.results import agreement
-from models.results.asked import Asked, References, cameras_of, radius_of
+from models.results.asked import Asked, References, cameras_of
 from models.results.figure_table import lines
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.records import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json

@@ -38,9 +38,8 @@ def training_chunk(trainer: Trainer) -> memory.Choice:
         return trainer.gradient_of(part, noise, chunk)
 
     choice = memory.chunk_that_fits(share.longest, differentiate, trainer.conf.memory_limit, update)
-    if (
-        choice.chunk == share.longest
-    ):  # so it stays in one where another batch, or rank, has more: it has no more samples
+    # What fits in one piece stays in one where another batch, or rank, has more entries: it has no more samples.
+    if choice.chunk == share.longest:
         choice = replace(choice, chunk=trainer.conf.batch_size)
     # All ranks go on with what fits each.
     return min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)

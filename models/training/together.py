@@ -40,7 +40,7 @@ class Share:
         return int(np.diff(self.borders or (0, len(self.batch))).max())
 
 
-def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut: Cut = Cut()) -> Share:  # noqa: B008
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut: Cut) -> Share:
     """The part of the rank that this is, of whole pieces where there is one for each rank."""
     found = borders(model, batch, cut, ranks.size)
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.scenes.scene import Scene
+from data.scenes.scene import Scene, radius_of
 from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words
 
@@ -116,8 +116,7 @@ class Stage:
 def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
     """The flag for a sphere of the working frame, in the world of the scene's cameras."""
     world = scene.scene_to_world @ np.append(centre, 1.0)
-    scale = float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
-    return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], scale * radius)) + '"'
+    return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius)) + '"'
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

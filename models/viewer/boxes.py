@@ -73,7 +73,7 @@ class Boxes:
         if box is not None:
             left, top, right, bottom = (round(float(corner)) for corner in box)
             line = CARRIED_LINE if own is None else LINE
-            cv2.rectangle(picture, (left, top), (right, bottom), line, max(1, picture.shape[1] // 300))
+            cv2.rectangle(picture, (left, top), (right, bottom), line, max(2, picture.shape[1] // 200))
         return cv2.remap(picture, pixels[..., 0], pixels[..., 1], cv2.INTER_LINEAR, borderValue=(40, 40, 40))
 
     def _carried(self) -> dict[int, np.ndarray]:

@@ -28,15 +28,15 @@ def pretend() -> None:
     from models.kinds.fast import patches
     from models.kinds.fast.model import FastNeuSModel
     from models.kinds.fast.nerf import FastNeRFModel
-    from models.kinds.fast.sampler import Light
+    from models.kinds.fast.light import Light
     from models.rendering.occupancy import Occupancy
 
     walk, light, is_reached = Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached
     costs, sharpness = patches.PatchComparison.costs, FastNeuSModel.sharpness
 
-    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int) -> Any:
+    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int, **where: bool) -> Any:
         """As many rays as fit the budget, all with as many samples."""
-        found = walk(self, rays, jitter, step, budget)
+        found = walk(self, rays, jitter, step, budget, **where)
         count = min(len(jitter), budget // PER_RAY)
         offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
         return replace(found, rows=np.arange(count), offsets=offsets, walked=count)

@@ -10,11 +10,14 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 from test_fast_background import OPEN, trained
 from test_fast_neus import CONF
+from test_hits import sought
 
 from data.errors import UserError
 from data.roi.frustum import Cameras
 from data.roi.neighbours import neighbours
 from models.kinds.conf import load_config
+from models.kinds.fast.model import _samples
+from models.kinds.fast.patches import MOST_STEPS
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import CAMERA, Patches, patch_costs
@@ -132,6 +135,22 @@ def test_costs_and_slopes_are_those_of_the_definition(given, form):
         assert_grad_close(found, quotients, rtol=2e-2, min_cosine=0.9995)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_patch_without_a_view_of_its_own_costs_nothing_whatever_it_is(given, form):
+    points, normals, views, *rest = given
+    views, no_patch = views.copy(), np.arange(COUNT) % 3 == 1
+    views[no_patch, 0] = -1
+    expected = np.where(no_patch, 0.0, costs64(*given, LAYOUT))
+    points, normals = (np.where(no_patch[:, None], np.nan, value) for value in (points, normals))
+    with in_form(form):
+        values, rest = on_device((points, normals, views, *rest))
+        costs = patch_costs(*values, *rest, LAYOUT)
+        np.testing.assert_allclose(costs.numpy()[:, 0], expected, atol=2e-4)
+        slopes = [value.numpy() for value in jt.grad(costs.sum(), values)]
+    for found in slopes:
+        assert np.isfinite(found).all() and not found[no_patch].any() and found[~no_patch].any()
+
+
 def test_a_surface_in_its_place_costs_nothing_and_another_does():
     """A textured plane, photographed by homographies."""
     rng, rows = np.random.default_rng(1), cameras()[:3]
@@ -197,6 +216,43 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
         assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
 
 
+def chosen_by_the_host(model, batch):
+    """Sum and number of the costs of the patches that numpy chooses, and the slopes of the sum by the table."""
+    samples = _samples(batch)
+    seen = model._render(samples)
+    values = [value.numpy() for value in (seen.field.sdf, seen.field.gradient, seen.weights)]
+    reach = MOST_STEPS * float(batch.step[0])
+    at, rays = sought(*values, batch.points, batch.directions, batch.offsets, batch.every[0], reach)
+    rows, directions = jt.array(at.astype(np.int32)), jt.array(batch.directions[at])
+    normals = seen.field.gradient[rows]
+    further = -seen.field.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
+    patches = model._patches
+    views = jt.array(patches.views[batch.view[rays]])
+    points = jt.array(batch.points[at]) + directions * further
+    costs = patch_costs(points, normals, views, patches.cameras, patches.images, patches.layout)
+    return costs.sum().item(), len(at), jt.grad(costs.sum(), model.fields.sdf.table).numpy()
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_the_same_rays_are_compared_as_the_host_would_choose_and_it_reads_nothing(trainer, every, monkeypatch):
+    """With rays that have no sample in the region, and in parts."""
+    model, moment = trainer.model, trainer.moment
+    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
+    middle = len(batch) // 2
+    parts = [batch, batch.part(0, middle), batch.part(middle, len(batch))]
+    expected = [chosen_by_the_host(model, part) for part in parts]
+    assert (np.diff(batch.offsets) == 0).any() and expected[0][1] > 10
+    with monkeypatch.context() as patch:
+        for name in ("numpy", "item", "fetch_sync"):
+            patch.setattr(jt.Var, name, lambda value: pytest.fail("the host reads from the device within a step"))
+        terms = [model.objective(part, None, moment).terms["patches"] for part in parts]
+        slopes = [jt.grad(term.total, model.fields.sdf.table) for term in terms]
+    for term, slope, (total, count, theirs) in zip(terms, slopes, expected, strict=True):
+        assert term.count.item() == count and term.total.item() == pytest.approx(total, rel=1e-5)
+        assert np.linalg.norm(slope.numpy() - theirs) <= 1e-5 * np.linalg.norm(theirs)
+    assert expected[0][1] == expected[1][1] + expected[2][1]
+
+
 def test_no_more_patches_are_compared_than_are_worth_it():
     trainer = trained(*PATCHES, steps=0)
     batch = trainer.sampler.next()
@@ -207,7 +263,7 @@ def test_no_more_patches_are_compared_than_are_worth_it():
     counts = [
         trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.moment)
         .terms["patches"]
-        .count
+        .count.item()
         for every in (1, 4)
     ]
     assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]

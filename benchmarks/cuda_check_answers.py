@@ -1,7 +1,7 @@
 """What a step beside the pretended card hears from kernels that do nothing, so that it takes all of its branches.
 
-Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets
-the kernels be compiled and started and answers in their place.
+Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets the kernels be
+compiled and started and answers in their place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Patches across photographs in a training: which are compared, in what parts, from when on, and what goes with them."""
+"""Patches across photographs in a training: which are compared, in which parts, since when, and what goes with them."""
 
 import dataclasses
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from models.machine.backend import device_info, jt
+from models.machine.backend import jt
 from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"
@@ -43,9 +43,19 @@ def emulated(emulator: Emulator) -> Iterator[None]:
         _emulator.reset(token)
 
 
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Within it Jittor computes on the host, also beside a card, which goes on with what it was given.
+
+    What is to be computed there has to be read or synced within. Nothing changes where there is no card.
+    """
+    with jt.flag_scope(use_cuda=0):
+        yield
+
+
 def device() -> str:
     """Whose forms run now: "cpu" or "cuda"."""
-    return CUDA if _emulator.get() is not None else device_info().name
+    return CUDA if _emulator.get() is not None or jt.flags.use_cuda else CPU
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ trained tells from time to time which cells are empty, which may hold a surface,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.ndimage import distance_transform_edt, label, map_coordinates
 from data.rays import Rays
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, march
+from models.ops.source import on_host
 from models.structs import Var
 
 
@@ -72,7 +74,7 @@ class Occupancy:
         """`hull`: bool [N, N, N] by x, y, z."""
         self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
         self.cameras = np.zeros((0, 3))  # where they are; those beyond the cube need not be named
-        self._placed: Var | None = None
+        self._placed: dict[bool, Var] = {}  # the cells by whether it is in a step: on the host
         self.enclose(hull)
 
     @property
@@ -91,7 +93,7 @@ class Occupancy:
         """Replace the cells, uint8 [N, N, N]."""
         self.cells = cells
         self.is_open = bool((cells[self.hull] == OCCUPIED).all())  # nothing of the hull is left out
-        self._placed = None
+        self._placed = {}
 
     def open(self) -> None:
         """Whatever the hull holds may hold a surface."""
@@ -146,15 +148,19 @@ class Occupancy:
         open_parts = [parts[0, 0, 0], *parts[self.place(within)]]  # a corner of the cube is beyond the sphere
         return ~np.isin(parts, open_parts) & ~is_wall
 
-    def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:
-        """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""
-        if self._placed is None:
-            self._placed = jt.array(self.cells).stop_grad()
-        near = np.maximum(rays.near, np.float32(self.near_plane))
-        given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
-        found = march(*given, self._placed, step, budget)
-        offsets, walked = found.offsets.numpy(), int(found.kept.item())
+    def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int, in_step: bool = False) -> Walk:
+        """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it.
+
+        `in_step`: on the host, while a card goes on with the step before; else on the card, and waited for.
+        """
+        with on_host() if in_step else nullcontext():
+            if in_step not in self._placed:
+                self._placed[in_step] = jt.array(self.cells).stop_grad()
+            near = np.maximum(rays.near, np.float32(self.near_plane))
+            given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
+            found = march(*given, self._placed[in_step], step, budget)
+            offsets, walked = found.offsets.numpy(), int(found.kept.item())
+            samples = [value.numpy() for value in (found.depths, found.points, found.directions)]
         rows = np.flatnonzero(np.diff(offsets[: walked + 1]))
         ends = np.concatenate([offsets[rows], offsets[-1:]]).astype(np.int32)
-        samples = (value.numpy() for value in (found.depths, found.points, found.directions))
         return Walk(rows, ends, *samples, walked)

@@ -1,8 +1,8 @@
 """The watch over each step's numbers: a step whose loss or gradients are not finite changes no weight.
 
 The verdict is computed on the device, from the step's numbers and from those that Adam makes of them, and gates the
-update there; the host reads it one step later, when the device is done with it, so that looking costs no waiting. The
-weights are still those of the refused step then.
+update there. The host reads it in the next step, before that one computes anything: the only time in a step that it
+waits for a card. The weights are still those of the refused step then.
 """
 
 from __future__ import annotations

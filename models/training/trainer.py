@@ -102,13 +102,15 @@ class Trainer:
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
 
-        Where loss, gradients or what Adam makes of them are not finite the update changes nothing; `guard` knows after
-        the next step, or after `settle`.
+        Where loss, gradients or what Adam makes of them are not finite the update changes nothing; `guard` knows in the
+        next step, once its batch is laid out, or after `settle`. A card is waited for there and nowhere else: what a
+        kind asks it about the batch it is asked just before.
         """
         moment = self.moment
         with self._undone_where_abandoned():
             self.model.before_step(moment)
             batch = self.sampler.next()
+            self.settle()
             inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
             share = share_of(self.model, batch, inputs.noise, self.ranks, self.cut)
             found = None if share.is_all else self._together(share, moment)
@@ -122,7 +124,6 @@ class Trainer:
                     )
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
-        self.settle()
         taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
         self.guard.watch(inputs, values, taken)
         self.finished_steps += 1

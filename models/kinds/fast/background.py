@@ -18,10 +18,10 @@ from data.scenes.scene import Scene
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.kinds.fast.conf import BackgroundConfig
+from models.kinds.fast.light import is_lit
 from models.kinds.fast.looks import Looks
 from models.machine.backend import jt
 from models.ops.march import OCCUPIED
-from models.ops.packed import packed_weights
 from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
@@ -29,7 +29,6 @@ FARTHEST = 64.0  # working-frame units from the origin: what is farther is contr
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
-LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,30 @@ class Candidates:
     depths: np.ndarray  # [R, K], ascending along each ray
     exist: np.ndarray  # bool [R, K]
     is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
+
+
+@dataclass(frozen=True)
+class Asked:
+    """N samples along rays beyond the sphere, in contracted places of cells that may hold something."""
+
+    ray: np.ndarray  # [N], ascending, and along each ray from the camera outwards
+    is_before: np.ndarray  # bool [N], between camera and sphere
+    depths: np.ndarray  # [N]
+    points: np.ndarray  # [N, 3]
+    alpha: Var | None  # [N, 1], under way; None of no samples
+
+    def lit(self, rays: Rays, passes: np.ndarray, budget: int) -> Walk:
+        """Those that light reaches, of the first of these rays, as many as fit the budget; waits for the opacities.
+
+        passes: bool [R], whether light comes through the region.
+        """
+        alpha = self.alpha if self.alpha is None else self.alpha.numpy()
+        kept = np.flatnonzero(self.ray < len(rays))
+        kept = kept[self.is_before[kept] | passes[self.ray[kept]]]
+        if len(kept):
+            offsets = np.searchsorted(self.ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
+            kept = kept[is_lit(alpha[kept], offsets)]
+        return packed_walk(self.ray[kept], self.depths[kept], self.points[kept], rays, budget)
 
 
 class Background:
@@ -76,26 +99,27 @@ class Background:
         from a computer all beside the object, where else things of that colour could hang unseen."""
         return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
-    def walk(self, rays: Rays, jitter: np.ndarray, budget: int, passes: np.ndarray) -> Walk:
-        """The samples of rays that light reaches, in contracted places, as many as fit the budget.
+    def ask(self, rays: Rays, jitter: np.ndarray, passes: np.ndarray | None = None) -> Asked:
+        """How opaque it is along rays, wherever something may be; does not wait for the answer.
 
-        passes: bool [R], whether light comes through the region.
+        passes: bool [R], whether light comes through the region, where that is known.
         """
         found = candidates(rays, jitter, self.conf.section, self.occupancy.near_plane)
-        ray, place = np.nonzero(found.exist & (found.is_before | passes[:, None]))
+        exist = found.exist if passes is None else found.exist & (found.is_before | passes[:, None])
+        ray, place = np.nonzero(exist)
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
-        is_kept = self.occupancy.at(points) == OCCUPIED
-        ray, depths, points = ray[is_kept], depths[is_kept], points[is_kept]
-        if not len(ray):
-            return packed_walk(ray, depths, points, rays, budget)
-        offsets = np.searchsorted(ray, np.arange(len(rays) + 1)).astype(np.int32)
+        kept = np.flatnonzero(self.occupancy.at(points) == OCCUPIED)
+        ray, points = ray[kept], points[kept]
+        alpha = self._alpha(points) if len(points) else None
+        return Asked(ray, found.is_before[ray, place[kept]], depths[kept], points, alpha)
+
+    def _alpha(self, points: np.ndarray) -> Var:
+        """Opacities [P, 1] of samples at points [P, 3], under way."""
         with jt.no_grad():
-            alpha = jt.maximum(
-                self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section), LEAST_ALPHA
-            )
-            is_kept = packed_weights(alpha, jt.array(offsets))[0].numpy()[:, 0] > 0
-        return packed_walk(ray[is_kept], depths[is_kept], points[is_kept], rays, budget)
+            alpha = self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section)
+            jt.sync([alpha])
+        return alpha
 
     def look(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples in contracted places."""
@@ -109,8 +133,7 @@ class Background:
     def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
         """Of cells of this side about points [P, 3]: [P]."""
         del side
-        with jt.no_grad():
-            return self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section).numpy()[:, 0]
+        return self._alpha(points).numpy()[:, 0]
 
     def buffers(self) -> dict[str, np.ndarray]:
         """What a resume needs."""

@@ -18,10 +18,11 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.joined import order
+from models.kinds.fast.light import FULL_COS, Light, through_surface
 from models.kinds.fast.outputs import PackedOutput
 from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
 from models.kinds.fast.patches import MOST_COMPARED, PatchComparison
-from models.kinds.fast.sampler import Light, PackedSampler
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.fast.terms import anchor_term, curvature_term, free_term, patch_term
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
@@ -35,9 +36,6 @@ from models.structs import FieldOutput, Var
 
 TERMS = ("color", "eikonal", "mask", "free", "points", "patches", "curvature")  # each where there is one
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
-PASSES = 1e-3  # of the light, below which nothing is seen through the region
-MATTERS = 3e-5  # weight below which a sample shows nothing; with 3e-4 a surface that is missing does not grow
-FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
 
 
 @dataclass(frozen=True)
@@ -197,23 +195,13 @@ class FastNeuSModel(PackedModel):
     def _light(self, walk: Walk, step: float) -> Light:
         """What light does in the region along the rays of a walk, told by the distances alone."""
         used = int(walk.offsets[-1])
-        passes, matters = np.ones(walk.walked, bool), np.zeros(len(walk.points), bool)
         if not used:
-            return Light(passes, matters)
+            return Light(np.ones(walk.walked, bool), np.zeros(len(walk.points), bool))
         with jt.no_grad():
             sdf = self.fields.sdf.at_weights().distance(jt.array(walk.points[:used]))
-            values = sdf.numpy()[:, 0]
-            rises = np.diff(values) / np.maximum(np.diff(walk.depths[:used, 0]), step)
-            rises = np.append(rises, 0.0)
-            last = walk.offsets[1:] - 1
-            rises[last] = np.where(np.diff(walk.offsets) > 1, rises[np.maximum(last - 1, 0)], -1.0)
-            cos = jt.array(np.clip(rises, -1, 1).astype(np.float32)[:, None])
-            length = jt.full((used, 1), step)
-            alpha = section_alpha(sdf, cos, length, self.fields.sharpness(), FULL_COS)
-            weights, left = packed_weights(alpha, jt.array(walk.offsets))
-        passes[walk.rows] = left.numpy()[:, 0] > PASSES
-        matters[:used] = (weights.numpy()[:, 0] > MATTERS) | (not self._sifts)
-        return Light(passes, matters)
+            inv_s = self.fields.sharpness()
+            jt.sync([sdf, inv_s])  # both, before a card is waited for
+            return through_surface(walk, sdf.numpy(), inv_s.numpy(), step, self._sifts)
 
     def _look(self, samples: Samples) -> PackedView:
         """What samples show, without gradients."""

@@ -13,6 +13,7 @@ from models.fields.color import RenderingNetwork
 from models.fields.density_grid import LARGEST_LOG, DensityGrid
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeRFConfig
+from models.kinds.fast.light import is_lit
 from models.kinds.fast.looks import Looks
 from models.kinds.fast.outputs import RadianceOutput
 from models.kinds.fast.packed import PackedModel, PackedView, Samples
@@ -24,8 +25,6 @@ from models.ops.packed import packed_sum, packed_weights
 from models.rendering.occupancy import Walk
 from models.rendering.sections import SMALLEST_SLOPE, SURFACE_DENSITY, over_background
 from models.structs import Var
-
-LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,7 @@ class FastNeRFModel(PackedModel):
         used = walk.offsets[-1]
         with jt.no_grad():
             found = self.fields.density.at_weights().evaluate(jt.array(walk.points[:used]))
-            alpha = jt.maximum(found.alpha(step), LEAST_ALPHA)
-            return packed_weights(alpha, jt.array(walk.offsets))[0].numpy()[:, 0] > 0
+            return is_lit(found.alpha(step).numpy(), walk.offsets)
 
     def _look(self, samples: Samples) -> PackedView:
         """What samples show; their normals are those of the density."""

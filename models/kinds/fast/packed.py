@@ -19,7 +19,8 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.fast.joined import Order, align, order
-from models.kinds.fast.sampler import Light, PackedSampler
+from models.kinds.fast.light import Light
+from models.kinds.fast.sampler import PackedSampler
 from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
@@ -218,7 +219,8 @@ class PackedModel(PlainModel):
             samples = Samples(jt.array(near.points), jt.array(near.directions), offsets, near.depths, step)
             return near.rows, samples, near.walked
         passes = self._light(near, step).passes
-        far = self.background.walk(rays.at(slice(0, near.walked)), jitter[: near.walked], VIEW_BUDGET, passes)
+        walked = rays.at(slice(0, near.walked))
+        far = self.background.ask(walked, jitter[: near.walked], passes).lit(walked, passes, VIEW_BUDGET)
         both = align(near, far)
         beyond = Beyond(
             jt.array(far.points),

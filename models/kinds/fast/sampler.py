@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import ANCHOR_SHARE
 from models.kinds.fast.joined import align
+from models.kinds.fast.light import Light
 from models.kinds.terms import MASK_THRESHOLD
 from models.rendering.occupancy import Occupancy, Walk
 
@@ -28,14 +28,6 @@ MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
 SPARE_WALK = 1.2  # times the samples that are believed to be needed are walked
 WALKED_TO_KEPT = 6  # at most so many samples are walked for each that is kept
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is believed to have before any was walked
-
-
-@dataclass(frozen=True)
-class Light:
-    """What light does along the rays of a walk of S samples."""
-
-    passes: np.ndarray  # bool [walked], whether it comes through the region
-    matters: np.ndarray  # bool [S], which samples show something
 
 
 class PackedSampler:
@@ -128,13 +120,13 @@ class PackedSampler:
         """The batch of rays with what lies beyond the region; samples in it that show nothing are left out."""
         budget_far = self._background.conf.samples
         most = int(budget * np.clip(SPARE_WALK * self._thinned, 1, WALKED_TO_KEPT))
-        walk = self._occupancy.walk(rays, jitter, self.step, most)
+        walk = self._occupancy.walk(rays, jitter, self.step, most, in_step=True)
+        # Before it is known where light passes: a card answers both questions at once, and is waited for once.
+        asked = self._background.ask(rays.at(slice(0, walk.walked)), jitter[: walk.walked])
         light = self.light(walk, self.step)
         near = walk.sifted(light.matters, budget)
         self._thinned = int(walk.offsets[-1]) / max(int(light.matters.sum()), 1)
-        far = self._background.walk(
-            rays.at(slice(0, near.walked)), jitter[: near.walked], budget_far, light.passes[: near.walked]
-        )
+        far = asked.lit(rays.at(slice(0, near.walked)), light.passes[: near.walked], budget_far)
         both = align(near, far)
         used, used_far = int(both.near[-1]), int(both.far[-1])
         self._per_ray = max(used, budget * used_far / budget_far, 1) / max(both.walked, 1)
@@ -165,8 +157,8 @@ class PackedSampler:
     def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
         """The samples of rays, as many as fit the budget."""
         if self.sift is None:
-            return self._occupancy.walk(rays, jitter, self.step, budget)
-        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * budget)
+            return self._occupancy.walk(rays, jitter, self.step, budget, in_step=True)
+        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * budget, in_step=True)
         return walk.sifted(self.sift(walk, self.step), budget)
 
     def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
@@ -188,7 +180,7 @@ class PackedSampler:
         if len(rays):
             step = self._occupancy.side * PROBE_STEPS
             budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
+            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget, in_step=True)
             found[walk.rows] = True
         return found
 

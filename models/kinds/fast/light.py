@@ -1,0 +1,54 @@
+"""What light does along packed samples, told on the host: there a batch is laid out, while a card works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.packed import packed_weights
+from models.ops.section_alpha import section_alpha
+from models.ops.source import on_host
+from models.rendering.occupancy import Walk
+
+PASSES = 1e-3  # of the light, below which nothing is seen through the region
+MATTERS = 3e-5  # weight below which a sample shows nothing; with 3e-4 a surface that is missing does not grow
+FULL_COS = 1.0  # of the annealing of section angles (volrend.annealed_cos): none, the sharpness alone does it here
+LEAST_ALPHA = 1e-7  # that a sample is taken for as it is asked what light reaches
+
+
+@dataclass(frozen=True)
+class Light:
+    """What light does along the rays of a walk of S samples."""
+
+    passes: np.ndarray  # bool [walked], whether it comes through the region
+    matters: np.ndarray  # bool [S], which samples show something
+
+
+def is_lit(alpha: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Which samples light reaches, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1] as in `ops.packed`."""
+    with on_host(), jt.no_grad():
+        weights = packed_weights(jt.array(np.maximum(alpha, np.float32(LEAST_ALPHA))), jt.array(offsets))[0]
+        return weights.numpy()[:, 0] > 0
+
+
+def through_surface(walk: Walk, sdf: np.ndarray, inv_s: np.ndarray, step: float, sifts: bool) -> Light:
+    """What light does in a walk whose samples, `step` apart, have the signed distances [S, 1].
+
+    Slopes are those between samples. inv_s: [1]; `sifts`: whether it is asked what a sample shows, else all matter.
+    """
+    used = len(sdf)
+    rises = np.diff(sdf[:, 0]) / np.maximum(np.diff(walk.depths[:used, 0]), step)
+    rises = np.append(rises, 0.0)
+    last = walk.offsets[1:] - 1
+    rises[last] = np.where(np.diff(walk.offsets) > 1, rises[np.maximum(last - 1, 0)], -1.0)
+    cos = np.clip(rises, -1, 1).astype(np.float32)[:, None]
+    with on_host(), jt.no_grad():
+        given = (jt.array(value) for value in (sdf, cos, np.full((used, 1), step, np.float32), inv_s))
+        weights, left = packed_weights(section_alpha(*given, FULL_COS), jt.array(walk.offsets))
+        weights, left = weights.numpy()[:, 0], left.numpy()[:, 0]
+    passes, matters = np.ones(walk.walked, bool), np.zeros(len(walk.points), bool)
+    passes[walk.rows] = left > PASSES
+    matters[:used] = (weights > MATTERS) | (not sifts)
+    return Light(passes, matters)

@@ -8,7 +8,6 @@ import ctypes
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,10 +15,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.pretend.build import FURTHER_TARGET, Pretended, build, key
+from benchmarks.cuda_check_toolkit import found_toolkit, pretended_card
+from benchmarks.pretend.build import Pretended
 from benchmarks.shapes import ROOT
-from models.machine.cuda import search
-from models.machine.cuda.facts import HEADERS, Toolkit
+from models.machine.cuda.facts import dotted
 from models.machine.toolchain import jittor_home
 
 DESCRIPTION = """
@@ -31,10 +30,9 @@ pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and
 are missing. Exit status 0 where all is compiled and flat or there is no nvcc, else 1; targets that are missed are only
 told.
 """
-PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cublas==13.0.*", "nvidia-curand==10.4.*")}
-NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
-CARD = 90  # the capability of the pretended card
+CAPABILITIES = (80, 90)  # that are compiled for; the last is the pretended card's
 STEPS = 30
+WAITS = 1  # of the host for the card in a step: the guard's, which hears whether the step before was taken
 WORKER = "benchmarks.cuda_check_worker"
 SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
@@ -54,14 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     """Check and print; returns the exit status."""
     given = _parser().parse_args(arguments)
     cache = Path(jittor_home()) / ".cache" / "jittor"
-    toolkit = _toolkit(cache)
+    toolkit = found_toolkit(cache)
     if isinstance(toolkit, str):
         print(f"{SKIPPED}: {toolkit}")
         return 0
-    codes = [CARD] if given.one else [FURTHER_TARGET, CARD]
-    pretended = _pretended(toolkit, len(codes), cache)
-    targets = "capability 9.0" if given.one else "capabilities 8.0 and 9.0"
-    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), {targets}", flush=True)
+    codes = _codes(given, toolkit.codes)
+    pretended = pretended_card(toolkit, codes, cache)
+    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), code for {_told(codes)}", flush=True)
     _adopt_orphans()
     if given.first:
         return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
@@ -78,66 +75,40 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--conf", action="append", metavar="NAME", help="of confs/, repeatable (default: all)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each (default {STEPS})")
     parser.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
+    parser.add_argument(
+        "--capability",
+        action="append",
+        type=_capability,
+        metavar="N.N",
+        help="to compile for, repeatable, the highest is the pretended card's (default: 8.0 and 9.0)",
+    )
     parser.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
     parser.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
     parser.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
     return parser
 
 
-def _toolkit(cache: Path) -> Toolkit | str:
-    """An nvcc with the headers that are needed, fetched where they are missing; or why there is none."""
-    found = _usable(search.package_folders())
-    if found is None:
-        return "there is no nvcc of CUDA 12.0 to 13.x"
-    if not _missing(found):
-        return found
-    packages = PACKAGES[found.release[0]]
-    folder = cache / f"cuda-headers-{found.release[0]}"
-    if not folder.is_dir() and (reason := _fetch(packages, folder)):
-        return f"the headers of {' and '.join(packages)} cannot be fetched ({reason})"
-    found = _usable([*search.package_folders(), str(folder)])
-    missing = _missing(found) if found else ["nvcc"]
-    return f"{', '.join(missing)} cannot be found" if missing else found
+def _capability(text: str) -> int:
+    """75 for 7.5; raises ValueError, which argparse tells."""
+    major, minor = text.split(".")
+    return 10 * int(major) + int(minor)
 
 
-def _usable(folders: list[str]) -> Toolkit | None:
-    """The first compiler of a version that Jittor is known to compile with; the most complete of them."""
-    known = [found for found in search.toolkits(os.environ, folders) if found.release[0] in PACKAGES]
-    return min(known, key=lambda found: len(_missing(found)), default=None)
+_capability.__name__ = "capability"  # by which argparse calls it
 
 
-def _missing(toolkit: Toolkit) -> list[str]:
-    return [name for name in NEEDED if name not in toolkit.headers and name not in toolkit.libraries]
+def _codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
+    """The capabilities to compile for, ascending; ends the program where the compiler does not know one."""
+    codes = sorted(set(given.capability or (CAPABILITIES[-1:] if given.one else CAPABILITIES)))
+    if unknown := [code for code in codes if known and code not in known]:
+        sys.exit(f"--capability {dotted(unknown[0])}: nvcc compiles for {_told(known)}: choose among these")
+    return codes
 
 
-def _fetch(packages: Sequence[str], folder: Path) -> str:
-    """pip's packages in a folder, of which only the headers are kept; returns why it did not work."""
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
-        print(f"fetching the headers of {' and '.join(packages)}", flush=True)
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", scratch, *packages]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            return (done.stderr.strip().splitlines() or ["pip fails"])[-1]
-        for library in scratch.rglob("*.so*"):
-            library.write_bytes(b"")  # its name tells the version; nothing is linked to it
-        os.rename(scratch, folder)
-        return ""
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _pretended(toolkit: Toolkit, codes: int, cache: Path) -> Pretended:
-    """The pretended toolkit and driver, built once for each toolkit, so that what is compiled against them is kept."""
-    folder = cache / f"cuda-pretend-{key(toolkit, codes)}"
-    if not folder.is_dir():
-        scratch = Path(tempfile.mkdtemp(dir=cache))
-        try:
-            build(toolkit, codes, scratch)
-            os.rename(scratch, folder)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    return Pretended(folder / "toolkit", folder / "driver")
+def _told(codes: Sequence[int]) -> str:
+    """8.0 and 9.0."""
+    *first, last = map(dotted, codes)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -157,18 +128,28 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
         print(f"WRONG  {name}: {found['error']}", flush=True)
         return False
     counts = [found[when + kind] for when in ("", "late_") for kind in ("vars", "ops")]
+    waits = [found["waits"], found["late_waits"]]
     is_well = all(early == late for early, late in counts) and not found["on_host"] and found["codes"] == list(codes)
-    there = " and ".join(f"{code / 10:.1f}" for code in found["codes"])
+    is_well = is_well and all(times["median"] == WAITS for times in waits)
     hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
     print(
         f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
         f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
-        f"{found['operations_loaded']} operations with code for {there or 'no card'}{hosted}; {found['compiled']} "
+        f"the host waits {_waited(waits)}; {found['operations_loaded']} operations with code for "
+        f"{_told(found['codes']) if found['codes'] else 'no card'}{hosted}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
         flush=True,
     )
     return is_well
+
+
+def _waited(waits: Sequence[Mapping[str, float]]) -> str:
+    """How often a step waits for the card at the beginning and half-way, and what it reads back then."""
+    times = " and ".join(dict.fromkeys(f"{when['median']:g}" for when in waits))
+    read = " and ".join(dict.fromkeys(f"{when['bytes']:g}" for when in waits))
+    most, most_read = (max(int(when[kind]) for when in waits) for kind in ("most", "most_bytes"))
+    return f"{times} times a step (at most {most}) and reads {read} bytes (at most {most_read})"
 
 
 def _weighed(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> tuple[dict, float]:

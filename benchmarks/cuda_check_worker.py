@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from statistics import median
 from typing import Any
 
@@ -22,6 +23,30 @@ WARM_UP = 5  # steps before the counts are taken for the first time
 LATE = 0.5  # share of end_iter at which all takes part that joins in later
 LATE_STEPS = 110  # what is done every so many steps comes to pass: cells every 64, splats every 100
 SCENE = ROOT / "data" / "demo"
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the pretended runtime has seen so far."""
+
+    launches: int
+    allocations: int
+    waits: int
+    bytes_read: int
+
+
+class Card:
+    """The pretended runtime that Jittor has loaded."""
+
+    def __init__(self, home: Any) -> None:
+        library = ctypes.CDLL(str(home.folder / "lib64" / "libcudart.so"))
+        self._read = [getattr(library, f"pretend_{part.name}") for part in fields(Counts)]
+        for read in self._read:
+            read.restype = ctypes.c_size_t
+
+    def counts(self) -> Counts:
+        """Up to now."""
+        return Counts(*(read() for read in self._read))
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -49,9 +74,9 @@ def main(arguments: Sequence[str]) -> None:
         scene = answers.with_points(scene)
     with use(REFERENCE if given.form == "plain" else NATIVE):
         trainer = build(conf, scene)
-        found = _first(trainer) if given.first else _measure(trainer, given.steps, home)
+        found = _first(trainer) if given.first else _measure(trainer, given.steps, Card(home))
         if not (given.first or given.released):
-            found |= _later(trainer) | _compiled_for()
+            found |= _later(trainer, Card(home)) | _compiled_for()
     print(json.dumps(found))
 
 
@@ -80,18 +105,16 @@ def _first(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
+def _measure(trainer: Any, steps: int, card: Card) -> dict[str, Any]:
     """Counts early and late, time of the host, kernels and memory of a step."""
     from models.machine.backend import jt
     from models.machine.memory import pool_bytes
 
-    runtime = ctypes.CDLL(str(home.folder / "lib64" / "libcudart.so"))
-    runtime.pretend_launches.restype = runtime.pretend_allocations.restype = ctypes.c_size_t
     found = _first(trainer)
     _steps(trainer, WARM_UP)
-    early, launched, allocated = jt.liveness_info(), runtime.pretend_launches(), runtime.pretend_allocations()
-    times = _steps(trainer, steps)
-    late, allocated = jt.liveness_info(), runtime.pretend_allocations() - allocated
+    early, before = jt.liveness_info(), card.counts()
+    times, waits = _steps(trainer, steps, card)
+    late, after = jt.liveness_info(), card.counts()
     if trainer.guard.bad_steps:
         raise RuntimeError("steps were refused: their host time is not that of steps")
     with jt.profile_scope(0, 0) as report:
@@ -100,25 +123,33 @@ def _measure(trainer: Any, steps: int, home: Any) -> dict[str, Any]:
         "vars": [early["lived_vars"], late["lived_vars"]],
         "ops": [early["lived_ops"], late["lived_ops"]],
         "host_ms": 1e3 * median(times),
-        "allocations": allocated,
-        "kernels": (runtime.pretend_launches() - launched) / steps,
+        "allocations": after.allocations - before.allocations,
+        "kernels": (after.launches - before.launches) / steps,
         "operations": sum(int(row[2]) for row in report[1:]),
         "pool_mib": pool_bytes() / 2**20,
+        "waits": _of_steps(waits),
     }
 
 
-def _later(trainer: Any) -> dict[str, Any]:
+def _later(trainer: Any, card: Card) -> dict[str, Any]:
     """Counts in the middle of the training; then a step in two parts, as a card with little memory takes it."""
     from models.machine.backend import jt
 
     trainer.finished_steps = int(LATE * trainer.conf.end_iter)
     _steps(trainer, WARM_UP)
     early = jt.liveness_info()
-    _steps(trainer, LATE_STEPS)
+    _, waits = _steps(trainer, LATE_STEPS, card)
     late = jt.liveness_info()
     trainer.ray_chunk = -(-trainer.conf.batch_size // 2)
     _steps(trainer, 1)
-    return {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
+    counts = {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
+    return counts | {"late_waits": _of_steps(waits)}
+
+
+def _of_steps(waits: list[tuple[int, int]]) -> dict[str, float]:
+    """How often steps wait and how many bytes they read back: the median, and the most of what some of them do."""
+    times, read = zip(*waits, strict=True)
+    return {"median": median(times), "most": max(times), "bytes": median(read), "most_bytes": max(read)}
 
 
 def _compiled_for() -> dict[str, Any]:
@@ -132,19 +163,25 @@ def _compiled_for() -> dict[str, Any]:
     }
 
 
-def _steps(trainer: Any, count: int) -> list[float]:
-    """Processor seconds of each step; on a machine that does other things too they tell more than the clock's."""
+def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[float], list[tuple[int, int]]]:
+    """Processor seconds of each step, which on a machine that does other things too tell more than the clock's.
+
+    Beside them each step's waits and bytes read, where there is a `card` to ask. One step follows the other as in the
+    training loop: only the end of all is waited for.
+    """
     from models.machine.backend import jt
 
-    times = []
+    times, waits = [], []
     for _ in range(count):
-        begin = time.process_time()
+        begin, before = time.process_time(), card and card.counts()
         trainer.step()
-        jt.sync_all(True)
         times.append(time.process_time() - begin)
+        if card:
+            after = card.counts()
+            waits.append((after.waits - before.waits, after.bytes_read - before.bytes_read))
     trainer.settle()
     jt.sync_all(True)
-    return times
+    return times, waits
 
 
 def _processor_seconds() -> float:

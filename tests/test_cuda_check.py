@@ -1,5 +1,6 @@
 """What `make cuda-check` says, with and without what it needs; and a pretended driver, asked as a real one."""
 
+import ctypes
 import os
 import shutil
 import struct
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from cuda_machines import toolkit
 
-from benchmarks import cuda_check
+from benchmarks import cuda_check, cuda_check_toolkit
 from benchmarks import cuda_check_answers as answers
 from benchmarks.pretend import build
 from models.machine.cuda import driver as drivers
@@ -19,6 +20,8 @@ from models.machine.cuda.facts import Facts
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
 GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "operations_loaded": 9}
 GOOD |= {"codes": [80, 90], "on_host": []}
+ONE_WAIT = {"median": 1, "most": 1, "bytes": 1, "most_bytes": 1}
+GOOD |= {"waits": ONE_WAIT, "late_waits": ONE_WAIT | {"most": 5, "most_bytes": 4096}}
 RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0}
 
 
@@ -28,17 +31,18 @@ def check(monkeypatch, tmp_path):
 
     def run(toolkits, arguments=(), answers=(), pip=1):
         left = list(answers)
-        monkeypatch.setattr(cuda_check.search, "toolkits", lambda *given: toolkits)
-        monkeypatch.setattr(cuda_check, "_pretended", lambda *given: None)
+        monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: toolkits)
+        monkeypatch.setattr(cuda_check, "pretended_card", lambda toolkit, codes, cache: asked.append(list(codes)))
         monkeypatch.setattr(cuda_check, "_worker", lambda *given: left.pop(0))
         for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
             monkeypatch.setattr(cuda_check, name, lambda: None)
         monkeypatch.setattr(cuda_check, "jittor_home", lambda: str(tmp_path))
         (tmp_path / ".cache" / "jittor").mkdir(parents=True, exist_ok=True)
         ended = SimpleNamespace(returncode=pip, stderr="no network\n")
-        monkeypatch.setattr(cuda_check.subprocess, "run", lambda *given, **named: ended)
+        monkeypatch.setattr(cuda_check_toolkit.subprocess, "run", lambda *given, **named: ended)
         return cuda_check.main(list(arguments))
 
+    asked = run.asked = []
     return run
 
 
@@ -56,7 +60,8 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
     assert check([toolkit()], ["--conf", "debug", "--no-host"], [GOOD]) == 0
     text = capsys.readouterr().out
     assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
-    assert "9 operations with code for 8.0 and 9.0; 3 compiled" in text
+    assert "the host waits 1 times a step (at most 5) and reads 1 bytes (at most 4096); 9 operations with" in text
+    assert "operations with code for 8.0 and 9.0; 3 compiled" in text
 
 
 BAD = [
@@ -64,6 +69,7 @@ BAD = [
     *(GOOD | {kind: [66, 70]} for kind in ("vars", "ops", "late_vars", "late_ops")),
     GOOD | {"codes": [90]},
     GOOD | {"on_host": ["transpose"]},
+    *(GOOD | {when: ONE_WAIT | {"median": 2}} for when in ("waits", "late_waits")),
 ]
 
 
@@ -82,6 +88,17 @@ def test_a_conf_whose_step_is_another_without_masks_is_checked_without_them_too(
 
 def test_one_capability_is_enough_where_one_is_asked_for(check):
     assert check([toolkit()], ["--conf", "debug", "--no-host", "--one"], [GOOD | {"codes": [90]}]) == 0
+
+
+def test_capabilities_that_are_asked_for_are_compiled_for_the_highest_is_the_card(check, capsys):
+    arguments = ["--conf", "debug", "--no-host", "--capability", "12.0", "--capability", "7.5"]
+    assert check([toolkit()], arguments, [GOOD | {"codes": [75, 120]}]) == 0
+    assert check.asked == [[75, 120]] and "code for 7.5 and 12.0" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="--capability 7.0: nvcc compiles for 7.5, 8.0"):
+        check([toolkit()], ["--capability", "7.0"])
+    with pytest.raises(SystemExit, match="2"):
+        check([toolkit()], ["--capability", "new"])
+    assert "invalid capability value: 'new'" in capsys.readouterr().err
 
 
 def _program(kind, capability, payload=40):
@@ -134,3 +151,99 @@ def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest
 def test_what_the_pretended_runtime_defines_is_not_generated_too():
     written = set(build.DEFINED.findall((build.SOURCES / "runtime.c").read_text(encoding="utf-8")))
     assert {"cudaMalloc", "cudaMemcpy", "cudaGetDeviceProperties", "cudaLaunchKernel"} <= written
+
+
+# Of CUDA's header what runtime.c asks for.
+HEADER = """#include <stddef.h>
+typedef enum { cudaSuccess, cudaErrorMemoryAllocation = 2 } cudaError_t;
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDefault = 4 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
+    cudaDevAttrMultiProcessorCount, cudaDevAttrMaxThreadsPerBlock, cudaDevAttrWarpSize,
+    cudaDevAttrMaxSharedMemoryPerBlock, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+typedef void *cudaStream_t, *cudaEvent_t;
+typedef void (*cudaHostFn_t)(void *);
+typedef struct { unsigned x, y, z; } dim3;
+struct cudaFuncAttributes { int ptxVersion, binaryVersion, maxThreadsPerBlock; };
+struct cudaDeviceProp { char name[256]; size_t totalGlobalMem;
+    int major, minor, multiProcessorCount, warpSize, maxThreadsPerBlock; };
+"""
+KINDS = {"to card": 1, "to host": 2, "default": 4}
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory):
+    """The pretended runtime, against that header; memory of the card, pinned and other memory of the host."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc")
+    folder = tmp_path_factory.mktemp("runtime")
+    (folder / "cuda_runtime_api.h").write_text(HEADER)
+    library = folder / "runtime.so"
+    command = ["gcc", "-w", "-shared", "-fPIC", f"-I{folder}", build.SOURCES / "runtime.c", "-o", library]
+    subprocess.run(command, check=True)
+    loaded = ctypes.CDLL(str(library))
+    loaded.card, loaded.pinned = ctypes.c_void_p(), ctypes.c_void_p()
+    loaded.cudaMalloc(ctypes.byref(loaded.card), ctypes.c_size_t(64))
+    loaded.cudaMallocHost(ctypes.byref(loaded.pinned), ctypes.c_size_t(64))
+    loaded.other = ctypes.create_string_buffer(64)
+    return loaded
+
+
+def _launch(runtime):
+    runtime.__cudaLaunchKernel(*[None] * 2)
+
+
+def _waits(runtime, call, size=8):
+    """How often one call waits behind a kernel, and the bytes that it reads."""
+    _launch(runtime)
+    before = runtime.pretend_waits(), runtime.pretend_bytes_read()
+    call(ctypes.c_size_t(size))
+    found = runtime.pretend_waits() - before[0], runtime.pretend_bytes_read() - before[1]
+    runtime.cudaDeviceSynchronize()
+    return found
+
+
+def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for(runtime):
+    card, pinned, other = runtime.card, runtime.pinned, runtime.other
+    copy, launch = runtime.cudaMemcpy, runtime.cudaMemcpyAsync
+    assert _waits(runtime, lambda size: copy(other, card, size, KINDS["to host"])) == (1, 8)
+    assert _waits(runtime, lambda size: copy(pinned, card, size, KINDS["default"])) == (1, 8)
+    assert _waits(runtime, lambda size: copy(card, pinned, size, KINDS["to card"])) == (1, 0)
+    assert _waits(runtime, lambda size: copy(card, card, size, KINDS["default"])) == (0, 0)
+    assert _waits(runtime, lambda size: launch(other, card, size, KINDS["to host"], None)) == (1, 8)
+    assert _waits(runtime, lambda size: launch(pinned, card, size, KINDS["to host"], None)) == (0, 8)
+    assert _waits(runtime, lambda size: launch(card, other, size, KINDS["to card"], None)) == (0, 0)
+    assert _waits(runtime, lambda size: runtime.cudaMemset(card, 0, size)) == (0, 0)
+    for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"):
+        assert _waits(runtime, lambda size, name=name: getattr(runtime, name)(None)) == (1, 0)
+
+
+def test_a_second_wait_has_nothing_to_wait_for(runtime):
+    def twice(size):
+        runtime.cudaDeviceSynchronize()
+        runtime.cudaMemcpy(runtime.other, runtime.card, size, KINDS["to host"])
+
+    assert _waits(runtime, twice) == (1, 8)
+
+
+def test_memory_that_is_given_back_is_waited_for(runtime):
+    more = ctypes.c_void_p()
+    runtime.cudaMalloc(ctypes.byref(more), ctypes.c_size_t(64))
+    assert _waits(runtime, lambda size: runtime.cudaFree(more)) == (1, 0)
+
+
+def test_other_libraries_are_no_reason_to_compile_anew_but_are_made_anew(monkeypatch, tmp_path):
+    made, sources, compiled = build.Pretended(tmp_path / "made"), tmp_path / "sources", []
+    sources.mkdir(), made.driver.mkdir(parents=True)
+    monkeypatch.setattr(build, "_library", lambda name, folder: compiled.append(name))
+    monkeypatch.setattr(build, "_compile", lambda library, *given: compiled.append(library.name))
+    monkeypatch.setattr(build, "SOURCES", sources)
+    (sources / "runtime.c").write_text("int one;")
+    before = build.key(toolkit(), (80, 90))
+    build.renew(made)
+    count = len(compiled)
+    build.renew(made)
+    assert count == 5 and len(compiled) == count
+    (sources / "runtime.c").write_text("int two;")
+    build.renew(made)
+    assert len(compiled) == 2 * count and build.key(toolkit(), (80, 90)) == before
+    assert len({before, build.key(toolkit(), (75, 90)), build.key(toolkit((13, 1)), (80, 90))}) == 3

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Toolkit
 
 SOURCES = Path(__file__).parent
-FURTHER_TARGET = 80  # compiled for beside the card's own
 # The functions that a header declares, by the word in front of their names.
 DECLARED = {
     "cudart": ("cuda_runtime_api.h", r"CUDARTAPI\s+(cuda\w+)\s*\("),
@@ -21,7 +22,7 @@ DECLARED = {
 }
 DEFINED = re.compile(r"\b(cuda\w+)\([^;{]*\)\s*\{")  # in runtime.c
 SCRIPT = """#!/bin/sh
-# {nvcc}, which may compile for a second card beside each
+# {nvcc}, which may compile for other cards beside each
 case "$*" in
     *-gencode*) exec '{nvcc}' {more} "$@" ;;
     *) exec '{nvcc}' "$@" ;;
@@ -33,25 +34,38 @@ esac
 class Pretended:
     """Where it lies."""
 
-    toolkit: Path
-    driver: Path
+    folder: Path
+    capability: int = 90  # of the card
+
+    @property
+    def toolkit(self) -> Path:
+        """What is taken for a CUDA toolkit."""
+        return self.folder / "toolkit"
+
+    @property
+    def driver(self) -> Path:
+        """Where the driver's library lies."""
+        return self.folder / "driver"
 
     @property
     def environment(self) -> dict[str, str]:
         """What a process has to be started with to find it."""
-        return {"CUDA_HOME": str(self.toolkit), "LD_LIBRARY_PATH": str(self.driver), "nvcc_path": ""}
+        where = {"CUDA_HOME": str(self.toolkit), "LD_LIBRARY_PATH": str(self.driver), "nvcc_path": ""}
+        return where | {"PRETEND_CAPABILITY": str(self.capability)}
 
 
-def key(toolkit: Toolkit, codes: int) -> str:
-    """A name for all that the contents follow from; `codes`: for how many capabilities is compiled, 1 or 2."""
-    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file()]
-    parts = (toolkit.nvcc, toolkit.release, codes, sorted(toolkit.headers.items()), sources)
+def key(toolkit: Toolkit, codes: Sequence[int]) -> str:
+    """A name for all that what is compiled follows from: the compiler, its headers and the capabilities.
+
+    What the pretended libraries do is no part of it: no program holds anything of theirs, and `renew` keeps them new.
+    """
+    parts = (toolkit.nvcc, toolkit.release, tuple(codes), sorted(toolkit.headers.items()), SCRIPT)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
-def build(toolkit: Toolkit, codes: int, folder: Path) -> Pretended:
-    """Make both in `folder`; raises CalledProcessError where a C compiler fails."""
-    made = Pretended(folder / "toolkit", folder / "driver")
+def build(toolkit: Toolkit, codes: Sequence[int], folder: Path) -> None:
+    """Make both in `folder`, for a card of the last of `codes`; raises CalledProcessError where a C compiler fails."""
+    made = Pretended(folder)
     for part in (made.toolkit / "bin", made.toolkit / "include", made.toolkit / "lib64", made.driver):
         part.mkdir(parents=True)
     for name in HEADERS:
@@ -60,14 +74,26 @@ def build(toolkit: Toolkit, codes: int, folder: Path) -> Pretended:
             if not link.exists():
                 link.symlink_to(entry)
     script = made.toolkit / "bin" / "nvcc"
-    more = f"-gencode arch=compute_{FURTHER_TARGET},code=sm_{FURTHER_TARGET}" if codes > 1 else ""
+    more = " ".join(f"-gencode arch=compute_{code},code=sm_{code}" for code in codes[:-1])
     script.write_text(SCRIPT.format(nvcc=toolkit.nvcc, more=more), encoding="utf-8")
     script.chmod(0o755)
+    renew(made)
+
+
+def renew(made: Pretended) -> None:
+    """Make the libraries anew where their sources have changed; a process that has the old ones keeps them."""
+    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file()]
+    digest = hashlib.sha256(repr(sources).encode()).hexdigest()
+    stamp = made.folder / "sources"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
+        return
     for name in LIBRARIES:
         _library(name, made.toolkit)
     _compile(made.driver / "libcuda.so.1", [SOURCES / "driver.c"], "libcuda.so.1")
-    (made.driver / "libcuda.so").symlink_to("libcuda.so.1")
-    return made
+    plain = made.driver / "libcuda.so"
+    if not plain.is_symlink():
+        plain.symlink_to("libcuda.so.1")
+    stamp.write_text(digest, encoding="utf-8")
 
 
 def _library(name: str, toolkit: Path) -> None:
@@ -85,5 +111,7 @@ def _library(name: str, toolkit: Path) -> None:
 
 def _compile(library: Path, sources: list[Path], name: str, *flags: str) -> None:
     """A shared library of C sources."""
-    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", *flags, *sources, "-o", library, f"-Wl,-soname,{name}"]
+    made = library.with_name(f"new-{os.getpid()}-{library.name}")
+    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", *flags, *sources, "-o", made, f"-Wl,-soname,{name}"]
     subprocess.run(command, check=True)
+    os.replace(made, library)

@@ -4,10 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 #define ALIGNMENT 512
+#define MOST_BLOCKS 65536
 
-static size_t launches, allocations;
+static size_t launches, allocations, waits, bytes_read;
 size_t pretend_launches(void) { return launches; }
 size_t pretend_allocations(void) { return allocations; }
+size_t pretend_waits(void) { return waits; }
+size_t pretend_bytes_read(void) { return bytes_read; }
+
+/* A wait is a call that returns only when the card is done with what it was given before: kernels, copies and memory to
+   fill that the host went on from. Without anything given since the last wait there is nothing to wait for. So are
+   counted, by CUDA's own words ("API synchronization behavior" of the runtime's manual):
+   - cudaDeviceSynchronize, cudaStreamSynchronize, cudaEventSynchronize (of whatever stream: which one has the work is not
+     followed);
+   - cudaMemcpy between host and card, either way: it is in the order of the default stream, behind all that runs there,
+     and returns when it is done. To the card too: from pinned memory it is synchronous, from other memory the stream is
+     waited for first. Within the card no copy waits;
+   - cudaMemcpyAsync from the card into memory of the host that is not pinned. Into pinned memory it does not wait, and
+     to the card neither: memory that is not pinned is staged;
+   - cudaFree and cudaFreeHost, which wait for the whole card; cudaFreeAsync does not.
+   cudaMemset, cudaMalloc, queries, events recorded and waited for by streams do not wait. What is given to cuBLAS is not
+   followed: kernels are given beside it. */
+static int is_busy;
+static cudaError_t give(void) { return is_busy = 1, cudaSuccess; }
+static cudaError_t wait(void) { return waits += is_busy, is_busy = 0, cudaSuccess; }
+cudaError_t cudaDeviceSynchronize(void) { return wait(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return wait(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t event) { return wait(); }
 
 static int capability(void) {
     const char *text = getenv("PRETEND_CAPABILITY");
@@ -40,36 +63,66 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     return cudaSuccess;
 }
 
-/* Zeros: what kernels leave unwritten is then the same in every run, and takes no memory before it is touched. */
-static cudaError_t reserve(void **place, size_t bytes) {
-    allocations++;
-    *place = calloc(bytes / ALIGNMENT + 1, ALIGNMENT);
-    return *place ? cudaSuccess : cudaErrorMemoryAllocation;
+/* Whose memory an address is, as CUDA tells it: the card's, the host's pinned for copies, or the host's that it does not
+   know. */
+enum owner { PAGEABLE, PINNED, CARD };
+static struct {
+    char *begin;
+    size_t bytes;
+    enum owner owner;
+} blocks[MOST_BLOCKS];
+static size_t block_count;
+static enum owner owner_of(const void *place) {
+    for (size_t i = 0; i < block_count; i++)
+        if ((const char *)place >= blocks[i].begin && (const char *)place < blocks[i].begin + blocks[i].bytes)
+            return blocks[i].owner;
+    return PAGEABLE;
 }
-cudaError_t cudaMalloc(void **place, size_t bytes) { return reserve(place, bytes); }
-cudaError_t cudaMallocHost(void **place, size_t bytes) { return reserve(place, bytes); }
-cudaError_t cudaHostAlloc(void **place, size_t bytes, unsigned flags) { return reserve(place, bytes); }
-cudaError_t cudaMallocManaged(void **place, size_t bytes, unsigned flags) { return reserve(place, bytes); }
-cudaError_t cudaMallocAsync(void **place, size_t bytes, cudaStream_t stream) { return reserve(place, bytes); }
-cudaError_t cudaFree(void *place) { return free(place), cudaSuccess; }
-cudaError_t cudaFreeHost(void *place) { return free(place), cudaSuccess; }
-cudaError_t cudaFreeAsync(void *place, cudaStream_t stream) { return free(place), cudaSuccess; }
-cudaError_t cudaMemGetInfo(size_t *left, size_t *whole) { return *left = *whole = (size_t)16 << 30, cudaSuccess; }
-/* What is read as a single byte is whether a step may be taken: it may, or each step would be looked into. */
-static cudaError_t copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    memmove(to, from, bytes);
-    if (bytes == 1 && kind != cudaMemcpyHostToDevice) *(char *)to = 1;
+
+/* Zeros: what kernels leave unwritten is then the same in every run, and takes no memory before it is touched. */
+static cudaError_t reserve(void **place, size_t bytes, enum owner owner) {
+    allocations++;
+    *place = block_count < MOST_BLOCKS ? calloc(bytes / ALIGNMENT + 1, ALIGNMENT) : NULL;
+    if (!*place) return cudaErrorMemoryAllocation;
+    blocks[block_count].begin = *place, blocks[block_count].bytes = bytes, blocks[block_count++].owner = owner;
     return cudaSuccess;
 }
+static cudaError_t release(void *place) {
+    for (size_t i = 0; i < block_count; i++)
+        if (blocks[i].begin == place) {
+            blocks[i] = blocks[--block_count];
+            break;
+        }
+    return free(place), cudaSuccess;
+}
+cudaError_t cudaMalloc(void **place, size_t bytes) { return reserve(place, bytes, CARD); }
+cudaError_t cudaMallocHost(void **place, size_t bytes) { return reserve(place, bytes, PINNED); }
+cudaError_t cudaHostAlloc(void **place, size_t bytes, unsigned flags) { return reserve(place, bytes, PINNED); }
+cudaError_t cudaMallocManaged(void **place, size_t bytes, unsigned flags) { return reserve(place, bytes, CARD); }
+cudaError_t cudaMallocAsync(void **place, size_t bytes, cudaStream_t stream) { return reserve(place, bytes, CARD); }
+cudaError_t cudaFree(void *place) { return wait(), release(place); }
+cudaError_t cudaFreeHost(void *place) { return wait(), release(place); }
+cudaError_t cudaFreeAsync(void *place, cudaStream_t stream) { return release(place); }
+cudaError_t cudaMemGetInfo(size_t *left, size_t *whole) { return *left = *whole = (size_t)16 << 30, cudaSuccess; }
+/* What is read as a single byte is whether a step may be taken: it may, or each step would be looked into. */
+static cudaError_t copy(void *to, const void *from, size_t bytes, int is_waited_for) {
+    const enum owner source = owner_of(from), target = owner_of(to);
+    const int is_read = source == CARD && target != CARD, is_written = target == CARD && source != CARD;
+    memmove(to, from, bytes);
+    bytes_read += is_read ? bytes : 0;
+    if (is_read && bytes == 1) *(char *)to = 1;
+    if (is_waited_for ? is_read || is_written : is_read && target == PAGEABLE) return wait();
+    return give();
+}
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
-    return copy(to, from, bytes, kind);
+    return copy(to, from, bytes, 1);
 }
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
-    return copy(to, from, bytes, kind);
+    return copy(to, from, bytes, 0);
 }
-cudaError_t cudaMemset(void *place, int value, size_t bytes) { return memset(place, value, bytes), cudaSuccess; }
+cudaError_t cudaMemset(void *place, int value, size_t bytes) { return memset(place, value, bytes), give(); }
 cudaError_t cudaMemsetAsync(void *place, int value, size_t bytes, cudaStream_t stream) {
-    return memset(place, value, bytes), cudaSuccess;
+    return memset(place, value, bytes), give();
 }
 
 cudaError_t cudaEventElapsedTime(float *time, cudaEvent_t begin, cudaEvent_t end) { return *time = 0, cudaSuccess; }
@@ -95,11 +148,11 @@ const char *cudaGetErrorName(cudaError_t error) { return "pretended"; }
 /* What nvcc's host code calls: kernels are registered and launched, and come to nothing. */
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 blocks, dim3 threads, void **arguments, size_t shared,
                              cudaStream_t stream) {
-    return launches++, cudaSuccess;
+    return launches++, give();
 }
 cudaError_t __cudaLaunchKernel(void *kernel, dim3 blocks, dim3 threads, void **arguments, size_t shared,
                                cudaStream_t stream) {
-    return launches++, cudaSuccess;
+    return launches++, give();
 }
 cudaError_t __cudaGetKernel(void **kernel, const void *function) { return *kernel = (void *)function, cudaSuccess; }
 static struct {

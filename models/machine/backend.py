@@ -138,6 +138,7 @@ def _load() -> Any:
         module.flags.use_cuda = 0 if is_cpu else 1
         if not is_cpu:
             module.flags.nvcc_flags += KERNEL_FLAGS
+            module.flags.use_cuda_host_allocator = 0  # else each array that a step takes waits for all before it
         _choice.info = DeviceInfo(
             name="cpu" if is_cpu else "cuda",
             reason=reason if reason != ASKED_FOR else "",

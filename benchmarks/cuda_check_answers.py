@@ -1,7 +1,7 @@
 """What a step beside the pretended card hears from kernels that do nothing, so that it takes all of its branches.
 
-Rays have samples, light passes and surfaces are met: where a step asks the card what to compute next, each wrapper lets
-the kernels be compiled and started and answers in their place.
+Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets the kernels be
+compiled and started and answers in their place.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 def pretend() -> None:
     """From now on."""
-    from models.kinds.fast import patches
     from models.kinds.fast.model import FastNeuSModel
     from models.kinds.fast.nerf import FastNeRFModel
     from models.kinds.fast.light import Light
     from models.rendering.occupancy import Occupancy
 
     walk, light, is_reached = Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached
-    costs, sharpness = patches.PatchComparison.costs, FastNeuSModel.sharpness
+    sharpness = FastNeuSModel.sharpness
 
     def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int, **where: bool) -> Any:
         """As many rays as fit the budget, all with as many samples."""
@@ -50,12 +49,7 @@ def pretend() -> None:
         """All of them."""
         return np.ones_like(is_reached(self, found, step))
 
-    def compared(self: Any, batch: Any, field: Any, weights: np.ndarray) -> Any:
-        """At the first sample of each ray."""
-        return costs(self, batch, field, np.ones_like(weights))
-
     Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached = walked, lit, reached
-    patches.PatchComparison.costs, patches.STEEPEST = compared, -np.inf
     FastNeuSModel.sharpness = lambda self: sharpness(self) or 1.0  # nobody divides by the 0 that it reads
 
 

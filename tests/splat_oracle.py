@@ -39,7 +39,8 @@ def random_splats(
     }
 
 
-def _rotations(quats: np.ndarray) -> np.ndarray:
+def rotations64(quats: np.ndarray) -> np.ndarray:
+    """[N, 3, 3], of quaternions of any length."""
     w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
     rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z)]
     rows += [1 - 2 * (x * x + z * z), 2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x)]
@@ -75,7 +76,7 @@ def picture64(form: str, splats: dict[str, np.ndarray], size: tuple[int, int], c
     for n in np.argsort(placed[:, 2], kind="stable"):
         if placed[n, 2] <= 0.01:
             continue
-        axes = turn @ (_rotations(splats["quats"])[n] * np.exp(splats["sizes"][n]))
+        axes = turn @ (rotations64(splats["quats"])[n] * np.exp(splats["sizes"][n]))
         alpha = np.minimum(0.99, opacity[n] * np.exp(-sigma_of(placed[n], axes, k, size, x, y)))
         counts = live & ((alpha >= CUT) | (not cuts))
         stops = counts & (left * (1 - alpha) <= 1e-4) & cuts
@@ -91,7 +92,7 @@ def conics64(splats: dict[str, np.ndarray], size: tuple[int, int]) -> np.ndarray
     """[N, 3]: a, b, c of (a x^2 + c y^2) / 2 + b x y, of ellipsoids."""
     pose, k = _matrices(size, 3.0)
     placed = splats["means"] @ pose[:3, :3].T + pose[:3, 3]
-    axes = pose[:3, :3] @ (_rotations(splats["quats"]) * np.exp(splats["sizes"])[:, None])
+    axes = pose[:3, :3] @ (rotations64(splats["quats"]) * np.exp(splats["sizes"])[:, None])
     conics = np.stack([_conic(p, turned, k, size) for p, turned in zip(placed, axes, strict=True)])
     return conics.reshape(-1, 4)[:, [0, 1, 3]]
 

@@ -1,6 +1,4 @@
-"""Patches across photographs: the operation against its definition, neighbours, and what a training makes of them."""
-
-import dataclasses
+"""Patches across photographs: the operation against its definition, and neighbours."""
 
 import cv2
 import numpy as np
@@ -8,15 +6,10 @@ import pytest
 import rigs
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
-from test_fast_background import OPEN, trained
-from test_fast_neus import CONF
 
-from data.errors import UserError
 from data.roi.frustum import Cameras
 from data.roi.neighbours import neighbours
-from models.kinds.conf import load_config
 from models.machine.backend import jt
-from models.ops.march import SOLID
 from models.ops.patches import CAMERA, Patches, patch_costs
 
 VIEWS, HEIGHT, WIDTH, OTHERS, COUNT = 4, 40, 50, 3, 60
@@ -132,6 +125,22 @@ def test_costs_and_slopes_are_those_of_the_definition(given, form):
         assert_grad_close(found, quotients, rtol=2e-2, min_cosine=0.9995)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_patch_without_a_view_of_its_own_costs_nothing_whatever_it_is(given, form):
+    points, normals, views, *rest = given
+    views, no_patch = views.copy(), np.arange(COUNT) % 3 == 1
+    views[no_patch, 0] = -1
+    expected = np.where(no_patch, 0.0, costs64(*given, LAYOUT))
+    points, normals = (np.where(no_patch[:, None], np.nan, value) for value in (points, normals))
+    with in_form(form):
+        values, rest = on_device((points, normals, views, *rest))
+        costs = patch_costs(*values, *rest, LAYOUT)
+        np.testing.assert_allclose(costs.numpy()[:, 0], expected, atol=2e-4)
+        slopes = [value.numpy() for value in jt.grad(costs.sum(), values)]
+    for found in slopes:
+        assert np.isfinite(found).all() and not found[no_patch].any() and found[~no_patch].any()
+
+
 def test_a_surface_in_its_place_costs_nothing_and_another_does():
     """A textured plane, photographed by homographies."""
     rng, rows = np.random.default_rng(1), cameras()[:3]
@@ -175,77 +184,3 @@ def test_views_that_share_no_points_are_no_neighbours():
     points = rigs.ellipsoid_points(300, axes=np.full(3, 0.5), middle=np.zeros(3))
     found = neighbours(Cameras(*rigs.stacked(poses)), points, 4)
     assert set(found[:3].ravel().tolist()) <= {-1, 0, 1, 2} and (found[3:] == -1).all()
-
-
-PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0")
-
-
-@pytest.fixture(scope="module")
-def trainer():
-    return trained(*PATCHES)
-
-
-@pytest.mark.parametrize(("chunk", "every"), [(20, 1), (1, 3)])
-def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
-    batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
-    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
-    assert 0 < whole.losses["patches"].item() < 1
-    for name, value in whole.losses.items():
-        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
-
-
-def test_no_more_patches_are_compared_than_are_worth_it():
-    trainer = trained(*PATCHES, steps=0)
-    batch = trainer.sampler.next()
-    assert batch.every[0] == 1
-    trainer.sampler.most_compared = 20
-    batch = trainer.sampler.next()
-    assert batch.every[0] == -(-len(batch) // 20)
-    counts = [
-        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.moment)
-        .terms["patches"]
-        .count
-        for every in (1, 4)
-    ]
-    assert 0.1 * counts[0] < counts[1] < 0.5 * counts[0]
-
-
-def test_patches_come_in_when_they_are_due_and_with_masks_too():
-    trainer = trained("train.mask_weight=0.5", "model.patches.weight=0.5", "model.patches.begins=0.5", steps=0)
-    seen = [trainer.step().found.losses for _ in range(5)]
-    assert ["patches" in losses for losses in seen] == [False] * 4 + [True]
-
-
-def test_what_shows_nothing_is_left_out_and_makes_no_difference():
-    trainer = trained("model.variance_network.init_val=0.5", steps=2)
-    model, sampler = trainer.model, trainer.sampler
-    state, batches = sampler.state(), []
-    for model.background.is_plain in (False, True):  # which the bundled scene is
-        sampler.restore(state)
-        batches.append(sampler.next())
-    whole, spared = batches
-    count = len(whole)
-    assert len(spared) >= count and spared.offsets[count] < 0.8 * whole.offsets[count]
-    np.testing.assert_array_equal(whole.rgb, spared.rgb[:count])
-    shown = [model.objective(batch.part(0, count), None, trainer.moment).output.rgb.numpy() for batch in batches]
-    np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
-
-
-def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
-    model, side = trainer.model, trainer.model.occupancy.side
-    rng = np.random.default_rng(0)
-    directions = rng.normal(size=(300, 3))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    points = (directions * rng.uniform(0.2, 1.0, (300, 1))).astype(np.float32)
-    model.occupancy.set(np.full_like(model.occupancy.cells, SOLID))  # matter everywhere
-    inside = model.level_set.outward(points)[:, 0] < 0
-    model.occupancy.open()
-    np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - side)
-
-
-def test_more_agreement_than_neighbours_is_refused():
-    with pytest.raises(UserError, match=r"model\.patches\.best = 9: must not be above neighbours = 8"):
-        load_config(CONF, "demo", [*OPEN, "model.patches.best=9"])

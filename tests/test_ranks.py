@@ -174,12 +174,13 @@ def test_ranks_differ_from_one_process_without_mpirun_by_roundings(by_default):
 
 
 @needs_mpi
-def test_splats_of_two_ranks_are_those_of_one_process(tmp_path):
+@pytest.mark.parametrize("densify", ["adaptive", "mcmc"])
+def test_splats_of_two_ranks_are_those_of_one_process(tmp_path, densify):
     conf = ("--conf", str(ROOT / "confs/gaussians.conf"))
     settings = (
         *SHORT,
         "model.gaussians.first=300",
-        "model.gaussians.densify=adaptive",
+        f"model.gaussians.densify={densify}",
         "model.gaussians.least_pull=1e-6",
     )
     settings += ("model.gaussians.densify_every=2", "dataset.downscale=2")

@@ -18,6 +18,7 @@ from models.ops.example import Example, Maker
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
 from models.ops.grid_sizes import FEATURES, grid_sizes
+from models.ops.hits import Hits, surface_hits
 from models.ops.kernel import Kernel
 from models.ops.loss_sums import loss_sums
 from models.ops.march import EMPTY, OCCUPIED, SOLID, march
@@ -155,6 +156,14 @@ def _packed_sum(rng: np.random.Generator) -> Example:
     return Example(packed_sum, (weights, values, _offsets(rng)), (weights, values))
 
 
+def _surface_hits(rng: np.random.Generator) -> Example:
+    """Rays of all kinds: met, transparent, left behind."""
+    sdf, gradient, directions = _normal(rng, POINTS, 1, size=0.05), _normal(rng, POINTS, 3), _directions(rng, POINTS)
+    weights = jt.array(rng.uniform(0.0, 0.3, (POINTS, 1)).astype(np.float32))
+    given = (weights, _normal(rng, POINTS, 3), directions, _offsets(rng))
+    return Example(surface_hits, (sdf, gradient, *given, Hits(POINTS, 1, 0.5, 0.1, 0.1)), (sdf, gradient))
+
+
 def _adam(rng: np.random.Generator) -> Example:
     shapes = ((7, 5), (300, 2), (1,))
     parameters, gradients, firsts = ([_normal(rng, *shape) for shape in shapes] for _ in range(3))
@@ -272,6 +281,7 @@ MAKERS: dict[str, Maker] = {
     "march": _march,
     "packed_weights": _packed_weights,
     "packed_sum": _packed_sum,
+    "surface_hits": _surface_hits,
     "patch_costs": patches_example,
     "adam": _adam,
     "readings": _readings,

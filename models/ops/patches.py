@@ -5,6 +5,7 @@ to the plane through the point across its normal, and from there to each of K ot
 minus the normalised cross-correlation of the grey values there, at most `worst`; that of a patch the mean of its `best`
 smallest ones, since in some views the point is hidden. So do Geo-NeuS (arXiv 2205.15848, section 3.3) and, before it,
 multi-view stereo (Galliani et al., ICCV 2015, on the choice of the best). A pair that cannot be compared costs `worst`.
+A patch without an own view is none: it costs 0, and has no slopes whatever its point and normal are.
 
 Grey values are 0..255, cameras rows of CAMERA numbers: the projection [3, 4], the matrix from homogeneous pixels to
 directions [3, 3], the position [3], width and height. Differentiable once, in points and normals.
@@ -53,6 +54,16 @@ def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
         cameras: [V, CAMERA].
         images: uint8 [V, H, W].
     """
+    rows = np.flatnonzero(views[:, 0].numpy() >= 0).astype(np.int32)
+    if not len(rows):
+        return jt.zeros((points.shape[0], 1))
+    chosen = jt.array(rows)
+    costs = _all_costs(points[chosen], normals[chosen], views[chosen], cameras, images, sizes)
+    return costs.reindex_reduce("add", [points.shape[0], 1], ["@e0(i0)", "i1"], extras=[chosen])
+
+
+def _all_costs(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
+    """Those of patches which all have an own view."""
     plane = _plane(points, normals, _camera(cameras[views[:, 0]]), sizes)
     grey = _bilinear(images, views[:, 0], plane.pixels)
     costs = []

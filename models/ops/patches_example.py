@@ -23,6 +23,8 @@ def patches_example(rng: np.random.Generator) -> Example:
     normals = jt.array(np.float32([0, 0, -1]) + rng.normal(0, 0.2, (COUNT, 3)).astype(np.float32))
     x, y = np.meshgrid(np.arange(40), np.arange(40))
     images = np.stack([127 + 100 * np.sin(0.5 * x + shift) * np.cos(0.4 * y) for shift in (0.0, 1.5)]).astype(np.uint8)
-    views = jt.array(np.tile(np.int32([0, 1]), (COUNT, 1)))
+    views = np.tile(np.int32([0, 1]), (COUNT, 1))
+    views[::4, 0] = -1
+    views = jt.array(views)
     given = (points, normals, views, jt.array(np.float32(rows)), jt.array(images))
     return Example(patch_costs, (*given, Patches(40, 40, 1, 2, 1, 1.9)), (points, normals))

@@ -11,11 +11,13 @@ from models.ops.picture_loss import picture_loss
 from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
 from models.ops.splat_raster import Look, Raster, composite_ellipsoids, composite_surfels
 from models.ops.splat_shade import shade_splats
+from models.ops.splat_wander import step_of, wander_splats
 from models.structs import Var
 
 COUNT, WIDTH, HEIGHT = 40, 37, 18  # several tiles, those at the borders not full
 DEGREE, REST = 3, 15
 DISTANCE = 3.0
+WANDER_RATE = 20.0
 
 
 def _var(values: np.ndarray) -> Var:
@@ -65,6 +67,12 @@ def _shade(rng: np.random.Generator) -> Example:
     return Example(shade_splats, (means, dc, rest, _camera(), DEGREE), (means, dc, rest))
 
 
+def _wander(rng: np.random.Generator) -> Example:
+    """Most of them faint enough to move, and by as much as they lie apart."""
+    opacities = _var(rng.uniform(-9.0, -1.0, (COUNT, 1)))
+    return Example(wander_splats, (*_splats(rng), opacities, step_of(WANDER_RATE, False, 0)))
+
+
 def _loss(rng: np.random.Generator) -> Example:
     picture, photograph = (_var(rng.random((HEIGHT, WIDTH, 3))) for _ in range(2))
     return Example(picture_loss, (picture, photograph, 0.2), (picture,))
@@ -76,5 +84,6 @@ SPLAT_MAKERS: dict[str, Maker] = {
     "shade_splats": _shade,
     "composite_ellipsoids": _composite(project_ellipsoids, composite_ellipsoids),
     "composite_surfels": _composite(project_surfels, composite_surfels),
+    "wander_splats": _wander,
     "picture_loss": _loss,
 }

@@ -163,8 +163,8 @@ class FastNeuSModel(PackedModel):
             terms["points"] = anchor_term(seen.field.sdf, jt.array(batch.is_anchor()), self.conf.packed.points_weight)
         is_due = moment.step >= self.conf.patches.begins * self.train.end_iter
         if is_due and self._patches is not None and batch.every is not None:
-            costs = self._patches.costs(batch, seen.field, seen.weights.numpy()[:, 0])
-            terms["patches"] = patch_term(costs, self.patches_weight)
+            costs = self._patches.costs(batch, samples, seen.field, seen.weights)
+            terms["patches"] = patch_term(*costs, self.patches_weight)
         if self.conf.packed.curvature_weight > 0:
             curvature = self.fields.sdf.at_weights().curvature(samples.points)
             terms["curvature"] = curvature_term(curvature, self.conf.packed.curvature_weight)

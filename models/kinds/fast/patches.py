@@ -13,7 +13,9 @@ from data.roi.sparse import well_supported
 from data.scenes.scene import Scene
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import PatchesConfig
+from models.kinds.fast.packed import Samples
 from models.machine.backend import jt
+from models.ops.hits import Hits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
 from models.structs import FieldOutput, Var
 
@@ -46,37 +48,20 @@ class PatchComparison:
         self.cameras = jt.array(_rows(cameras)).stop_grad()
         self.layout = Patches(int(height), int(width), conf.neighbours, conf.radius, conf.best, WORST)
 
-    def costs(self, batch: PackedBatch, field: FieldOutput, weights: np.ndarray) -> Var | None:
-        """What the surface costs where rays meet it, [N, 1]; None where none does. weights: [S] of the samples."""
-        at, ray = _heaviest(weights, batch.offsets)
-        # By the bits of a place, so that the choice does not hang on the part of the batch.
-        is_chosen = batch.points[at].view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % batch.every[0] == 0
-        at, ray = at[is_chosen], ray[is_chosen]
-        sdf, slope = field.sdf.numpy()[at, 0], (field.gradient.numpy()[at] * batch.directions[at]).sum(axis=1)
-        is_met = (slope < -STEEPEST) & (np.abs(sdf) < MOST_STEPS * float(batch.step[0]))
-        at, ray = at[is_met], ray[is_met]
-        if not len(at):
-            return None
-        rows, directions = jt.array(at.astype(np.int32)), jt.array(batch.directions[at])
-        normals = field.gradient[rows]
-        further = -field.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
-        points = jt.array(batch.points[at]) + directions * further
-        views = jt.array(self.views[batch.view[ray]])
-        return patch_costs(points, normals, views, self.cameras, self.images, self.layout)
+    def costs(self, batch: PackedBatch, samples: Samples, field: FieldOutput, weights: Var) -> tuple[Var, Var]:
+        """What the surface costs where rays meet it, and whether they do (0 or 1), [R, 1] each.
 
-
-def _heaviest(weights: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each ray that is opaque in the region, its heaviest sample, and which ray it is; [N] twice."""
-    rays = np.flatnonzero(np.diff(offsets) > 0)
-    if not len(rays):
-        return rays, rays
-    heavy = weights[: offsets[-1]]
-    peaks = np.maximum.reduceat(heavy, offsets[rays])
-    row = np.repeat(np.arange(len(rays)), np.diff(offsets)[rays])
-    hits = np.flatnonzero(heavy == peaks[row])
-    at = hits[np.unique(row[hits], return_index=True)[1]]
-    is_opaque = np.add.reduceat(heavy, offsets[rays]) > LEAST_OPACITY
-    return at[is_opaque], rays[is_opaque]
+        field and weights [S, 1] are of the samples of the batch, `samples`. The host reads none of it.
+        """
+        reach = MOST_STEPS * samples.step
+        sizes = Hits(len(batch.points), int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)
+        places = samples.points, samples.directions, samples.offsets
+        hits = surface_hits(field.sdf, field.gradient, weights, *places, sizes)
+        is_hit = (hits.at >= 0).unsqueeze(1)
+        views = jt.array(self.views[batch.view])
+        views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
+        costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
+        return costs, is_hit.float32()
 
 
 def _rows(cameras: Cameras) -> np.ndarray:

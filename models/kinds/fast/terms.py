@@ -27,8 +27,6 @@ def curvature_term(curvature: Var, weight: float) -> Term:
     return Term(magnitude(curvature).sum(), float(curvature.shape[0]), weight)
 
 
-def patch_term(costs: Var | None, weight: float) -> Term:
-    """Mean of the costs of patches [N, 1] (Geo-NeuS, arXiv 2205.15848, eq. 12); of None of them 0."""
-    if costs is None:
-        return Term(jt.zeros((1,)).sum(), 0.0, weight, COUNT_EPS)
-    return Term(costs.sum(), float(costs.shape[0]), weight, COUNT_EPS)
+def patch_term(costs: Var, is_compared: Var, weight: float) -> Term:
+    """Mean of the costs of patches (Geo-NeuS, arXiv 2205.15848, eq. 12); costs, 0 of others, and is_compared [R, 1]."""
+    return Term(costs.sum(), is_compared.sum(), weight, COUNT_EPS)

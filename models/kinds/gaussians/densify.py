@@ -21,8 +21,6 @@ SPLIT_SHRINK = 1.6  # each half of a split is this much smaller
 RESET_OPACITY = 0.01
 LARGEST_SHARE = 0.1  # of the extent: larger splats go once opacities were reset
 MOST_COPIES = 51  # of one splat at a place, in the published sum
-GATE_SLOPE, GATE_MIDDLE = 100.0, 0.005  # of the opacity, in the published noise
-GATE_END = 0.1  # the noise of splats that are more opaque is below 1e-4 of the largest
 
 Values = dict[str, np.ndarray]
 
@@ -151,23 +149,3 @@ def relocated(values: Values, conf: SplatsConfig, grows: bool, generator: np.ran
     added = {name: np.repeat(array, copies, axis=0) for name, array in made.items()}
     kept = np.setdiff1d(alive, sources)
     return Change(kept, added)
-
-
-def wandered(values: Values, rate: float, flat: bool, generator: np.random.Generator) -> np.ndarray | None:
-    """Means [N, 3] after the noise of a step, which those feel that are hardly seen; None where all are well seen.
-
-    Surfels (`flat`) stay in their planes: off them they would be fog in front of the surface.
-    """
-    opacity = sigmoid(values["opacities"][:, 0])
-    rows = np.flatnonzero(opacity < GATE_END)
-    if len(rows) == 0 or rate == 0.0:
-        return None
-    gate = sigmoid(-GATE_SLOPE * (opacity[rows] - GATE_MIDDLE))
-    squares = np.exp(2.0 * values["sizes"][rows])
-    if flat:
-        squares[:, 2] = 0.0
-    local = generator.standard_normal((len(rows), 3), dtype=np.float32) * squares
-    moved = np.einsum("nij,nj->ni", rotations(values["quats"][rows]), local)
-    means = values["means"].copy()
-    means[rows] += (rate * gate[:, None] * moved).astype(np.float32)
-    return means

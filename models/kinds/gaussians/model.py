@@ -23,6 +23,7 @@ from models.kinds.terms import MASK_THRESHOLD, mask_term
 from models.machine.backend import jt
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
+from models.ops.splat_wander import step_of
 from models.structs import RayView, Var
 
 SPREAD = 1.1  # the extent of a scene in spreads of its cameras
@@ -207,7 +208,7 @@ class GaussiansModel(PlainModel):
                 if change is not None:
                     densify.apply(parameters, change)
                     self._forget()
-            self._wander(step, generator)
+            self._wander(step)
             return
         self._count(gradients)
         every = max(1, int(self.conf.reset_every * self.train.end_iter))
@@ -224,13 +225,11 @@ class GaussiansModel(PlainModel):
         """Copies of all numbers."""
         return {name: getattr(self.splats, name).numpy() for name in NAMES}
 
-    def _wander(self, step: int, generator: np.random.Generator) -> None:
+    def _wander(self, step: int) -> None:
         """The noise of a step (MCMC)."""
         rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
-        values = {name: getattr(self.splats, name).numpy() for name in ("means", "quats", "sizes", "opacities")}
-        means = densify.wandered(values, rate, self.is_flat, generator)
-        if means is not None:
-            self.splats.means.update(jt.array(means).detach())
+        if rate > 0.0:
+            self.splats.wander(step_of(rate, self.is_flat, self.train.seed, step))
 
     def _count(self, gradients: Mapping[str, Var]) -> None:
         """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""

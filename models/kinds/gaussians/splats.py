@@ -17,6 +17,7 @@ from data.scenes.scene import Scene
 from models.kinds.gaussians.conf import SplatsConfig
 from models.machine.backend import jt
 from models.ops.harmonics import CONSTANT
+from models.ops.splat_wander import Wander, wander_splats
 
 HULL_CELLS = 64  # along a side, of the hull that splats start in
 HULL_MARGIN = 0.02  # working-frame units
@@ -41,6 +42,12 @@ class Splats(jt.nn.Module):
             parameter = getattr(self, name)
             parameter.update(jt.array(np.asarray(values[name], np.float32)).detach())
             parameter.start_grad()
+
+    def wander(self, step: Wander) -> None:
+        """Move the centres by the noise of a step; starts the computation and does not wait for it."""
+        means = wander_splats(self.means, self.quats, self.sizes, self.opacities, step)
+        self.means.update(means.detach())
+        jt.sync([self.means])  # at once, so that what they were computed from is not held
 
     @property
     def count(self) -> int:

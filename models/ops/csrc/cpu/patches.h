@@ -7,7 +7,7 @@
 
 namespace neus {
 
-constexpr int PATCHES_AT_ONCE = 8;  // of a thread: those that cannot be compared cost nothing
+constexpr int PATCHES_AT_ONCE = 8;  // of a thread: those that cannot be compared take no time
 
 struct PatchCamera {
     const float *projection, *to_rays, *position, *size;
@@ -127,6 +127,8 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
             float *by_point = by_points + 3 * n, *by_normal = by_normals + 3 * n;
             std::fill(by_point, by_point + 3, 0.f);
             std::fill(by_normal, by_normal + 3, 0.f);
+            costs[n] = 0;
+            if (view[0] < 0) continue;
             costs[n] = is.worst;
             if (!patch.lay(is, PatchCamera(cameras + (long)CAMERA * view[0]), images + picture * view[0], point, normal))
                 continue;

@@ -6,21 +6,13 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
+#include "finite.h"
 
 namespace neus {
-
-constexpr uint32_t EXPONENT = 0x7f800000u;  // all ones in what is infinite or not a number
 
 template <typename Vars>
 inline float *values(const Vars &vars, size_t index) {
     return vars[index]->template ptr<float>();
-}
-
-// Seen by the bits: the fast maths that kernels are built with takes every number for finite.
-inline bool is_finite(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return (bits & EXPONENT) != EXPONENT;
 }
 
 // Numbers that a thread takes at a time, and those of them that are checked while they are still in its first cache. Pieces

@@ -43,6 +43,7 @@ struct PatchInputs {
     const float *cameras;
     const unsigned char *images;
 
+    __device__ bool is_compared(long n) const { return views[(1 + others) * n] >= 0; }
     __device__ int side() const { return 2 * radius + 1; }
     __device__ PatchCamera camera(int view) const { return PatchCamera(cameras + (long)CAMERA * view); }
     __device__ const unsigned char *image(int view) const { return images + (long)height * width * view; }
@@ -89,9 +90,10 @@ struct PatchPlane {
 // patch cannot be compared with anything.
 inline void lay_patches(const PatchInputs &in, long count, float *grey, float *power) {
     each(count, [=] __device__(long n) {
+        power[n] = 0;
+        if (!in.is_compared(n)) return;
         const PatchPlane plane(in, n);
         const int pixels = in.side() * in.side();
-        power[n] = 0;
         if (!(plane.centre[2] > 0)) return;
         const float *normal = plane.normal;
         const float length = sqrtf(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
@@ -193,6 +195,11 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
     lay_patches(in, count, grey, power);
     pair_costs(in, count, grey, power, pairs, along);
     each(count, [=] __device__(long n) {
+        if (!in.is_compared(n)) {
+            costs[n] = 0;
+            for (int i = 0; i < 3; i++) by_points[3 * n + i] = by_normals[3 * n + i] = 0;
+            return;
+        }
         float sum = 0, by_point[3] = {}, by_normal[3] = {};
         const PatchPlane plane(in, n);
         float last = 0;  // the pair chosen before: the next one is the least behind it, the first of equal ones

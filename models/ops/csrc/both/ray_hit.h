@@ -1,0 +1,59 @@
+// Where a ray of packed samples, `begin` to `end`, meets a surface. The reference is ops/hits.py.
+#pragma once
+#include "device.h"
+
+namespace neus {
+
+// The heaviest sample, the first of equal ones; -1 where all of them weigh no more than `opacity`.
+__device__ inline int heaviest_sample(float opacity, const float *weights, int begin, int end) {
+    float sum = 0.f;
+    int at = -1;
+    for (int i = begin; i < end; i++) {
+        sum += weights[i];
+        if (at < 0 || weights[i] > weights[at]) at = i;
+    }
+    return is_finite(sum) && sum > opacity ? at : -1;
+}
+
+// By the bits of a place [3], whether it is the one in `every` that is chosen.
+__device__ inline bool is_chosen(int every, const float *place) {
+    uint32_t bits[3];
+    memcpy(bits, place, sizeof(bits));
+    return (bits[0] + bits[1] + bits[2]) / 64 % (uint32_t)every == 0;
+}
+
+__device__ inline float product3(const float *one, const float *other) {
+    return one[0] * other[0] + one[1] * other[1] + one[2] * other[2];
+}
+
+// The sample from which a step leads to the surface, -1 where none does; point and normal [3] receive what is there, else
+// zeros. What is not finite leads nowhere.
+__device__ inline int hit_of_ray(int every, float opacity, float reach, float steepest, int begin, int end,
+                                 const float *sdf, const float *gradient, const float *weights, const float *places,
+                                 const float *directions, float *point, float *normal) {
+    for (int k = 0; k < 3; k++) point[k] = normal[k] = 0.f;
+    const int at = heaviest_sample(opacity, weights, begin, end);
+    if (at < 0) return -1;
+    const float *place = places + 3L * at, *direction = directions + 3L * at;
+    const float slope = product3(gradient + 3L * at, direction);
+    if (!is_chosen(every, place) || !is_finite(sdf[at]) || !is_finite(slope)) return -1;
+    if (!(slope < -steepest && fabsf(sdf[at]) < reach)) return -1;
+    for (int k = 0; k < 3; k++) {
+        point[k] = place[k] - sdf[at] / slope * direction[k];
+        normal[k] = gradient[3L * at + k];
+    }
+    return at;
+}
+
+// Cotangents of the distance and of its gradient at sample `at`, where it leads to the surface, from those of the point and
+// of the normal [3].
+__device__ inline void hit_backward(long at, const float *sdf, const float *gradient, const float *directions,
+                                    const float *d_point, const float *d_normal, float *d_sdf, float *d_gradient) {
+    if (at < 0) return;
+    const float *direction = directions + 3 * at;
+    const float slope = product3(gradient + 3 * at, direction), along = product3(d_point, direction);
+    d_sdf[at] = -along / slope;
+    for (int k = 0; k < 3; k++) d_gradient[3 * at + k] = d_normal[k] + along * sdf[at] / (slope * slope) * direction[k];
+}
+
+}  // namespace neus

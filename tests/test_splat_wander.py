@@ -1,0 +1,182 @@
+"""The noise of splats: its random numbers, its moments, who feels it, and that every form of it is the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from forms import CUDA_FORMS, FORMS, in_form
+from splat_oracle import rotations64
+
+from models.machine.backend import jt
+from models.ops.kernel import NATIVE
+from models.ops.splat_wander import GATE_END, Wander, philox, step_of, wander_splats
+
+NAMES = ("means", "quats", "sizes", "opacities")
+MASK = 2**32 - 1
+# Of the generator's authors: counter, key, words.
+KNOWN = (
+    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+    ((MASK,) * 4, (MASK,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+    (
+        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+        (0xA4093822, 0x299F31D0),
+        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+    ),
+)
+
+
+def philox_by_hand(counter, key):
+    """Ten rounds, in whole numbers without bounds."""
+    a, b, c, d = counter
+    for step in range(10):
+        left, right = 0xD2511F53 * a, 0xCD9E8D57 * c
+        keys = ((key[0] + step * 0x9E3779B9) & MASK, (key[1] + step * 0xBB67AE85) & MASK)
+        a, b, c, d = (right >> 32) ^ b ^ keys[0], right & MASK, (left >> 32) ^ d ^ keys[1], left & MASK
+    return a, b, c, d
+
+
+def normals64(words):
+    """Box and Muller in float64, of the upper 24 bits of each word."""
+    share, turn = ((words[:, k::2].astype(np.int64) >> 8) / 2.0**24 for k in range(2))
+    radius, angle = np.sqrt(-2.0 * np.log(share + 2.0**-24)), 2.0 * np.pi * (turn - 0.5)
+    return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=2).reshape(-1, 4)[:, :3]
+
+
+def wandered64(splats, step, flat=False):
+    """By the words of the definition, in float64."""
+    words = philox(len(splats["means"]), (step.first_key, step.second_key))
+    squares = np.exp(2.0 * splats["sizes"].astype(np.float64)) * ([1, 1, 0] if flat else [1, 1, 1])
+    opacity = 1.0 / (1.0 + np.exp(-splats["opacities"].astype(np.float64)))
+    gate = np.where(opacity < 0.1, 1.0 / (1.0 + np.exp(100.0 * (opacity - 0.005))), 0.0)
+    offsets = np.einsum("nij,nj->ni", rotations64(splats["quats"].astype(np.float64)), normals64(words) * squares)
+    return splats["means"] + step.rate * gate * offsets
+
+
+def random_splats(count, seed=0):
+    """Some that wander and some that stay."""
+    rng = np.random.default_rng(seed)
+    splats = {
+        "means": rng.normal(size=(count, 3)),
+        "quats": rng.normal(size=(count, 4)) * rng.uniform(0.1, 10.0, (count, 1)),
+        "sizes": rng.uniform(-3.0, 0.0, (count, 3)),
+        "opacities": rng.uniform(-9.0, 1.0, (count, 1)),
+    }
+    return {name: array.astype(np.float32) for name, array in splats.items()}
+
+
+def alike(count, opacity=-9.0):
+    """Splats of one shape at the origin."""
+    one = {"means": [0, 0, 0], "quats": [0.3, -0.5, 0.7, 0.1], "sizes": [-0.7, 0.2, -0.1], "opacities": [opacity]}
+    return {name: np.tile(np.array(value, np.float32), (count, 1)) for name, value in one.items()}
+
+
+def wandered(splats, step, form=NATIVE):
+    with in_form(form):
+        return wander_splats(*(jt.array(splats[name]) for name in NAMES), step).numpy()
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=["zeros", "ones", "pi"])
+def test_the_generator_gives_its_authors_words(known):
+    counter, key, words = known
+    assert philox_by_hand(counter, key) == words
+
+
+@pytest.mark.parametrize("key", [(0, 0), (1, -1), (-(2**31), 2**31 - 1)])
+def test_the_words_of_each_splat_are_the_generators(key):
+    unsigned = tuple(word & MASK for word in key)
+    assert [tuple(row) for row in philox(70, key).tolist()] == [
+        philox_by_hand((n, 0, 0, 0), unsigned) for n in range(70)
+    ]
+
+
+@pytest.mark.parametrize("flat", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_moves_the_centres_as_the_definition_says(form, flat):
+    splats = random_splats(300)
+    splats["opacities"][:4] = [[-200.0], [-80.0], [80.0], [200.0]]
+    for step in (step_of(1.0, flat, 7, 1), step_of(1.0, flat, 7, 2)):
+        np.testing.assert_allclose(wandered(splats, step, form), wandered64(splats, step, flat), atol=3e-6)
+
+
+def test_the_forms_of_a_card_give_the_same_bits_in_any_order_of_threads():
+    splats, step = random_splats(500), step_of(1.0, False, 3)
+    first, *others = (wandered(splats, step, form) for form in CUDA_FORMS)
+    assert all(np.array_equal(first, other) for other in others)
+
+
+def test_the_noise_has_no_mean_and_the_square_of_the_covariance():
+    count, rate = 200_000, 0.5
+    splats = alike(count)
+    moved = wandered(splats, step_of(rate, False, 1, 2)).astype(np.float64)
+    turn = rotations64(splats["quats"][:1].astype(np.float64))[0]
+    gate = 1.0 / (1.0 + np.exp(100.0 * (1.0 / (1.0 + np.exp(9.0)) - 0.005)))
+    deviations = rate * gate * np.exp(2.0 * splats["sizes"][0].astype(np.float64))
+    along = moved @ turn / deviations  # of each axis, in its standard deviations
+    assert np.abs(along.mean(axis=0)).max() < 5 / np.sqrt(count)
+    assert np.abs(np.cov(along.T) - np.eye(3)).max() < 5 * np.sqrt(2 / count)
+    assert np.abs((along**4).mean(axis=0) - 3).max() < 5 * np.sqrt(96 / count)
+    assert 4.0 < np.abs(along).max() < 6.0
+    shifted = (along[1:] * along[:-1]).mean(axis=0)  # neighbours
+    later = wandered(splats, step_of(rate, False, 1, 3)).astype(np.float64) @ turn / deviations
+    assert max(np.abs(shifted).max(), np.abs((along * later).mean(axis=0)).max()) < 5 / np.sqrt(count)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_more_opaque_a_splat_the_less_it_moves_and_from_the_end_of_the_gate_on_not_at_all(form):
+    opacities = np.array([0.001, 0.005, 0.02, 0.0999, 0.1001, 0.5])
+    splats, step = alike(6), step_of(1.0, False, 5)
+    free = np.abs(wandered(splats, step, form)).max(axis=1)  # of very faint ones
+    splats["opacities"][:, 0] = np.log(opacities / (1 - opacities))
+    shares = np.abs(wandered(splats, step, form)).max(axis=1) / free
+    gates = 1.0 / (1.0 + np.exp(100.0 * (opacities - 0.005)))
+    unhindered = 1.0 / (1.0 + np.exp(100.0 * (1.0 / (1.0 + np.exp(9.0)) - 0.005)))
+    np.testing.assert_allclose(shares, np.where(opacities < GATE_END, gates / unhindered, 0.0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_at_a_rate_of_zero_nothing_moves_whatever_the_sizes(form):
+    splats = random_splats(40)
+    splats["sizes"][...] = 60.0  # whose square is infinite
+    assert np.array_equal(wandered(splats, step_of(0.0, False, 5), form), splats["means"])
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_surfels_stay_in_their_planes(form):
+    splats = random_splats(50)
+    splats["sizes"][:, 2] = 60.0  # which means nothing
+    moved = wandered(splats, step_of(1.0, True, 5), form) - splats["means"]
+    normals = rotations64(splats["quats"].astype(np.float64))[:, :, 2]
+    assert np.abs(moved).max() > 0.1 and np.abs((moved * normals).sum(axis=1)).max() < 1e-6
+
+
+@pytest.mark.parametrize("form", [NATIVE, CUDA_FORMS[0]])
+def test_what_a_splat_draws_does_not_hang_on_how_many_come_after_it(form):
+    splats, step = random_splats(300), step_of(1.0, False, 5)
+    whole = wandered(splats, step, form)
+    for count in (1, 2, 7, 16, 33, 299):
+        assert np.array_equal(
+            wandered({name: array[:count] for name, array in splats.items()}, step, form), whole[:count]
+        )
+
+
+def test_the_bits_do_not_hang_on_the_number_of_threads(openmp_threads):
+    splats, step = random_splats(1001), step_of(1.0, False, 5)
+    found = []
+    for threads in (1, 2, 5):
+        openmp_threads(threads)
+        found.append(wandered(splats, step))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_the_key_follows_from_the_seed_and_the_step():
+    steps = [step_of(0.5, True, seed, step) for seed in range(3) for step in range(50)]
+    assert steps[0] == step_of(0.5, True, 0, 0) == Wander(0.5, 1, steps[0].first_key, steps[0].second_key)
+    assert len({(step.first_key, step.second_key) for step in steps}) == len(steps)
+
+
+def test_nothing_is_compiled_for_another_rate_key_or_number_of_splats():
+    folder = Path(jt.flags.cache_path) / "jit"
+    wandered(random_splats(10), step_of(1.0, False, 0))
+    before = {path.name for path in folder.glob("*.so")}
+    wandered(random_splats(11), step_of(0.9, True, 1))
+    assert before and {path.name for path in folder.glob("*.so")} == before

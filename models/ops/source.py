@@ -62,8 +62,8 @@ def on_host() -> Iterator[None]:
 def _last_on_card() -> ctypes.c_bool:
     """Whether the last operation ran on the card: Jittor waits for all of it before one of the host.
 
-    It need not: what one reads of the card's, Jittor copies, and that copy waits by itself. (`Executor::last_is_cuda` of
-    jittor/src/executor.h, behind two pointers.)
+    It need not: what one reads of the card's, Jittor copies, and that copy waits by itself. (`Executor::last_is_cuda`
+    of jittor/src/executor.h, behind two pointers.)
     """
     core = ctypes.CDLL(sys.modules["jittor_core"].__file__)
     executor = ctypes.c_char.in_dll(core, "_ZN6jittor3exeE")

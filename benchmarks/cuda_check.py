@@ -22,12 +22,14 @@ from models.machine.cuda.facts import dotted
 from models.machine.toolchain import jittor_home
 
 DESCRIPTION = """
-Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0, by the real nvcc against a card
-that is pretended; takes steps, at the beginning, in the middle of the training and in two parts, and looks whether
-Jittor's variables and operations stay as many, and whether each operation holds code for both capabilities. Then the
+Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0 or those that are asked for, by the
+real nvcc against a card that is pretended; takes steps, at the beginning, in the middle of the training and in two
+parts, and looks whether Jittor's variables and operations stay as many, whether the host waits for the card once a step
+and no more, and whether each operation holds code for all capabilities. With one conf of each kind it then makes a
+picture and meshes, and with all confs it computes the doctor's example of each operation. Then the
 step at the released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's
 pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they
-are missing. Exit status 0 where all is compiled and flat or there is no nvcc, else 1; targets that are missed are only
+are missing. Exit status 0 where all of that holds or there is no nvcc, else 1; targets that are missed are only
 told.
 """
 CAPABILITIES = (80, 90)  # that are compiled for; the last is the pretended card's
@@ -46,6 +48,7 @@ ON_OTHER_SCENES = {
     "fast": ("fast without masks, with points", ("--set", "train.mask_weight=0", "--points")),
     "fast_nerf": ("fast_nerf without masks", ("--set", "train.mask_weight=0")),
 }
+SHOWN = ("wmask", "womask", "nerf_synthetic", "fast", "fast_nerf", "gaussians", "surfels")  # one of each kind
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -64,6 +67,8 @@ def main(arguments: Sequence[str]) -> int:
         return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
     names = given.conf or sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
     failed = [case[0] for case in _cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
+    if not given.conf and not _check_examples(pretended, codes):
+        failed.append("the doctor's examples")
     if given.host and not _check_host(pretended, given.steps, given.plain):
         failed.append("the released size")
     print(f"not well: {', '.join(failed)}" if failed else "all is well")
@@ -107,6 +112,8 @@ def _codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
 
 def _told(codes: Sequence[int]) -> str:
     """8.0 and 9.0."""
+    if not codes:
+        return "no card"
     *first, last = map(dotted, codes)
     return f"{', '.join(first)} and {last}" if first else last
 
@@ -114,7 +121,7 @@ def _told(codes: Sequence[int]) -> str:
 def _cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What is checked of these confs: a name, and what the worker is given."""
     for name in names:
-        conf = ("--conf", f"confs/{name}.conf")
+        conf = ("--conf", f"confs/{name}.conf", *(("--results",) if name in SHOWN else ()))
         yield name, conf
         if name in ON_OTHER_SCENES:
             other, more = ON_OTHER_SCENES[name]
@@ -133,13 +140,31 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
     is_well = is_well and all(times["median"] == WAITS for times in waits)
     hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
     meant = f", {found['meant_for_host']} meant for the host" if found["meant_for_host"] else ""
+    shown = f", {found['of_results']} of them only pictures and meshes use" if "of_results" in found else ""
     print(
         f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
         f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
         f"the host waits {_waited(waits)}; {found['on_card']} operations with code for "
-        f"{_told(found['codes']) if found['codes'] else 'no card'}{meant}{hosted}; {found['compiled']} "
+        f"{_told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
+        flush=True,
+    )
+    return is_well
+
+
+def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
+    """The example by which the doctor judges each operation, forward and backward, and a line about them."""
+    found, spent = _weighed(pretended, ["--examples"])
+    if "error" in found:
+        print(f"WRONG  the doctor's examples: {found['error']}", flush=True)
+        return False
+    is_well = not found["on_host"] and found["codes"] == list(codes)
+    hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
+    print(
+        f"{'ok   ' if is_well else 'WRONG'}  the doctor's examples of {found['examples']} operations, forward and "
+        f"backward: {found['on_card']} operations of Jittor with code for {_told(found['codes'])}{hosted}; "
+        f"{spent:.0f} processor seconds in all",
         flush=True,
     )
     return is_well

@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import cuda_check_answers as answers
+from benchmarks import cuda_check_results as results
 from benchmarks.shapes import FULL, ROOT, shape_conf
 from models.machine import backend
 from models.machine.cuda import trial
@@ -65,6 +66,10 @@ def main(arguments: Sequence[str]) -> None:
 
     answers.pretend()
     hosted = answers.OnHost()
+    if given.examples:
+        count = sum(1 for _ in results.examples())
+        print(json.dumps(_compiled_for(hosted.names) | {"examples": count}))
+        return
     cameras = "dataset.render_cameras_name=cameras_sphere.npz"
     settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", cameras, *given.set)
     conf = shape_conf(FULL) if given.released else load_config(ROOT / given.conf, "check", settings)
@@ -77,7 +82,9 @@ def main(arguments: Sequence[str]) -> None:
         trainer = build(conf, scene)
         found = _first(trainer) if given.first else _measure(trainer, given.steps, Card(home), hosted)
         if not (given.first or given.released):
-            found |= _later(trainer, Card(home)) | _compiled_for(hosted.names)
+            found |= _later(trainer, Card(home))
+            found |= _with_results(trainer, conf, scene) if given.results else {}
+            found |= _compiled_for(hosted.names)
     print(json.dumps(found))
 
 
@@ -89,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--first", action="store_true", help="the first step alone, after the trial of a first start")
     parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--results", action="store_true", help="a picture and meshes after the steps")
+    parser.add_argument("--examples", action="store_true", help="only the doctor's example of each operation")
     parser.add_argument("--points", action="store_true", help="the scene has points of structure from motion")
     return parser
 
@@ -147,6 +156,13 @@ def _later(trainer: Any, card: Card) -> dict[str, Any]:
     _steps(trainer, 1)
     counts = {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
     return counts | {"late_waits": _of_steps(waits)}
+
+
+def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
+    """How many operations a picture and meshes load that no step has."""
+    before = len(answers.operations())
+    results.make(trainer, conf, scene)
+    return {"of_results": len(answers.operations()) - before}
 
 
 def _of_steps(waits: list[tuple[int, int]]) -> dict[str, float]:

@@ -13,6 +13,9 @@ from cuda_machines import toolkit
 from benchmarks import cuda_check, cuda_check_toolkit
 from benchmarks import cuda_check_answers as answers
 from benchmarks.pretend import build
+from benchmarks.shapes import ROOT
+from models.kinds.conf import load_config
+from models.kinds.registry import KINDS
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
 from models.machine.cuda.facts import Facts
@@ -62,6 +65,24 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
     assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
     assert "the host waits 1 times a step (at most 5) and reads 1 bytes (at most 4096); 9 operations with" in text
     assert "operations with code for 8.0 and 9.0, 2 meant for the host; 3 compiled" in text
+
+
+def test_pictures_meshes_and_the_doctors_examples_are_compiled_too(check, capsys):
+    assert check([toolkit()], ["--conf", "wmask", "--no-host"], [GOOD | {"of_results": 4}]) == 0
+    assert "4 of them only pictures and meshes use" in capsys.readouterr().out
+    names = [case for case, _ in cuda_check._cases(sorted(path.stem for path in (ROOT / "confs").glob("*.conf")))]
+    examples = {"examples": 30, "on_card": 50, "codes": [80, 90], "on_host": []}
+    assert check([toolkit()], ["--no-host"], [*[GOOD] * len(names), examples]) == 0
+    assert "ok     the doctor's examples of 30 operations, forward and backward: 50" in capsys.readouterr().out
+    for bad in ({"error": "it does not compile"}, examples | {"codes": [90]}, examples | {"on_host": ["transpose"]}):
+        assert check([toolkit()], ["--no-host"], [*[GOOD] * len(names), bad]) == 1
+        text = capsys.readouterr().out
+        assert "WRONG  the doctor's examples" in text and "not well: the doctor's examples" in text
+
+
+def test_one_conf_of_each_kind_is_shown():
+    kinds = {load_config(ROOT / f"confs/{name}.conf", "check", ()).model.type for name in cuda_check.SHOWN}
+    assert kinds == set(KINDS)
 
 
 BAD = [
@@ -167,7 +188,7 @@ struct cudaFuncAttributes { int ptxVersion, binaryVersion, maxThreadsPerBlock; }
 struct cudaDeviceProp { char name[256]; size_t totalGlobalMem;
     int major, minor, multiProcessorCount, warpSize, maxThreadsPerBlock; };
 """
-KINDS = {"to card": 1, "to host": 2, "default": 4}
+TO = {"to card": 1, "to host": 2, "default": 4}
 
 
 @pytest.fixture(scope="module")
@@ -205,13 +226,13 @@ def _waits(runtime, call, size=8):
 def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for(runtime):
     card, pinned, other = runtime.card, runtime.pinned, runtime.other
     copy, launch = runtime.cudaMemcpy, runtime.cudaMemcpyAsync
-    assert _waits(runtime, lambda size: copy(other, card, size, KINDS["to host"])) == (1, 8)
-    assert _waits(runtime, lambda size: copy(pinned, card, size, KINDS["default"])) == (1, 8)
-    assert _waits(runtime, lambda size: copy(card, pinned, size, KINDS["to card"])) == (1, 0)
-    assert _waits(runtime, lambda size: copy(card, card, size, KINDS["default"])) == (0, 0)
-    assert _waits(runtime, lambda size: launch(other, card, size, KINDS["to host"], None)) == (1, 8)
-    assert _waits(runtime, lambda size: launch(pinned, card, size, KINDS["to host"], None)) == (0, 8)
-    assert _waits(runtime, lambda size: launch(card, other, size, KINDS["to card"], None)) == (0, 0)
+    assert _waits(runtime, lambda size: copy(other, card, size, TO["to host"])) == (1, 8)
+    assert _waits(runtime, lambda size: copy(pinned, card, size, TO["default"])) == (1, 8)
+    assert _waits(runtime, lambda size: copy(card, pinned, size, TO["to card"])) == (1, 0)
+    assert _waits(runtime, lambda size: copy(card, card, size, TO["default"])) == (0, 0)
+    assert _waits(runtime, lambda size: launch(other, card, size, TO["to host"], None)) == (1, 8)
+    assert _waits(runtime, lambda size: launch(pinned, card, size, TO["to host"], None)) == (0, 8)
+    assert _waits(runtime, lambda size: launch(card, other, size, TO["to card"], None)) == (0, 0)
     assert _waits(runtime, lambda size: runtime.cudaMemset(card, 0, size)) == (0, 0)
     for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"):
         assert _waits(runtime, lambda size, name=name: getattr(runtime, name)(None)) == (1, 0)
@@ -220,7 +241,7 @@ def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for
 def test_a_second_wait_has_nothing_to_wait_for(runtime):
     def twice(size):
         runtime.cudaDeviceSynchronize()
-        runtime.cudaMemcpy(runtime.other, runtime.card, size, KINDS["to host"])
+        runtime.cudaMemcpy(runtime.other, runtime.card, size, TO["to host"])
 
     assert _waits(runtime, twice) == (1, 8)
 

@@ -37,13 +37,13 @@ def _line(name: str) -> Iterator[Line]:
 
 def difference(example: Example) -> tuple[float, int]:
     """The largest relative difference of any result between the two forms, NaN for NaN; and how many were compared."""
-    native, reference = (_results(example, form) for form in (NATIVE, REFERENCE))
+    native, reference = (results(example, form) for form in (NATIVE, REFERENCE))
     if len(native) != len(reference):  # the readings of a step are one array, or one for each
         native, reference = ([np.concatenate([value.reshape(-1) for value in side])] for side in (native, reference))
     return max(_apart(*pair) for pair in zip(native, reference, strict=True)), len(native)
 
 
-def _results(example: Example, form: str) -> list[np.ndarray]:
+def results(example: Example, form: str) -> list[np.ndarray]:
     """Outputs and gradients of one form."""
     with use(form):
         found = outputs(example.kernel(*example.arguments))[: example.compared]

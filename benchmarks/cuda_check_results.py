@@ -1,0 +1,98 @@
+"""What pictures, meshes and the doctor compute beside the pretended card. See cuda_check.py.
+
+Where the program asks the card what to compute next it is answered in its place, as in cuda_check_answers.py: every
+other ray may be opaque, and the surface is a sphere.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data.scenes.scene import Scene
+from models.kinds.conf import ExperimentConfig
+from models.kinds.protocol import LevelSet
+
+LEVEL = 8  # of the picture: so many times smaller than the photograph
+RESOLUTION = 32  # of the mesh, grid points along a side
+RADIUS = 0.5  # of the sphere, working-frame units
+
+
+def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
+    """A photograph's view with its normals; meshes as the training writes them and as `--mode validate_mesh` does."""
+    from models.experiment import Experiment
+    from models.results.meshes import validate_mesh
+    from models.results.pictures import validate_image
+    from models.results.snapshot import Snapshot
+    from models.surface.request import NETWORK, PIECES, VERTEX, MeshRequest
+    from models.views.chunks import ResultChunks
+    from models.watch.logger import RunLogger
+
+    _pretend(type(trainer.result_model))
+    trainer.settle()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        log = RunLogger(folder, quiet=True, is_written=False)
+        experiment = Experiment(conf, folder, scene, None)
+        behind, chunks = conf.train.background_rgb, ResultChunks(conf.train)
+        seen = Snapshot(experiment, trainer.result_model, trainer.finished_steps, 0.0, behind, log, chunks)
+        validate_image(seen, 0, LEVEL)
+        if seen.model.level_set is not None:
+            validate_mesh(seen, MeshRequest(RESOLUTION, color=NETWORK))
+            validate_mesh(seen, MeshRequest(RESOLUTION, is_refined=True, clean=PIECES, color=VERTEX))
+
+
+def _pretend(kind: type) -> None:
+    """From now on models of this kind hear of a surface."""
+    from models.kinds.neus import visible
+
+    level_set = kind.level_set
+    visible.may_be_opaque = lambda rays, sdf, spacing, inv_s: np.arange(len(rays)) % 2 == 0
+
+    def answered(self: Any) -> LevelSet | None:
+        """The kind's own, each question compiled and started, and answered with a sphere."""
+        found = level_set.fget(self)
+        return found and replace(
+            found,
+            outward=lambda points: _asked(found.outward, points) and _sphere(points, found.threshold),
+            gradient=found.gradient
+            and (
+                lambda points: _asked(found.gradient, points) and (_sphere(points, found.threshold), _outwards(points))
+            ),
+        )
+
+    kind.level_set = property(answered)
+
+
+def _asked(question: Callable[[np.ndarray], object], points: np.ndarray) -> bool:
+    """True: what the answer is means nothing."""
+    question(points)
+    return True
+
+
+def _sphere(points: np.ndarray, threshold: float) -> np.ndarray:
+    """The field [P, 1] whose surface, where minus it is `threshold`, is the sphere."""
+    away = np.linalg.norm(points, axis=1, keepdims=True) - RADIUS
+    return (away - threshold).astype(np.float32)
+
+
+def _outwards(points: np.ndarray) -> np.ndarray:
+    """Its slopes [P, 3]."""
+    return (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-6)).astype(np.float32)
+
+
+def examples() -> Iterator[str]:
+    """Compute the doctor's example of each operation in its own form, forward and backward; yields their names."""
+    from models.doctor.operations import results
+    from models.ops.examples import MAKERS, kernels
+    from models.ops.kernel import NATIVE
+
+    for name, kernel in kernels().items():
+        if kernel.is_native and name in MAKERS:
+            results(MAKERS[name](np.random.default_rng(0)), NATIVE)
+            yield name

@@ -132,12 +132,13 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
     is_well = all(early == late for early, late in counts) and not found["on_host"] and found["codes"] == list(codes)
     is_well = is_well and all(times["median"] == WAITS for times in waits)
     hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
+    meant = f", {found['meant_for_host']} meant for the host" if found["meant_for_host"] else ""
     print(
         f"{'ok   ' if is_well else 'WRONG'}  {name}: {steps} steps, variables {_pair(counts[0])}, operations "
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
         f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
-        f"the host waits {_waited(waits)}; {found['operations_loaded']} operations with code for "
-        f"{_told(found['codes']) if found['codes'] else 'no card'}{hosted}; {found['compiled']} "
+        f"the host waits {_waited(waits)}; {found['on_card']} operations with code for "
+        f"{_told(found['codes']) if found['codes'] else 'no card'}{meant}{hosted}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
         flush=True,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,17 +26,17 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 def pretend() -> None:
     """From now on."""
+    from models.kinds.fast.light import Light
     from models.kinds.fast.model import FastNeuSModel
     from models.kinds.fast.nerf import FastNeRFModel
-    from models.kinds.fast.sampler import Light
     from models.rendering.occupancy import Occupancy
 
     walk, light, is_reached = Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached
     sharpness = FastNeuSModel.sharpness
 
-    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int) -> Any:
+    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int, **where: bool) -> Any:
         """As many rays as fit the budget, all with as many samples."""
-        found = walk(self, rays, jitter, step, budget)
+        found = walk(self, rays, jitter, step, budget, **where)
         count = min(len(jitter), budget // PER_RAY)
         offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
         return replace(found, rows=np.arange(count), offsets=offsets, walked=count)
@@ -59,6 +60,30 @@ def with_points(scene: Scene) -> Scene:
     places *= RADIUS / np.linalg.norm(places, axis=1, keepdims=True)
     seen, error = np.full(POINTS, scene.n_views), np.full(POINTS, 0.5)
     return replace(scene, points=SparsePoints(places, seen, error, np.zeros((POINTS, 3), np.uint8)))
+
+
+class OnHost:
+    """Operations that are meant for the host: those that are loaded where the program says that it computes there."""
+
+    def __init__(self) -> None:
+        """From now on; `is_looking` turned off spares the time of looking."""
+        from models.machine.backend import jt
+
+        self.names: set[str] = set()
+        self.is_looking = True
+        scope = jt.flag_scope
+
+        @contextmanager
+        def noted(**flags: int) -> Iterator[None]:
+            """`models.ops.source.on_host` is one."""
+            is_looking = self.is_looking and flags == {"use_cuda": 0}
+            before = set(operations()) if is_looking else set()
+            with scope(**flags):
+                yield
+            if is_looking:
+                self.names |= {library.name for library in set(operations()) - before}
+
+        jt.flag_scope = noted
 
 
 def operations() -> list[Path]:

@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> None:
     from models.ops.kernel import NATIVE, REFERENCE, use
 
     answers.pretend()
+    hosted = answers.OnHost()
     cameras = "dataset.render_cameras_name=cameras_sphere.npz"
     settings = (f"dataset.data_dir={SCENE}", "dataset.test_dir=", cameras, *given.set)
     conf = shape_conf(FULL) if given.released else load_config(ROOT / given.conf, "check", settings)
@@ -74,9 +75,9 @@ def main(arguments: Sequence[str]) -> None:
         scene = answers.with_points(scene)
     with use(REFERENCE if given.form == "plain" else NATIVE):
         trainer = build(conf, scene)
-        found = _first(trainer) if given.first else _measure(trainer, given.steps, Card(home))
+        found = _first(trainer) if given.first else _measure(trainer, given.steps, Card(home), hosted)
         if not (given.first or given.released):
-            found |= _later(trainer, Card(home)) | _compiled_for()
+            found |= _later(trainer, Card(home)) | _compiled_for(hosted.names)
     print(json.dumps(found))
 
 
@@ -105,7 +106,7 @@ def _first(trainer: Any) -> dict[str, Any]:
     }
 
 
-def _measure(trainer: Any, steps: int, card: Card) -> dict[str, Any]:
+def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> dict[str, Any]:
     """Counts early and late, time of the host, kernels and memory of a step."""
     from models.machine.backend import jt
     from models.machine.memory import pool_bytes
@@ -113,7 +114,9 @@ def _measure(trainer: Any, steps: int, card: Card) -> dict[str, Any]:
     found = _first(trainer)
     _steps(trainer, WARM_UP)
     early, before = jt.liveness_info(), card.counts()
+    hosted.is_looking = False
     times, waits = _steps(trainer, steps, card)
+    hosted.is_looking = True
     late, after = jt.liveness_info(), card.counts()
     if trainer.guard.bad_steps:
         raise RuntimeError("steps were refused: their host time is not that of steps")
@@ -152,14 +155,16 @@ def _of_steps(waits: list[tuple[int, int]]) -> dict[str, float]:
     return {"median": median(times), "most": max(times), "bytes": median(read), "most_bytes": max(read)}
 
 
-def _compiled_for() -> dict[str, Any]:
-    """How many operations this process has loaded, for which capabilities, and which run on the host."""
+def _compiled_for(hosted: set[str]) -> dict[str, Any]:
+    """How many operations this process has loaded, for which capabilities, and which run on the host unmeant."""
     codes = {library.name: answers.capabilities(library) for library in answers.operations()}
     on_card = [found for found in codes.values() if found]
+    on_host = {name for name, found in codes.items() if not found}
     return {
-        "operations_loaded": len(codes),
+        "on_card": len(on_card),
         "codes": sorted(set.intersection(*on_card)) if on_card else [],
-        "on_host": [name for name, found in codes.items() if not found],
+        "on_host": sorted(on_host - hosted),
+        "meant_for_host": len(on_host & hosted),
     }
 
 
@@ -171,14 +176,15 @@ def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[flo
     """
     from models.machine.backend import jt
 
-    times, waits = [], []
+    times, waits, output = [], [], None
     for _ in range(count):
         begin, before = time.process_time(), card and card.counts()
-        trainer.step()
+        output = trainer.step()  # kept until the next one is there, as the loop does
         times.append(time.process_time() - begin)
         if card:
             after = card.counts()
             waits.append((after.waits - before.waits, after.bytes_read - before.bytes_read))
+    del output
     trainer.settle()
     jt.sync_all(True)
     return times, waits

@@ -18,8 +18,8 @@ from models.machine.cuda.conclude import conclude
 from models.machine.cuda.facts import Facts
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
-GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "operations_loaded": 9}
-GOOD |= {"codes": [80, 90], "on_host": []}
+GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_card": 9}
+GOOD |= {"codes": [80, 90], "on_host": [], "meant_for_host": 2}
 ONE_WAIT = {"median": 1, "most": 1, "bytes": 1, "most_bytes": 1}
 GOOD |= {"waits": ONE_WAIT, "late_waits": ONE_WAIT | {"most": 5, "most_bytes": 4096}}
 RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0}
@@ -61,7 +61,7 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
     text = capsys.readouterr().out
     assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
     assert "the host waits 1 times a step (at most 5) and reads 1 bytes (at most 4096); 9 operations with" in text
-    assert "operations with code for 8.0 and 9.0; 3 compiled" in text
+    assert "operations with code for 8.0 and 9.0, 2 meant for the host; 3 compiled" in text
 
 
 BAD = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
 from data.rays import PictureCamera
-from data.scenes.load import load_scene
-from models.experiment import background
 from models.fields.state import take_rows
 from models.kinds.conf import ConfigError, load_config
 from models.kinds.gaussians import densify
@@ -24,7 +21,6 @@ from models.kinds.gaussians.conf import SplatsConfig
 from models.kinds.gaussians.splats import Points, require_seen
 from models.kinds.registry import build_model
 from models.machine.backend import jt
-from models.training.trainer import Trainer
 
 FORMS = ("ellipsoids", "surfels")
 SMALL = (
@@ -132,61 +128,6 @@ def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average()
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
     assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
     assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
-
-
-@pytest.fixture
-def trainer(tmp_path):
-    """Of faint splats on the bundled scene."""
-    write_scene(tmp_path / "scene")
-    settings = (*SMALL, f"dataset.data_dir={tmp_path}/scene", "model.gaussians.densify_every=100")
-    conf = load_config(ROOT / "confs/gaussians.conf", "x", [*settings, "dataset.downscale=2"])
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(load_scene(conf.dataset, background(conf)), 1, np.random.default_rng(1))
-    values = splats(60, opacity=-5.0, size=-1.0)
-    values["opacities"][:20] = 2.0
-    model.splats.fill(values)
-    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
-
-
-def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_read_back(trainer, monkeypatch):
-    model, live = trainer.model, {}
-    means = model.splats.means.numpy()
-    with monkeypatch.context() as patch:
-        for name in ("numpy", "item", "data", "fetch_sync"):
-            patch.setattr(jt.Var, name, property(lambda _: pytest.fail("the host reads")))
-        model.after_step(None, trainer.moment, {})
-    moved = (model.splats.means.numpy() != means).any(axis=1)
-    assert not moved[:20].any() and moved[20:].all()
-    assert not model.splats.means.is_stop_grad()
-    for step in range(1, 10):
-        means = model.splats.means.numpy()
-        trainer.step()
-        trainer.settle()
-        assert (model.splats.means.numpy() != means).any(axis=1)[:20].any()  # by the gradient alone
-        model.before_step(trainer.moment)
-        live[step] = jt.liveness_info()
-    assert live[4] == live[9]
-
-
-def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
-    trainer.step()
-    assert trainer.settle()
-    model, means = trainer.model, trainer.model.splats.means.numpy()
-    original = model.taken
-    monkeypatch.setattr(model, "taken", lambda rgb, view: original(rgb, view) * float("nan"))
-    trainer.step()
-    assert np.array_equal(model.splats.means.numpy(), means)
-    monkeypatch.undo()
-    trainer.step()
-    assert trainer.settle() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()
-
-
-def test_without_noise_no_splat_moves_by_itself(trainer):
-    model = trainer.model
-    model.conf = replace(model.conf, noise=0.0)
-    means = model.splats.means.numpy()
-    model.after_step(None, trainer.moment, {})
-    assert np.array_equal(model.splats.means.numpy(), means)
 
 
 def test_training_lowers_the_loss(tmp_path):

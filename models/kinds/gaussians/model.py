@@ -16,6 +16,7 @@ from models.kinds.gaussians.batch import Picture, PictureBatch, PictureSampler, 
 from models.kinds.gaussians.conf import MCMC, SURFELS, SplatsConfig
 from models.kinds.gaussians.fusion import Fusion
 from models.kinds.gaussians.picture import Sight, depth_of, paint, ray_view
+from models.kinds.gaussians.pulled import Pulled
 from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.kinds.gaussians.terms import distortion_term, normal_term
 from models.kinds.protocol import LevelSet, Moment, Objective, Parameters, PlainModel, Term
@@ -49,8 +50,7 @@ class GaussiansModel(PlainModel):
         self.generator = generator
         self.extent = 1.0
         self.cameras: list[PictureCamera] = []
-        self.pull = np.zeros(1, np.float32)  # of each splat, the sum over views of what pulls at its centre
-        self.looks = np.zeros(1, np.float32)  # and by how many views
+        self.pulled = Pulled()
         self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its picture
 
     @property
@@ -83,7 +83,7 @@ class GaussiansModel(PlainModel):
         points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
         require_seen(points, self.cameras, scene.name)
         self.splats.fill(from_points(points, self.conf, self.generator))
-        self._forget()
+        self.pulled.forget()
         return PictureSampler(scene, batch_size, generator)
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
@@ -207,17 +207,17 @@ class GaussiansModel(PlainModel):
                 change = densify.relocated(self._values(), self.conf, True, generator)
                 if change is not None:
                     densify.apply(parameters, change)
-                    self._forget()
+                    self.pulled.forget()
             self._wander(step)
             return
         self._count(gradients)
         every = max(1, int(self.conf.reset_every * self.train.end_iter))
         if is_due:
-            pull = self.pull / np.maximum(self.looks, 1.0)
+            pull = self.pulled.mean(self.splats.count)
             was_reset = step > every
             change = densify.adaptive(self._values(), pull, self.extent, self.conf, self.is_flat, was_reset, generator)
             densify.apply(parameters, change)
-            self._forget()
+            self.pulled.forget()
         if step % every == 0 and self._is_changing(step):
             parameters.replace(densify.NETWORK, "opacities", densify.reset_opacities(self.splats.opacities.numpy()))
 
@@ -234,14 +234,8 @@ class GaussiansModel(PlainModel):
     def _count(self, gradients: Mapping[str, Var]) -> None:
         """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""
         for name, (radii, width, height) in self._seen.items():
-            pull = gradients[name].numpy() * (0.5 * self.train.batch_size * np.array([width, height], np.float32))
-            is_seen = radii.numpy()[:, 0] > 0
-            self.pull += np.where(is_seen, np.linalg.norm(pull, axis=1), 0.0).astype(np.float32)
-            self.looks += is_seen
-
-    def _forget(self) -> None:
-        """Begin to count anew."""
-        self.pull, self.looks = np.zeros(self.splats.count, np.float32), np.zeros(self.splats.count, np.float32)
+            half = 0.5 * self.train.batch_size
+            self.pulled.add(gradients[name], radii, (half * width, half * height))
 
     # what is saved
 
@@ -250,21 +244,17 @@ class GaussiansModel(PlainModel):
         if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
             raise ValueError("it has no splats")
         take_rows(self.splats, shapes[densify.NETWORK])
-        self._forget()
+        self.pulled.forget()
 
     def buffers(self) -> dict[str, np.ndarray]:
         """What is counted, and the form."""
-        return {"pull": self.pull, "looks": self.looks, "flat": np.array([self.is_flat])}
+        return self.pulled.buffers(self.splats.count) | {"flat": np.array([self.is_flat])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take it back; raises ValueError where it does not fit."""
         if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
             raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
-        for name in ("pull", "looks"):
-            found = buffers.get(name)
-            if found is None or found.shape != (self.splats.count,) or found.dtype != np.float32:
-                raise ValueError(f"its buffer {name} does not fit its splats")
-        self.pull, self.looks = buffers["pull"].copy(), buffers["looks"].copy()
+        self.pulled.load_buffers(buffers, self.splats.count)
 
     # what is shown
 

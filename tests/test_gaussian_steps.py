@@ -1,0 +1,111 @@
+"""What becomes of Gaussians after a step, where they lie: nothing of them is read but where their number changes."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from runs import ROOT
+from synthetic_scene import write_scene
+from test_gaussians import SMALL, splats
+
+from data.scenes.load import load_scene
+from models.experiment import background
+from models.kinds.conf import load_config
+from models.kinds.gaussians.pulled import Pulled
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.training.trainer import Trainer
+
+
+@pytest.fixture
+def deaf(monkeypatch):
+    """A host that cannot read: within it each way to take a Var's numbers fails."""
+
+    @contextmanager
+    def within():
+        with monkeypatch.context() as patch:
+            for name in ("numpy", "item", "data", "fetch_sync"):
+                patch.setattr(jt.Var, name, property(lambda _: pytest.fail("the host reads")))
+            yield
+
+    return within
+
+
+@pytest.fixture
+def trainer(tmp_path):
+    """Of faint splats on the bundled scene."""
+    write_scene(tmp_path / "scene")
+    settings = (*SMALL, f"dataset.data_dir={tmp_path}/scene", "model.gaussians.densify_every=100")
+    conf = load_config(ROOT / "confs/gaussians.conf", "x", [*settings, "dataset.downscale=2"])
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    sampler = model.sampler(load_scene(conf.dataset, background(conf)), 1, np.random.default_rng(1))
+    values = splats(60, opacity=-5.0, size=-1.0)
+    values["opacities"][:20] = 2.0
+    model.splats.fill(values)
+    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
+
+
+def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_read_back(trainer, deaf):
+    model, live = trainer.model, {}
+    means = model.splats.means.numpy()
+    with deaf():
+        model.after_step(None, trainer.moment, {})
+    moved = (model.splats.means.numpy() != means).any(axis=1)
+    assert not moved[:20].any() and moved[20:].all()
+    assert not model.splats.means.is_stop_grad()
+    for step in range(1, 10):
+        means = model.splats.means.numpy()
+        trainer.step()
+        trainer.settle()
+        assert (model.splats.means.numpy() != means).any(axis=1)[:20].any()  # by the gradient alone
+        model.before_step(trainer.moment)
+        live[step] = jt.liveness_info()
+    assert live[4] == live[9]
+
+
+def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
+    trainer.step()
+    assert trainer.settle()
+    model, means = trainer.model, trainer.model.splats.means.numpy()
+    original = model.taken
+    monkeypatch.setattr(model, "taken", lambda rgb, view: original(rgb, view) * float("nan"))
+    trainer.step()
+    assert np.array_equal(model.splats.means.numpy(), means)
+    monkeypatch.undo()
+    trainer.step()
+    assert trainer.settle() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()
+
+
+def test_without_noise_no_splat_moves_by_itself(trainer):
+    model = trainer.model
+    model.conf = replace(model.conf, noise=0.0)
+    means = model.splats.means.numpy()
+    model.after_step(None, trainer.moment, {})
+    assert np.array_equal(model.splats.means.numpy(), means)
+
+
+def test_what_pulls_at_splats_is_added_up_where_it_lies_and_comes_back_from_a_checkpoint(deaf):
+    rng, scale = np.random.default_rng(0), np.array([3.0, 2.0])
+    gradients = rng.normal(size=(3, 50, 2)).astype(np.float32)
+    radii = np.repeat(rng.integers(0, 2, (3, 50, 1)), 2, axis=2).astype(np.int32)
+    gradients[:, 0], radii[:, 0] = np.nan, 0  # what is not seen has no say
+    pulled, resumed = Pulled(), Pulled()
+    assert not any(array.any() for array in pulled.buffers(50).values()) and not pulled.mean(50).any()
+    for gradient, radius in zip(gradients, radii, strict=True):
+        with deaf():
+            pulled.add(jt.array(gradient), jt.array(radius), tuple(scale))
+        if not resumed.buffers(50)["looks"].any():
+            resumed.load_buffers(pulled.buffers(50), 50)
+        else:
+            resumed.add(jt.array(gradient), jt.array(radius), tuple(scale))
+    seen = radii[:, :, 0] > 0
+    expected = np.where(seen, np.linalg.norm(gradients * scale, axis=2), 0.0).sum(axis=0) / np.maximum(
+        seen.sum(axis=0), 1
+    )
+    np.testing.assert_allclose(pulled.mean(50), expected, rtol=1e-5)
+    assert np.array_equal(resumed.mean(50), pulled.mean(50))
+    with pytest.raises(ValueError, match="buffer pull"):
+        resumed.load_buffers(pulled.buffers(50), 49)
+    pulled.forget()
+    assert pulled.mean(7).shape == (7,) and not pulled.mean(7).any()

@@ -10,7 +10,7 @@ from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine.backend import jt
-from models.ops.source import Source
+from models.ops.source import CUDA, Source
 from models.training.trainer import Trainer
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo", "dataset.test_dir=")
@@ -31,6 +31,12 @@ CONFS = {
     "gaussians that are densified": ("gaussians", ("model.gaussians.densify=adaptive",)),
     "surfels": ("surfels", ()),
 }
+
+
+def beside_card(monkeypatch):
+    """What is asked of a card is asked in its order, though it is the host that answers."""
+    for module in ("kinds.fast.sampler", "rendering.occupancy"):
+        monkeypatch.setattr(f"models.{module}.device", lambda: CUDA)
 
 
 @contextmanager
@@ -57,6 +63,7 @@ def heard(monkeypatch):
 
         return noted
 
+    beside_card(monkeypatch)
     monkeypatch.setattr(jt, "flag_scope", scoped)
     monkeypatch.setattr(Source, "call", noting(LAUNCHED, call))
     for name in ("numpy", "item"):
@@ -97,3 +104,21 @@ def test_a_step_waits_for_a_card_once(trainer_of, monkeypatch, name, where):
             trainer.step()
     assert events.count(LAUNCHED) > STEPS
     assert waits(events) <= STEPS
+
+
+@pytest.mark.parametrize("name", ["on a grid", "on a grid, without masks", "a density on a grid"])
+def test_batches_do_not_depend_on_when_a_card_is_asked(trainer_of, monkeypatch, name):
+    host, card = (trainer_of(*CONFS[name]) for _ in range(2))
+    for trainer in (host, card):
+        trainer.finished_steps = int(0.5 * trainer.conf.end_iter) + 1
+    for _ in range(STEPS):
+        host.step()
+        with monkeypatch.context() as patched:
+            beside_card(patched)
+            card.step()
+    batches = [host.sampler.next().arrays()]
+    beside_card(monkeypatch)
+    batches.append(card.sampler.next().arrays())
+    assert batches[0].keys() == batches[1].keys()
+    for key, values in batches[0].items():
+        assert values.tobytes() == batches[1][key].tobytes(), key

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,28 +30,30 @@ def pretend() -> None:
     from models.kinds.fast.light import Light
     from models.kinds.fast.model import FastNeuSModel
     from models.kinds.fast.nerf import FastNeRFModel
-    from models.rendering.occupancy import Occupancy
+    from models.rendering.occupancy import Walk, Walking
 
-    walk, light, is_reached = Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached
+    walk, light, is_reached = Walking.walk.func, FastNeuSModel._light, FastNeRFModel._is_reached
     sharpness = FastNeuSModel.sharpness
 
-    def walked(self: Any, rays: Any, jitter: np.ndarray, step: float, budget: int, **where: bool) -> Any:
+    def walked(self: Walking) -> Walk:
         """As many rays as fit the budget, all with as many samples."""
-        found = walk(self, rays, jitter, step, budget, **where)
-        count = min(len(jitter), budget // PER_RAY)
+        found = walk(self)
+        count = min(self.found.offsets.shape[0] - 1, len(found.points) // PER_RAY)
         offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
         return replace(found, rows=np.arange(count), offsets=offsets, walked=count)
 
-    def lit(self: Any, found: Any, step: float) -> Any:
+    def lit(self: Any, walking: Walking, step: float) -> Light:
         """All of them."""
-        light(self, found, step)
-        return Light(np.ones(found.walked, bool), np.ones(len(found.points), bool))
+        light(self, walking, step)
+        return Light(np.ones(walking.walk.walked, bool), np.ones(len(walking.walk.points), bool))
 
-    def reached(self: Any, found: Any, step: float) -> np.ndarray:
+    def reached(self: Any, walking: Walking, step: float) -> np.ndarray:
         """All of them."""
-        return np.ones_like(is_reached(self, found, step))
+        return np.ones_like(is_reached(self, walking, step))
 
-    Occupancy.walk, FastNeuSModel._light, FastNeRFModel._is_reached = walked, lit, reached
+    Walking.walk = cached_property(walked)
+    Walking.walk.__set_name__(Walking, "walk")
+    FastNeuSModel._light, FastNeRFModel._is_reached = lit, reached
     FastNeuSModel.sharpness = lambda self: sharpness(self) or 1.0  # nobody divides by the 0 that it reads
 
 

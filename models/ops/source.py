@@ -6,9 +6,7 @@ declared once, in Python; the C++ struct of the same name and fields is written 
 
 from __future__ import annotations
 
-import ctypes
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -47,27 +45,13 @@ def emulated(emulator: Emulator) -> Iterator[None]:
 
 @contextmanager
 def on_host() -> Iterator[None]:
-    """Within it Jittor computes on the host, also beside a card, which goes on with what it was given.
+    """Within it Jittor computes on the host, also beside a card.
 
-    What is to be computed there has to be read or synced within. Nothing changes where there is no card.
+    What is to be computed there has to be read or synced within, and better after the card was waited for: Jittor waits
+    for it once before it computes on the host. Nothing changes where there is no card.
     """
-    is_beside_card = bool(jt.flags.use_cuda)
     with jt.flag_scope(use_cuda=0):
-        if is_beside_card:
-            _last_on_card().value = False
         yield
-
-
-@cache
-def _last_on_card() -> ctypes.c_bool:
-    """Whether the last operation ran on the card: Jittor waits for all of it before one of the host.
-
-    It need not: what one reads of the card's, Jittor copies, and that copy waits by itself. (`Executor::last_is_cuda`
-    of jittor/src/executor.h, behind two pointers.)
-    """
-    core = ctypes.CDLL(sys.modules["jittor_core"].__file__)
-    executor = ctypes.c_char.in_dll(core, "_ZN6jittor3exeE")
-    return ctypes.c_bool.from_address(ctypes.addressof(executor) + 2 * ctypes.sizeof(ctypes.c_void_p))
 
 
 def device() -> str:

@@ -6,16 +6,16 @@ trained tells from time to time which cells are empty, which may hold a surface,
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.ndimage import distance_transform_edt, label, map_coordinates
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.march import EMPTY, OCCUPIED, SOLID, march
-from models.ops.source import on_host
+from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march
+from models.ops.source import CPU, device
 from models.structs import Var
 
 
@@ -51,6 +51,29 @@ class Walk:
         return Walk(self.rows[:count][has_any], offsets, *samples, walked)
 
 
+@dataclass(frozen=True)
+class Walking:
+    """A walk that may still be under way on a card."""
+
+    found: PackedSamples
+
+    @cached_property
+    def walk(self) -> Walk:
+        """It, waited for."""
+        offsets, walked = self.found.offsets.numpy(), int(self.found.kept.item())
+        rows = np.flatnonzero(np.diff(offsets[: walked + 1]))
+        ends = np.concatenate([offsets[rows], offsets[-1:]]).astype(np.int32)
+        samples = (value.numpy() for value in (self.found.depths, self.found.points, self.found.directions))
+        return Walk(rows, ends, *samples, walked)
+
+    def points(self) -> Var:
+        """The places of its samples [N, 3], at least one, to ask a field about before the walk is waited for.
+
+        Behind its samples come zeros, up to the budget; on the host, where reading waits for nothing, none.
+        """
+        return jt.array(self.walk.points[: max(1, self.walk.offsets[-1])]) if device() == CPU else self.found.points
+
+
 def packed_walk(ray: np.ndarray, depths: np.ndarray, points: np.ndarray, rays: Rays, budget: int) -> Walk:
     """The walk with these samples, ordered by ray [S] and depth [S], of the first rays whose samples fit a budget."""
     ends = np.searchsorted(ray, np.arange(len(rays) + 1))  # before each ray, and after all
@@ -74,7 +97,7 @@ class Occupancy:
         """`hull`: bool [N, N, N] by x, y, z."""
         self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
         self.cameras = np.zeros((0, 3))  # where they are; those beyond the cube need not be named
-        self._placed: dict[bool, Var] = {}  # the cells by whether it is in a step: on the host
+        self._placed: Var | None = None
         self.enclose(hull)
 
     @property
@@ -93,7 +116,7 @@ class Occupancy:
         """Replace the cells, uint8 [N, N, N]."""
         self.cells = cells
         self.is_open = bool((cells[self.hull] == OCCUPIED).all())  # nothing of the hull is left out
-        self._placed = {}
+        self._placed = None
 
     def open(self) -> None:
         """Whatever the hull holds may hold a surface."""
@@ -148,19 +171,14 @@ class Occupancy:
         open_parts = [parts[0, 0, 0], *parts[self.place(within)]]  # a corner of the cube is beyond the sphere
         return ~np.isin(parts, open_parts) & ~is_wall
 
-    def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int, in_step: bool = False) -> Walk:
-        """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it.
+    def walk(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walk:
+        """Samples of rays `step` apart, their first shifted by jitter [R, 1] in [0, 1) of it."""
+        return self.start(rays, jitter, step, budget).walk
 
-        `in_step`: on the host, while a card goes on with the step before; else on the card, and waited for.
-        """
-        with on_host() if in_step else nullcontext():
-            if in_step not in self._placed:
-                self._placed[in_step] = jt.array(self.cells).stop_grad()
-            near = np.maximum(rays.near, np.float32(self.near_plane))
-            given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
-            found = march(*given, self._placed[in_step], step, budget)
-            offsets, walked = found.offsets.numpy(), int(found.kept.item())
-            samples = [value.numpy() for value in (found.depths, found.points, found.directions)]
-        rows = np.flatnonzero(np.diff(offsets[: walked + 1]))
-        ends = np.concatenate([offsets[rows], offsets[-1:]]).astype(np.int32)
-        return Walk(rows, ends, *samples, walked)
+    def start(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Walking:
+        """The same under way: nothing is waited for."""
+        if self._placed is None:
+            self._placed = jt.array(self.cells).stop_grad()
+        near = np.maximum(rays.near, np.float32(self.near_plane))
+        given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
+        return Walking(march(*given, self._placed, step, budget))

@@ -34,11 +34,15 @@ def is_lit(alpha: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def through_surface(walk: Walk, sdf: np.ndarray, inv_s: np.ndarray, step: float, sifts: bool) -> Light:
-    """What light does in a walk whose samples, `step` apart, have the signed distances [S, 1].
+    """What light does in a walk whose samples, `step` apart, have the signed distances [S, 1], and more behind them.
 
     Slopes are those between samples. inv_s: [1]; `sifts`: whether it is asked what a sample shows, else all matter.
     """
-    used = len(sdf)
+    used = int(walk.offsets[-1])
+    passes, matters = np.ones(walk.walked, bool), np.zeros(len(walk.points), bool)
+    if not used:
+        return Light(passes, matters)
+    sdf = sdf[:used]
     rises = np.diff(sdf[:, 0]) / np.maximum(np.diff(walk.depths[:used, 0]), step)
     rises = np.append(rises, 0.0)
     last = walk.offsets[1:] - 1
@@ -48,7 +52,6 @@ def through_surface(walk: Walk, sdf: np.ndarray, inv_s: np.ndarray, step: float,
         given = (jt.array(value) for value in (sdf, cos, np.full((used, 1), step, np.float32), inv_s))
         weights, left = packed_weights(section_alpha(*given, FULL_COS), jt.array(walk.offsets))
         weights, left = weights.numpy()[:, 0], left.numpy()[:, 0]
-    passes, matters = np.ones(walk.walked, bool), np.zeros(len(walk.points), bool)
     passes[walk.rows] = left > PASSES
     matters[:used] = (weights > MATTERS) | (not sifts)
     return Light(passes, matters)

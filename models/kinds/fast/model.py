@@ -30,7 +30,7 @@ from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.packed import packed_sum, packed_weights
 from models.ops.section_alpha import section_alpha
-from models.rendering.occupancy import Walk
+from models.rendering.occupancy import Walking
 from models.rendering.sections import over_background
 from models.structs import FieldOutput, Var
 
@@ -192,16 +192,13 @@ class FastNeuSModel(PackedModel):
         """Whether samples that show nothing are left out: once cells are, before a plain backdrop always."""
         return self._is_pruning or self.background.is_plain
 
-    def _light(self, walk: Walk, step: float) -> Light:
+    def _light(self, walking: Walking, step: float) -> Light:
         """What light does in the region along the rays of a walk, told by the distances alone."""
-        used = int(walk.offsets[-1])
-        if not used:
-            return Light(np.ones(walk.walked, bool), np.zeros(len(walk.points), bool))
         with jt.no_grad():
-            sdf = self.fields.sdf.at_weights().distance(jt.array(walk.points[:used]))
+            sdf = self.fields.sdf.at_weights().distance(walking.points())
             inv_s = self.fields.sharpness()
-            jt.sync([sdf, inv_s])  # both, before a card is waited for
-            return through_surface(walk, sdf.numpy(), inv_s.numpy(), step, self._sifts)
+            jt.sync([sdf, inv_s])  # all, before a card is waited for
+            return through_surface(walking.walk, sdf.numpy(), inv_s.numpy(), step, self._sifts)
 
     def _look(self, samples: Samples) -> PackedView:
         """What samples show, without gradients."""

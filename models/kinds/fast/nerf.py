@@ -22,7 +22,7 @@ from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
 from models.ops.packed import packed_sum, packed_weights
-from models.rendering.occupancy import Walk
+from models.rendering.occupancy import Walking
 from models.rendering.sections import SMALLEST_SLOPE, SURFACE_DENSITY, over_background
 from models.structs import Var
 
@@ -82,12 +82,13 @@ class FastNeRFModel(PackedModel):
         sampler.sift = self._is_reached
         return sampler
 
-    def _is_reached(self, walk: Walk, step: float) -> np.ndarray:
+    def _is_reached(self, walking: Walking, step: float) -> np.ndarray:
         """Which samples of a walk light reaches: those that take part in its rendering, bool [S]."""
-        used = walk.offsets[-1]
         with jt.no_grad():
-            found = self.fields.density.at_weights().evaluate(jt.array(walk.points[:used]))
-            return is_lit(found.alpha(step).numpy(), walk.offsets)
+            alpha = self.fields.density.at_weights().evaluate(walking.points()).alpha(step)
+            jt.sync([alpha])  # before a card is waited for
+            offsets = walking.walk.offsets
+            return is_lit(alpha.numpy()[: offsets[-1]], offsets)
 
     def _look(self, samples: Samples) -> PackedView:
         """What samples show; their normals are those of the density."""

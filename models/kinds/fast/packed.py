@@ -25,7 +25,7 @@ from models.kinds.protocol import Moment, PlainModel
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.packed import packed_sum
-from models.rendering.occupancy import Occupancy, Walk
+from models.rendering.occupancy import Occupancy, Walking
 from models.rendering.sections import SEEN_OPACITY
 from models.structs import RayView, Var
 
@@ -174,7 +174,7 @@ class PackedModel(PlainModel):
         """
         self.occupancy.open()
 
-    def _light(self, walk: Walk, step: float) -> Light:
+    def _light(self, walking: Walking, step: float) -> Light:
         """What light does in the region along the rays of a walk with samples `step` apart."""
         raise NotImplementedError
 
@@ -213,12 +213,13 @@ class PackedModel(PlainModel):
     def _samples(self, rays: Rays) -> tuple[np.ndarray, Samples, int]:
         """Of the first rays: which have samples, these, and how many rays were walked."""
         step, jitter = self.packed.last_step, np.full((len(rays), 1), 0.5, np.float32)
-        near = self.occupancy.walk(rays, jitter, step, VIEW_BUDGET)
+        walking = self.occupancy.start(rays, jitter, step, VIEW_BUDGET)
+        near = walking.walk
         if self.background is None:
             offsets = jt.array(near.offsets)
             samples = Samples(jt.array(near.points), jt.array(near.directions), offsets, near.depths, step)
             return near.rows, samples, near.walked
-        passes = self._light(near, step).passes
+        passes = self._light(walking, step).passes
         walked = rays.at(slice(0, near.walked))
         far = self.background.ask(walked, jitter[: near.walked], passes).lit(walked, passes, VIEW_BUDGET)
         both = align(near, far)

@@ -19,7 +19,8 @@ from models.kinds.fast.conf import ANCHOR_SHARE
 from models.kinds.fast.joined import align
 from models.kinds.fast.light import Light
 from models.kinds.terms import MASK_THRESHOLD
-from models.rendering.occupancy import Occupancy, Walk
+from models.ops.source import CUDA, device
+from models.rendering.occupancy import Occupancy, Walk, Walking
 
 PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
 PROBE_STEPS = 1.0  # in edges of a cell
@@ -47,8 +48,8 @@ class PackedSampler:
         self.step = 0.0  # distance of samples in the next batches, working-frame units
         self.anywhere = 0.0  # share of the samples in them, at the least, that belongs to no ray
         # Of a walk and its step, which samples are worth a place in the batch: bool [S]; None for all.
-        self.sift: Callable[[Walk, float], np.ndarray] | None = None
-        self.light: Callable[[Walk, float], Light] | None = None  # where there is a background
+        self.sift: Callable[[Walking, float], np.ndarray] | None = None
+        self.light: Callable[[Walking, float], Light] | None = None  # where there is a background
         self.anchors: np.ndarray | None = None  # points of the surface, float32 [A, 3], while they are trained on
         self.most_compared: int | None = None  # rays of a batch whose patches are compared, where any are
         self._scene, self._occupancy = scene, occupancy
@@ -120,13 +121,15 @@ class PackedSampler:
         """The batch of rays with what lies beyond the region; samples in it that show nothing are left out."""
         budget_far = self._background.conf.samples
         most = int(budget * np.clip(SPARE_WALK * self._thinned, 1, WALKED_TO_KEPT))
-        walk = self._occupancy.walk(rays, jitter, self.step, most, in_step=True)
-        # Before it is known where light passes: a card answers both questions at once, and is waited for once.
-        asked = self._background.ask(rays.at(slice(0, walk.walked)), jitter[: walk.walked])
-        light = self.light(walk, self.step)
+        walking = self._occupancy.start(rays, jitter, self.step, most)
+        # Before it is known where light passes, which spares questions: a card is waited for once, for both answers.
+        asked = self._background.ask(rays, jitter) if device() == CUDA else None
+        light = self.light(walking, self.step)
+        walk = walking.walk
         near = walk.sifted(light.matters, budget)
         self._thinned = int(walk.offsets[-1]) / max(int(light.matters.sum()), 1)
-        far = asked.lit(rays.at(slice(0, near.walked)), light.passes[: near.walked], budget_far)
+        rays, jitter, passes = rays.at(slice(0, near.walked)), jitter[: near.walked], light.passes[: near.walked]
+        far = (asked or self._background.ask(rays, jitter, passes)).lit(rays, passes, budget_far)
         both = align(near, far)
         used, used_far = int(both.near[-1]), int(both.far[-1])
         self._per_ray = max(used, budget * used_far / budget_far, 1) / max(both.walked, 1)
@@ -157,9 +160,10 @@ class PackedSampler:
     def _walk(self, rays: Rays, jitter: np.ndarray, budget: int) -> Walk:
         """The samples of rays, as many as fit the budget."""
         if self.sift is None:
-            return self._occupancy.walk(rays, jitter, self.step, budget, in_step=True)
-        walk = self._occupancy.walk(rays, jitter, self.step, WALKED_TO_KEPT * budget, in_step=True)
-        return walk.sifted(self.sift(walk, self.step), budget)
+            return self._occupancy.walk(rays, jitter, self.step, budget)
+        walking = self._occupancy.start(rays, jitter, self.step, WALKED_TO_KEPT * budget)
+        is_kept = self.sift(walking, self.step)
+        return walking.walk.sifted(is_kept, budget)
 
     def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
         """The rays of pixels of views."""
@@ -180,7 +184,7 @@ class PackedSampler:
         if len(rays):
             step = self._occupancy.side * PROBE_STEPS
             budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget, in_step=True)
+            walk = self._occupancy.walk(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
             found[walk.rows] = True
         return found
 

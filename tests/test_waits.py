@@ -1,0 +1,124 @@
+"""How often a step reads what was computed: a card would be waited for each time that something was launched before."""
+
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from runs import ROOT
+
+from data.scenes.load import load_scene
+from models.kinds.conf import load_config
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+from models.ops.source import CUDA, Source
+from models.training.trainer import Trainer
+
+SCENE = (f"dataset.data_dir={ROOT}/data/demo", "dataset.test_dir=")
+WITHOUT_MASKS = ("train.mask_weight=0",)
+FEW = ("model.packed.samples=1024", "model.background.samples=1024")
+STEPS = 4
+READ, LAUNCHED = "read", "launched"
+CONFS = {
+    "neus": ("debug", ()),
+    "neus beyond the sphere": ("debug", ("model.neus_renderer.n_outside=3", "model.nerf.d_in=4")),
+    "nerf": ("nerf_cpu", ("train.batch_size=16",)),
+    "on a grid": ("fast", FEW),
+    "on a grid, without masks": ("fast", (*FEW, *WITHOUT_MASKS)),
+    "patches": ("geo", FEW),
+    "patches, without masks": ("geo", (*FEW, *WITHOUT_MASKS)),
+    "a density on a grid": ("fast_nerf", ("model.radiance.samples=1024", *WITHOUT_MASKS)),
+    "gaussians": ("gaussians", ()),
+    "gaussians that are densified": ("gaussians", ("model.gaussians.densify=adaptive",)),
+    "surfels": ("surfels", ()),
+}
+
+
+def beside_card(monkeypatch):
+    """What is asked of a card is asked in its order, though it is the host that answers."""
+    for module in ("kinds.fast.sampler", "rendering.occupancy"):
+        monkeypatch.setattr(f"models.{module}.device", lambda: CUDA)
+
+
+@contextmanager
+def heard(monkeypatch):
+    """A list of what Jittor is asked for beside a card, in order; what is computed on the host does not count."""
+    events = []
+    is_hosted = [False]
+    call, scope = Source.call, jt.flag_scope
+
+    @contextmanager
+    def scoped(**flags):
+        before, is_hosted[0] = is_hosted[0], is_hosted[0] or flags == {"use_cuda": 0}
+        try:
+            with scope(**flags):
+                yield
+        finally:
+            is_hosted[0] = before
+
+    def noting(what, function):
+        def noted(*arguments, **named):
+            if not is_hosted[0]:
+                events.append(what)
+            return function(*arguments, **named)
+
+        return noted
+
+    beside_card(monkeypatch)
+    monkeypatch.setattr(jt, "flag_scope", scoped)
+    monkeypatch.setattr(Source, "call", noting(LAUNCHED, call))
+    for name in ("numpy", "item"):
+        monkeypatch.setattr(jt.Var, name, noting(READ, getattr(jt.Var, name)))
+    yield events
+    monkeypatch.undo()
+
+
+def waits(events):
+    """How often something is read after something was launched."""
+    return sum(one == LAUNCHED and other == READ for one, other in zip(events, events[1:], strict=False))
+
+
+@pytest.fixture(scope="module")
+def trainer_of():
+    scene = {}
+
+    def made(conf, settings):
+        conf = load_config(ROOT / f"confs/{conf}.conf", "waits", (*SCENE, *settings))
+        if not scene:
+            scene["it"] = load_scene(conf.dataset)
+        model = build_model(conf.model, conf.train, np.random.default_rng(0))
+        sampler = model.sampler(scene["it"], conf.train.batch_size, np.random.default_rng(1))
+        return Trainer(model, sampler, conf.train, np.random.default_rng(2))
+
+    return made
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5])
+@pytest.mark.parametrize("name", CONFS)
+def test_a_step_waits_for_a_card_once(trainer_of, monkeypatch, name, where):
+    trainer = trainer_of(*CONFS[name])
+    trainer.finished_steps = int(where * trainer.conf.end_iter) + 1  # no step at which something is done now and then
+    trainer.step()
+    trainer.step()
+    with heard(monkeypatch) as events:
+        for _ in range(STEPS):
+            trainer.step()
+    assert events.count(LAUNCHED) > STEPS
+    assert waits(events) <= STEPS
+
+
+@pytest.mark.parametrize("name", ["on a grid", "on a grid, without masks", "a density on a grid"])
+def test_batches_do_not_depend_on_when_a_card_is_asked(trainer_of, monkeypatch, name):
+    host, card = (trainer_of(*CONFS[name]) for _ in range(2))
+    for trainer in (host, card):
+        trainer.finished_steps = int(0.5 * trainer.conf.end_iter) + 1
+    for _ in range(STEPS):
+        host.step()
+        with monkeypatch.context() as patched:
+            beside_card(patched)
+            card.step()
+    batches = [host.sampler.next().arrays()]
+    beside_card(monkeypatch)
+    batches.append(card.sampler.next().arrays())
+    assert batches[0].keys() == batches[1].keys()
+    for key, values in batches[0].items():
+        assert values.tobytes() == batches[1][key].tobytes(), key

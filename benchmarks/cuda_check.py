@@ -173,7 +173,7 @@ def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
 def _waited(waits: Sequence[Mapping[str, float]]) -> str:
     """How often a step waits for the card at the beginning and half-way, and what it reads back then."""
     times = " and ".join(dict.fromkeys(f"{when['median']:g}" for when in waits))
-    read = " and ".join(dict.fromkeys(f"{when['bytes']:g}" for when in waits))
+    read = " and ".join(dict.fromkeys(f"{when['bytes']:.0f}" for when in waits))
     most, most_read = (max(int(when[kind]) for when in waits) for kind in ("most", "most_bytes"))
     return f"{times} times a step (at most {most}) and reads {read} bytes (at most {most_read})"
 

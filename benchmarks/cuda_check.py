@@ -227,15 +227,16 @@ def _children_seconds() -> float:
 
 def _check_host(pretended: Pretended, steps: int, with_plain: bool) -> bool:
     """The step at the released size and its targets; whether it could be taken."""
-    forms = ("native", "plain") if with_plain else ("native",)
-    found = {form: _worker(pretended, ["--released", "--form", form, "--steps", str(steps)]) for form in forms}
-    for form, one in found.items():
+    found = {}
+    for form in ("native", "plain") if with_plain else ("native",):
+        one = found[form] = _worker(pretended, ["--released", "--form", form, "--steps", str(steps)])
         if "error" in one:
             print(f"WRONG  512x64+64, {form}: {one['error']}", flush=True)
             return False
         print(
             f"       512x64+64, {form}: {one['host_ms']:.2f} ms of the host a step, {one['operations']} operations, "
-            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB",
+            f"{one['kernels']:.0f} kernels, Jittor's pool {one['pool_mib']:.0f} MiB, memory asked of the card "
+            f"{one['allocations']} times in {steps} steps, the host waits {_waited([one['waits']])}",
             flush=True,
         )
     native = found["native"]

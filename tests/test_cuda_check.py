@@ -25,7 +25,7 @@ GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_o
 GOOD |= {"codes": [80, 90], "on_host": [], "meant_for_host": 2}
 ONE_WAIT = {"median": 1, "most": 1, "bytes": 1, "most_bytes": 1}
 GOOD |= {"waits": ONE_WAIT, "late_waits": ONE_WAIT | {"most": 5, "most_bytes": 4096}}
-RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0}
+RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.0, "allocations": 0, "waits": ONE_WAIT}
 
 
 @pytest.fixture
@@ -142,6 +142,7 @@ def test_targets_of_the_released_size_are_told(check, capsys):
     plain = RELEASED | {"host_ms": 25.0, "operations": 500}
     assert check([toolkit()], ["--conf", "debug"], [GOOD, RELEASED, plain]) == 0
     text = capsys.readouterr().out
+    assert "memory asked of the card 0 times in 30 steps, the host waits 1 times a step" in text
     assert "target host time <= 0.25 of plain (0.20): reached" in text and "operations <= 30: reached" in text
     check([toolkit()], ["--conf", "debug", "--no-plain"], [GOOD, RELEASED | {"operations": 480}])
     assert "target operations <= 30: missed" in (text := capsys.readouterr().out) and "of plain" not in text

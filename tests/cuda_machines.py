@@ -6,8 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from models.doctor.line import Line
+from models.machine.cuda import search
+from models.machine.cuda.conclude import Plan, conclude
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Card, Driver, Facts, Toolkit
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
@@ -103,6 +106,25 @@ def write_wheels_12(site: Path) -> Path:
     write_headers(folder / "curand" / "include", "curand.h")
     write_libraries(folder / "curand" / "lib", "libcurand.so.10")
     return folder
+
+
+def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit]]:
+    """A machine with nothing of CUDA: what this one has is out of sight; returns a function that searches it."""
+    monkeypatch.setattr(search, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
+    monkeypatch.setattr(search, "SYSTEM", tmp_path / "usr")
+    (tmp_path / "empty").mkdir()
+
+    def found(*site: Path, **environment: str) -> list[Toolkit]:
+        return search.toolkits({"PATH": str(tmp_path / "empty")} | environment, map(str, site))
+
+    return found
+
+
+def planned(found: Toolkit, capability: int = 90, cuda: tuple[int, int] = (13, 9)) -> Plan:
+    """What follows for a card where this is the only toolkit."""
+    conclusion = conclude(facts(driver(cuda, card(capability)), found))
+    assert conclusion.plan is not None, conclusion.reason
+    return conclusion.plan
 
 
 def computes(report: Callable[[Line], None], device: str, gpu: int) -> None:

@@ -1,4 +1,4 @@
-"""Toolkits and pip's packages are found wherever they lie, and become one folder that Jittor builds against."""
+"""Toolkits become one folder that Jittor builds against, once, and what is wrong with it is a sentence."""
 
 import os
 import subprocess
@@ -10,21 +10,20 @@ from cuda_machines import (
     CODES_12,
     CODES_13,
     COMPILE,
-    card,
+    bare_machine,
     driver,
     facts,
+    planned,
     write_headers,
-    write_libraries,
     write_nvcc,
     write_toolkit,
-    write_wheels_12,
     write_wheels_13,
 )
 
 from data.io.child import run_apart
 from models.machine.cuda import home as homes
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import Plan, conclude
+from models.machine.cuda.conclude import Plan
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import Ready, ready
@@ -32,101 +31,8 @@ from models.machine.cuda.start import Ready, ready
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A machine with nothing of CUDA: what this one has is out of sight; returns a function that searches it."""
-    monkeypatch.setattr(search, "USUAL", (f"{tmp_path}/local/cuda", f"{tmp_path}/local/cuda-*"))
-    monkeypatch.setattr(search, "SYSTEM", tmp_path / "usr")
-    (tmp_path / "empty").mkdir()
-
-    def found(*site, **environment):
-        return search.toolkits({"PATH": str(tmp_path / "empty")} | environment, map(str, site))
-
-    return found
-
-
-# where things lie
-
-
-def test_a_machine_without_cuda_has_no_toolkit(machine, tmp_path):
-    assert machine(tmp_path / "site") == []
-
-
-def test_a_whole_toolkit_is_found_by_its_usual_place_and_once_for_all_its_names(machine, tmp_path):
-    root = write_toolkit(tmp_path / "local" / "cuda-12.4", "12.4", CODES_12)
-    (tmp_path / "local" / "cuda").symlink_to(root)
-    (found,) = machine(CUDA_HOME=str(root), PATH=str(root / "bin"))
-    assert found.nvcc == str(root / "bin" / "nvcc") and found.release == (12, 4) and found.codes == CODES_12
-    assert found.missing == () and set(found.libraries) == set(LIBRARIES)
-
-
-def test_the_newest_of_several_versions_comes_first_but_for_those_the_user_names(machine, tmp_path):
-    for release in ("9.2", "12.4", "12.10", "13.0"):
-        write_toolkit(tmp_path / "local" / f"cuda-{release}", release)
-    own = write_toolkit(tmp_path / "own", "12.1")
-    assert [found.release for found in machine()] == [(13, 0), (12, 10), (12, 4), (9, 2)]
-    assert machine(CUDA_HOME=str(own))[0].release == (12, 1)
-    assert machine(nvcc_path=str(own / "bin" / "nvcc"))[0].release == (12, 1)
-    assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
-
-
-def test_pips_packages_of_cuda_13_are_a_toolkit(machine, tmp_path):
-    write_wheels_13(tmp_path / "site")
-    (found,) = machine(tmp_path / "site")
-    assert found.release == (13, 0) and found.missing == ()
-    assert found.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
-
-
-def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
-    root = tmp_path / "local" / "cuda-12.4"
-    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
-    write_headers(root / "include", "cuda_runtime.h", major=12)
-    write_wheels_13(tmp_path / "thirteen", with_nvcc=False)
-    (found,) = machine(tmp_path / "thirteen")
-    assert "libcublas.so" in found.missing and "libcudart.so" in found.missing
-    write_wheels_12(tmp_path / "twelve")
-    (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
-    assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
-    assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
-
-
-def test_a_script_named_nvcc_on_the_path_leads_to_the_toolkit_it_calls(machine, tmp_path):
-    root = write_toolkit(tmp_path / "far" / "cuda", "13.0")
-    says = f"""--dryrun*) echo '#$ _HERE_={root}/bin' >&2 ;;
-    *) exec {root}/bin/nvcc "$@" ;;"""
-    script = write_nvcc(tmp_path / "bin" / "nvcc")
-    script.write_text(script.read_text().replace("--version)", f"{says}\n    --none)"))
-    (found,) = machine(PATH=str(script.parent))
-    assert found.nvcc == str(root / "bin" / "nvcc") and found.missing == ()
-
-
-def test_an_nvcc_with_nothing_beside_it_lacks_everything(machine, tmp_path):
-    script = write_nvcc(tmp_path / "bin" / "nvcc")
-    (found,) = machine(PATH=str(script.parent))
-    assert len(found.missing) == 7
-
-
-def test_folders_of_conda_and_of_distributions_are_looked_into(machine, tmp_path):
-    root = tmp_path / "conda"
-    write_nvcc(root / "bin" / "nvcc", "12.6", CODES_12)
-    target = root / "targets" / search.TARGET
-    write_headers(target / "include", "cuda_runtime.h", "cublas_v2.h", "curand.h", major=12)
-    write_libraries(target / "lib", *(f"lib{name}.so" for name in LIBRARIES))
-    (found,) = machine(CONDA_PREFIX=str(root))
-    assert found.missing == ()
-
-
-def test_a_compiler_that_cannot_be_run_does_not_tell_its_version(machine, tmp_path):
-    script = write_nvcc(tmp_path / "local" / "cuda" / "bin" / "nvcc")
-    script.write_text("no program")
-    assert machine()[0].release == (0, 0)
-
-
-# the home
-
-
-def planned(found, capability=90, cuda=(13, 9)):
-    conclusion = conclude(facts(driver(cuda, card(capability)), found))
-    assert conclusion.plan is not None, conclusion.reason
-    return conclusion.plan
+    """See `bare_machine`."""
+    return bare_machine(tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine.backend import jt
-from models.ops.source import CUDA, Source
+from models.ops.source import CUDA
 from models.training.trainer import Trainer
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo", "dataset.test_dir=")
@@ -44,7 +44,7 @@ def heard(monkeypatch):
     """A list of what Jittor is asked for beside a card, in order; what is computed on the host does not count."""
     events = []
     is_hosted = [False]
-    call, scope = Source.call, jt.flag_scope
+    scope = jt.flag_scope
 
     @contextmanager
     def scoped(**flags):
@@ -65,7 +65,7 @@ def heard(monkeypatch):
 
     beside_card(monkeypatch)
     monkeypatch.setattr(jt, "flag_scope", scoped)
-    monkeypatch.setattr(Source, "call", noting(LAUNCHED, call))
+    monkeypatch.setattr(jt, "code", noting(LAUNCHED, jt.code))
     for name in ("numpy", "item"):
         monkeypatch.setattr(jt.Var, name, noting(READ, getattr(jt.Var, name)))
     yield events

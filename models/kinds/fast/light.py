@@ -1,4 +1,7 @@
-"""What light does along packed samples, told on the host: there a batch is laid out, while a card works."""
+"""What light does along packed samples, told on the host, where batches are laid out.
+
+What is not a number is kept: the step has to see it, which then is refused.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def is_lit(alpha: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Which samples light reaches, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1] as in `ops.packed`."""
     with on_host(), jt.no_grad():
         weights = packed_weights(jt.array(np.maximum(alpha, np.float32(LEAST_ALPHA))), jt.array(offsets))[0]
-        return weights.numpy()[:, 0] > 0
+        return ~(weights.numpy()[:, 0] <= 0)
 
 
 def through_surface(walk: Walk, sdf: np.ndarray, inv_s: np.ndarray, step: float, sifts: bool) -> Light:
@@ -52,6 +55,6 @@ def through_surface(walk: Walk, sdf: np.ndarray, inv_s: np.ndarray, step: float,
         given = (jt.array(value) for value in (sdf, cos, np.full((used, 1), step, np.float32), inv_s))
         weights, left = packed_weights(section_alpha(*given, FULL_COS), jt.array(walk.offsets))
         weights, left = weights.numpy()[:, 0], left.numpy()[:, 0]
-    passes[walk.rows] = left > PASSES
-    matters[:used] = (weights > MATTERS) | (not sifts)
+    passes[walk.rows] = ~(left <= PASSES)
+    matters[:used] = ~(weights <= MATTERS) | (not sifts)
     return Light(passes, matters)

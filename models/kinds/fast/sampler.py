@@ -79,20 +79,31 @@ class PackedSampler:
             rays = self._rays(view, x, y)
             rgb, mask = _seen(self._scene, view, x, y)
             jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            if self._background is not None:
-                return self._with_background(rays, jitter, budget, rgb, view)
-            walk = self._walk(rays, jitter, budget)
-            used = int(walk.offsets[-1])
-            self._per_ray = max(used, 1) / max(walk.walked, 1)
-            if used:
-                break
+            if self._background is None:
+                batch = self._alone(rays, jitter, budget, rgb, mask, view)
+            else:
+                batch = self._with_background(rays, jitter, budget, rgb, view)
+            if len(batch):
+                return batch
             self._occupancy.open()
-        else:
-            raise UserError(
-                f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
-                "region of interest"
-            )
-        rows, used = walk.rows, walk.offsets[-1]
+        raise UserError(
+            f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
+            "region of interest"
+        )
+
+    def _alone(
+        self,
+        rays: Rays,
+        jitter: np.ndarray,
+        budget: int,
+        rgb: np.ndarray,
+        mask: np.ndarray | None,
+        view: np.ndarray,
+    ) -> PackedBatch:
+        """The batch of rays with their samples in the region."""
+        walk = self._walk(rays, jitter, budget)
+        rows, used = walk.rows, int(walk.offsets[-1])
+        self._per_ray = max(used, 1) / max(walk.walked, 1)
         others, anchors = self._others(self._samples - used)
         points = np.concatenate([walk.points[:used], others])
         return PackedBatch(

@@ -44,7 +44,8 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"no NVIDIA card answers {driver.words}: {driver.problem or 'it finds no card'}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
-        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {count} card{'s'[: count != 1]}")
+        offered = "1 card: choose --gpu 0" if count == 1 else f"{count} cards: choose --gpu 0 to {count - 1}"
+        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}")
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
-from models.machine.cuda.conclude import Plan
+from models.machine.cuda.conclude import PIP_ALL, Plan
 from models.machine.cuda.facts import HEADERS, NPP, Toolkit
 
 STANDARD = "c++17"  # of kernels, for all toolkits: CUB of CUDA 13 asks for it where Jittor says c++14
@@ -141,7 +141,7 @@ def _make(plan: Plan, folder: Path, host: str) -> None:
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
         fill(plan, scratch)
-        _probe(scratch, host)
+        _probe(scratch, host, _anew(plan.toolkit))
         os.rename(scratch, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -157,7 +157,7 @@ def fill(plan: Plan, folder: Path) -> None:
     script = folder / "bin" / "nvcc"
     release, quoted = ".".join(map(str, toolkit.release)), toolkit.nvcc.replace("'", "'\\''")
     text = SCRIPT.format(release=release, nvcc=quoted, standard=STANDARD, targets=_targets(plan))
-    script.write_text(text, encoding="utf-8")
+    script.write_bytes(os.fsencode(text))  # folders may be called anything
     script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
@@ -176,8 +176,8 @@ def _link_headers(toolkit: Toolkit, include: Path) -> None:
         if folder == Path("/usr/include"):
             continue  # every compiler looks there
         for entry in sorted(folder.iterdir()):
-            link = include / entry.name
-            if not link.exists() and not (entry.name == "cub" and toolkit.release[0] >= 13):
+            link, stands_in = include / entry.name, entry.name == "cub" and toolkit.release[0] >= 13
+            if os.path.exists(entry) and not os.path.lexists(link) and not stands_in:
                 link.symlink_to(entry)
     if NPP not in toolkit.headers:
         (include / NPP).write_text(NPP_TEXT, encoding="utf-8")
@@ -195,14 +195,19 @@ def _link_libraries(toolkit: Toolkit, place: Path) -> None:
             (place / link).symlink_to(path)
 
 
-def _probe(folder: Path, host: str) -> None:
+def _anew(toolkit: Toolkit) -> str:
+    """What to do about a toolkit that is broken: pip's lies among other packages."""
+    return PIP_ALL if "site-packages" in Path(toolkit.nvcc).parts else "install the toolkit anew"
+
+
+def _probe(folder: Path, host: str, remedy: str) -> None:
     """Compile a kernel with all headers; raises HomeError, with the compiler's words, where that fails."""
     source = folder / "probe.cu"
     source.write_text(PROBE, encoding="utf-8")
     command = [folder / "bin" / "nvcc", "-x", "cu", "-std=c++14", "-ccbin", host, "-w", f"-I{folder / 'include'}"]
     command += ["-c", source, "-o", folder / "probe.o"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PROBE_SECONDS)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=PROBE_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise HomeError(f"its nvcc does not end within {PROBE_SECONDS} s: use --device cpu") from error
     finally:
@@ -210,9 +215,9 @@ def _probe(folder: Path, host: str) -> None:
     (folder / "probe.o").unlink(missing_ok=True)
     if done.returncode == 0:
         return
-    words = done.stderr + done.stdout
+    words = (done.stderr + done.stdout).decode(errors="replace")
     if HOST_TOO_NEW in words:
         raise HomeError(f"its nvcc does not take {host}, which is too new: install an older g++ and set cc_path to it")
     lines = [" ".join(line.split()) for line in words.splitlines() if "error" in line.lower() or "not found" in line]
     reason = (lines or words.split("\n") or [""])[0][:LONGEST_REASON] or f"status {done.returncode}"
-    raise HomeError(f"its nvcc compiles nothing ({reason}): install the toolkit anew, or use --device cpu")
+    raise HomeError(f"its nvcc compiles nothing ({reason}): {remedy}, or use --device cpu")

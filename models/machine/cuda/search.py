@@ -1,4 +1,8 @@
-"""Where toolkits lie, and what of CUDA lies elsewhere: NVIDIA's folders, the system's, conda's, pip's `nvidia-*`."""
+"""Where toolkits lie, and what of CUDA lies elsewhere: NVIDIA's folders, the system's, conda's, pip's `nvidia-*`.
+
+Nothing that lies there is believed to be in order: what cannot be read, leads nowhere or has an odd name is passed
+over. `os.path` is asked about files, since pathlib raises for loops, long names and closed folders.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ USUAL = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda", "/usr/lib/cuda", "
 INCLUDE_FOLDERS = ("include", f"targets/{TARGET}/include")
 LIBRARY_FOLDERS = ("lib64", "lib", f"targets/{TARGET}/lib", SYSTEM_LIBRARIES)
 RUNTIME_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
+LIBRARY = re.compile(r"lib\w+\.so(?:\.(\d+)[\d.]*)?")
 VERSIONED = ("cudart", "cublas")  # libraries whose file names carry the version of CUDA; cuRAND has one of its own
 
 
@@ -29,7 +34,7 @@ def toolkits(environment: Mapping[str, str], path: Iterable[str]) -> list[Toolki
     roots = search_roots(environment, path)
     found: dict[Path, Toolkit] = {}
     for nvcc in _compilers(environment, roots):
-        real = nvcc.resolve()
+        real = Path(os.path.realpath(nvcc))
         own = _own_root(real)
         if own not in found:
             found[own] = _toolkit(real, own, roots)
@@ -44,17 +49,17 @@ def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Pa
     packages = [Path(folder) / "nvidia" for folder in path if folder]
     wheels = [match for folder in packages for match in (*_newest_first(folder / "cu1*"), *_newest_first(folder / "*"))]
     candidates = [*map(Path, filter(None, named)), *usual, *map(Path, filter(None, conda)), *wheels, SYSTEM]
-    return list(dict.fromkeys(folder.resolve() for folder in candidates if folder.is_dir()))
+    return list(dict.fromkeys(Path(os.path.realpath(folder)) for folder in candidates if os.path.isdir(folder)))
 
 
 def package_folders() -> list[str]:
     """Where the interpreter's packages lie, which is where pip puts those of NVIDIA."""
-    return [entry for entry in sys.path if Path(entry).is_dir()]
+    return [entry for entry in sys.path if os.path.isdir(entry)]
 
 
 def _newest_first(pattern: Path) -> list[Path]:
     """The folders that match, the highest number in the last part of their names first."""
-    matches = pattern.parent.glob(pattern.name) if pattern.parent.is_dir() else []
+    matches = pattern.parent.glob(pattern.name) if os.path.isdir(pattern.parent) else []
     return sorted(matches, key=lambda match: [int(number) for number in re.findall(r"\d+", match.name)], reverse=True)
 
 
@@ -64,22 +69,22 @@ def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
     named += [f"{environment[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
     named += [shutil.which("nvcc", path=environment.get("PATH")) or ""]
     candidates = [*map(Path, filter(None, named)), *(root / "bin" / "nvcc" for root in roots)]
-    return [path for path in dict.fromkeys(candidates) if path.is_file() and os.access(path, os.X_OK)]
+    return [path for path in dict.fromkeys(candidates) if os.path.isfile(path) and os.access(path, os.X_OK)]
 
 
 def _own_root(nvcc: Path) -> Path:
     """The folder that a compiler takes its headers from: a script named nvcc, as on many PATHs, calls one elsewhere."""
     beside = nvcc.parent.parent
-    if any((beside / folder / HEADERS[0]).is_file() for folder in INCLUDE_FOLDERS) and beside != SYSTEM:
+    if any(os.path.isfile(beside / folder / HEADERS[0]) for folder in INCLUDE_FOLDERS) and beside != SYSTEM:
         return beside
     told = re.search(r"^#\$ _HERE_=(.+)$", _said(nvcc, "--dryrun", "-x", "cu", "-E", os.devnull), re.MULTILINE)
-    return Path(told[1]).resolve().parent if told else beside
+    return Path(os.path.realpath(told[1])).parent if told else beside
 
 
 def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
     """A compiler with the headers and libraries of its major version, its own before others'."""
     inner = own / "bin" / "nvcc"
-    nvcc = inner if inner.is_file() else nvcc
+    nvcc = inner if os.path.isfile(inner) else nvcc
     release = release_of(_said(nvcc, "--version"))
     codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _said(nvcc, "--list-gpu-code"))})
     fitting = [own, *(root for root in roots if root != own and major_of(root) in (0, release[0]))]
@@ -104,30 +109,48 @@ def release_of(shown: str) -> Release:
 def major_of(root: Path) -> int:
     """The major version of CUDA that lies in a folder; 0 where nothing in it tells."""
     for folder in INCLUDE_FOLDERS:
-        header = root / folder / "cuda_runtime_api.h"
-        if header.is_file() and (found := RUNTIME_VERSION.search(header.read_text(encoding="utf-8", errors="replace"))):
+        if found := RUNTIME_VERSION.search(_text(root / folder / "cuda_runtime_api.h")):
             return int(found[1]) // 1000
     for name in VERSIONED:
         for folder in LIBRARY_FOLDERS:
-            for file in (root / folder).glob(f"lib{name}.so.*"):
-                return int(file.name.split(".so.")[1].split(".")[0])
+            for file in _libraries(root / folder, name):
+                if version := _version(file):
+                    return version
     return 0
+
+
+def _text(path: Path) -> str:
+    """What a file holds; "" where it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _libraries(folder: Path, name: str) -> list[Path]:
+    """The files of a library there, by the plain name or with versions, the shortest name first; no copies put by."""
+    files = (path for path in folder.glob(f"lib{name}.so*") if LIBRARY.fullmatch(path.name) and os.path.isfile(path))
+    return sorted(files, key=lambda path: len(path.name))
+
+
+def _version(library: Path) -> int:
+    """The major version that the name of a library says, or that of the file it leads to; 0 where neither does."""
+    found = LIBRARY.fullmatch(os.path.basename(os.path.realpath(library))) or LIBRARY.fullmatch(library.name)
+    return int((found and found[1]) or 0)
 
 
 def _first(name: str, roots: list[Path], folders: Iterable[str]) -> Path | None:
     """The first file of that name."""
     paths = (root / folder / name for root in roots for folder in folders)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if os.path.isfile(path)), None)
 
 
 def _library(name: str, roots: list[Path], major: int) -> Path | None:
     """The first library of that name, by its plain name or one with a version; of another CUDA it is passed over."""
     for root in roots:
         for folder in LIBRARY_FOLDERS:
-            names = sorted((root / folder).glob(f"lib{name}.so*"), key=lambda path: len(path.name))
-            for path in names:
-                version = path.resolve().name.partition(".so.")[2].split(".")[0]
-                if path.is_file() and (name == "curand" or not version or int(version) == major):
+            for path in _libraries(root / folder, name):
+                if name == "curand" or _version(path) in (0, major):
                     return path
     return None
 
@@ -135,7 +158,7 @@ def _library(name: str, roots: list[Path], major: int) -> Path | None:
 def _said(nvcc: Path, *arguments: str) -> str:
     """What the compiler answers, on either stream; "" where it does not."""
     try:
-        done = subprocess.run([nvcc, *arguments], capture_output=True, text=True, check=False, timeout=NVCC_SECONDS)
+        done = subprocess.run([nvcc, *arguments], capture_output=True, check=False, timeout=NVCC_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout + done.stderr
+    return os.fsdecode(done.stdout + done.stderr)  # it names folders, which may be called anything

@@ -1,0 +1,152 @@
+"""Toolkits and pip's packages are found wherever they lie, and whatever lies beside them."""
+
+import os
+from pathlib import Path
+
+import pytest
+from cuda_machines import (
+    CODES_12,
+    bare_machine,
+    planned,
+    write_headers,
+    write_libraries,
+    write_nvcc,
+    write_toolkit,
+    write_wheels_12,
+    write_wheels_13,
+)
+
+from models.machine.cuda import home as homes
+from models.machine.cuda import search
+from models.machine.cuda.facts import LIBRARIES
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """See `bare_machine`."""
+    return bare_machine(tmp_path, monkeypatch)
+
+
+def test_a_machine_without_cuda_has_no_toolkit(machine, tmp_path):
+    assert machine(tmp_path / "site") == []
+
+
+def test_a_whole_toolkit_is_found_by_its_usual_place_and_once_for_all_its_names(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-12.4", "12.4", CODES_12)
+    (tmp_path / "local" / "cuda").symlink_to(root)
+    (found,) = machine(CUDA_HOME=str(root), PATH=str(root / "bin"))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.release == (12, 4) and found.codes == CODES_12
+    assert found.missing == () and set(found.libraries) == set(LIBRARIES)
+
+
+def test_the_newest_of_several_versions_comes_first_but_for_those_the_user_names(machine, tmp_path):
+    for release in ("9.2", "12.4", "12.10", "13.0"):
+        write_toolkit(tmp_path / "local" / f"cuda-{release}", release)
+    own = write_toolkit(tmp_path / "own", "12.1")
+    assert [found.release for found in machine()] == [(13, 0), (12, 10), (12, 4), (9, 2)]
+    assert machine(CUDA_HOME=str(own))[0].release == (12, 1)
+    assert machine(nvcc_path=str(own / "bin" / "nvcc"))[0].release == (12, 1)
+    assert machine(PATH=str(own / "bin"))[0].release == (12, 1)
+
+
+def test_pips_packages_of_cuda_13_are_a_toolkit(machine, tmp_path):
+    write_wheels_13(tmp_path / "site")
+    (found,) = machine(tmp_path / "site")
+    assert found.release == (13, 0) and found.missing == ()
+    assert found.libraries["cublas"].endswith("nvidia/cu13/lib/libcublas.so.13")
+
+
+def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version_only(machine, tmp_path):
+    root = tmp_path / "local" / "cuda-12.4"
+    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
+    write_headers(root / "include", "cuda_runtime.h", major=12)
+    write_wheels_13(tmp_path / "thirteen", with_nvcc=False)
+    (found,) = machine(tmp_path / "thirteen")
+    assert "libcublas.so" in found.missing and "libcudart.so" in found.missing
+    write_wheels_12(tmp_path / "twelve")
+    (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
+    assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
+    assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
+
+
+def test_a_script_named_nvcc_on_the_path_leads_to_the_toolkit_it_calls(machine, tmp_path):
+    root = write_toolkit(tmp_path / "far" / "cuda", "13.0")
+    says = f"""--dryrun*) echo '#$ _HERE_={root}/bin' >&2 ;;
+    *) exec {root}/bin/nvcc "$@" ;;"""
+    script = write_nvcc(tmp_path / "bin" / "nvcc")
+    script.write_text(script.read_text().replace("--version)", f"{says}\n    --none)"))
+    (found,) = machine(PATH=str(script.parent))
+    assert found.nvcc == str(root / "bin" / "nvcc") and found.missing == ()
+
+
+def test_an_nvcc_with_nothing_beside_it_lacks_everything(machine, tmp_path):
+    script = write_nvcc(tmp_path / "bin" / "nvcc")
+    (found,) = machine(PATH=str(script.parent))
+    assert len(found.missing) == 7
+
+
+def test_folders_of_conda_and_of_distributions_are_looked_into(machine, tmp_path):
+    root = tmp_path / "conda"
+    write_nvcc(root / "bin" / "nvcc", "12.6", CODES_12)
+    target = root / "targets" / search.TARGET
+    write_headers(target / "include", "cuda_runtime.h", "cublas_v2.h", "curand.h", major=12)
+    write_libraries(target / "lib", *(f"lib{name}.so" for name in LIBRARIES))
+    (found,) = machine(CONDA_PREFIX=str(root))
+    assert found.missing == ()
+
+
+def test_a_compiler_that_cannot_be_run_does_not_tell_its_version(machine, tmp_path):
+    script = write_nvcc(tmp_path / "local" / "cuda" / "bin" / "nvcc")
+    script.write_text("no program")
+    assert machine()[0].release == (0, 0)
+
+
+# the home
+
+
+def filled(found, tmp_path):
+    """The script of a home that is made of a toolkit."""
+    made = tmp_path / "made"
+    made.mkdir()
+    homes.fill(planned(found), made)
+    return made / "bin" / "nvcc"
+
+
+ODD_FILES = {
+    "a copy put by": lambda root: (root / "lib64" / "libcudart.so.bak").touch(),
+    "a copy of a version": lambda root: (root / "lib64" / "libcublas.so.orig-13").touch(),
+    "a loop": lambda root: (root / "lib64" / "libcurand.so.1").symlink_to("libcurand.so.1"),
+    "a link to nothing": lambda root: (root / "include" / "gone.h").symlink_to("nowhere.h"),
+    "a header that is none": lambda root: (root / "include" / "cuda_runtime_api.h").unlink(),
+    "a folder for a library": lambda root: (root / "lib64" / "libcublas.so.9").mkdir(),
+}
+
+
+@pytest.mark.parametrize("odd", ODD_FILES)
+def test_odd_files_of_a_toolkit_are_passed_over(machine, tmp_path, odd):
+    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
+    ODD_FILES[odd](root)
+    (found,) = machine(CUDA_PATH=str(root))
+    assert found.missing == () and all(Path(file).is_file() for file in found.libraries.values())
+    assert filled(found, tmp_path).is_file()
+
+
+def test_a_library_put_by_is_none_and_no_folder_is_too_odd(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
+    for file in (root / "lib64").glob("libcublas.so*"):
+        file.unlink()
+    write_libraries(root / "lib64", "libcublas.so.old")
+    (root / "lib64" / "libcublas.so").symlink_to("libcublas.so")
+    (found,) = machine(CUDA_HOME="x" * 5000, CUDA_ROOT=os.fsdecode(b"/\xff"), CUDA_PATH=str(root))
+    assert found.missing == ("libcublas.so",)
+
+
+def test_a_compiler_may_say_what_is_no_text_and_lie_where_no_text_says(machine, tmp_path):
+    root = tmp_path / os.fsdecode(b"caf\xe9")
+    write_toolkit(root)
+    script = root / "bin" / "nvcc"
+    said = script.read_bytes().replace(b"echo 'Cuda", b"printf '\\351\\n'; echo 'Cuda")
+    script.write_bytes(said)
+    (found,) = machine(CUDA_HOME=str(root))
+    assert found.release == (13, 0)
+    assert os.fsencode(root) in filled(found, tmp_path).read_bytes()

@@ -54,10 +54,13 @@ def test_numpy_two_is_refused_with_the_command_that_mends_it(monkeypatch, versio
     assert 'pip install "numpy<2"' in complaint()
 
 
-def test_a_missing_compiler_is_named_with_its_package(monkeypatch):
+def test_a_missing_compiler_is_named_with_what_to_do(monkeypatch, tmp_path):
     monkeypatch.setenv("cc_path", "no-such-compiler")
     sentence = complaint()
-    assert "no-such-compiler" in sentence and "install g++" in sentence
+    assert "no-such-compiler" in sentence and "unset cc_path" in sentence
+    monkeypatch.delenv("cc_path")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "install g++" in complaint()
 
 
 def test_missing_headers_are_named_with_their_package(monkeypatch, tmp_path):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from models.doctor.line import Line
 from models.machine import backend
 from models.machine.cuda import search, start
-from models.machine.cuda.conclude import DRIVER_REMEDY, NO_DRIVER, Conclusion, obstacle
+from models.machine.cuda.conclude import CARD_REMEDY, DRIVER_REMEDY, NO_DRIVER, Conclusion, obstacle
 from models.machine.cuda.facts import Facts, Toolkit, dotted
 
 GIB = 2**30
@@ -37,8 +37,10 @@ def _driver(facts: Facts, is_wanted: bool) -> Line:
         return Line("NVIDIA driver", "none")
     newest = ".".join(map(str, facts.driver.cuda))
     told = f"{facts.driver.version or 'of a version it does not tell'}, runs CUDA up to {newest}"
-    problem = facts.driver.problem
-    return Line("NVIDIA driver", told, problem if is_wanted else "")
+    if facts.driver.problem and is_wanted:
+        what, remedy = _halves(facts.driver.problem)
+        return Line("NVIDIA driver", f"{told}, {what}", remedy or CARD_REMEDY)
+    return Line("NVIDIA driver", told)
 
 
 def _told(toolkit: Toolkit) -> str:

@@ -51,7 +51,8 @@ def check() -> None:
     if int(importlib.metadata.version("numpy").split(".")[0]) >= 2:
         raise UserError('numpy 2 gives Jittor 1.3.11 wrong numbers without an error: pip install "numpy<2"')
     if shutil.which(compiler()) is None:
-        raise UserError(f"the C++ compiler {compiler()} is missing: install g++ (Debian, Ubuntu: apt install g++)")
+        remedy = "unset cc_path" if os.environ.get("cc_path") else "install g++ (Debian, Ubuntu: apt install g++)"
+        raise UserError(f"the C++ compiler {compiler()} is missing: {remedy}")
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not os.environ.get(CONFIG_VARIABLE) and not (header.is_file() and python_config()):
         raise UserError(

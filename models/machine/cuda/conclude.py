@@ -8,6 +8,7 @@ from models.machine.cuda.facts import Card, Driver, Facts, Release, Toolkit, dot
 
 OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, what Jittor 1.3.11 was compiled with
 REQUIREMENTS = "requirements-cuda.txt"
+CARD_REMEDY = "see what nvidia-smi says; restart the machine, or install the driver anew"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
 PIP_DRIVER = "580"  # the first driver that runs it
@@ -41,7 +42,9 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
     if driver is None:
         return Conclusion(None, NO_DRIVER)
     if driver.problem or not driver.cards:
-        return Conclusion(None, f"no NVIDIA card answers {driver.words}: {driver.problem or 'it finds no card'}")
+        problem = driver.problem or "it finds no card"
+        remedy = "" if ": " in problem else f": {CARD_REMEDY}"
+        return Conclusion(None, f"no NVIDIA card answers {driver.words}, {problem}{remedy}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
         offered = "1 card: choose --gpu 0" if count == 1 else f"{count} cards: choose --gpu 0 to {count - 1}"

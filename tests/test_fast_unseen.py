@@ -1,0 +1,37 @@
+"""Photographs without masks with confs/fast.conf: batches in which nothing is seen, or what is no number."""
+
+import numpy as np
+import pytest
+from test_fast_background import trained
+
+from data.errors import UserError
+from models.machine.backend import jt
+
+
+def test_where_all_cells_are_empty_rays_are_drawn_again():
+    trainer = trained()
+    for occupancy in (trainer.model.occupancy, trainer.model.background.occupancy):
+        occupancy.set(np.zeros_like(occupancy.cells))
+    batch = trainer.sampler.next()
+    assert len(batch) > 0 and batch.offsets[-1] > 0 and trainer.model.occupancy.is_open
+
+
+def test_where_no_ray_sees_anything_the_scene_is_told_of():
+    trainer = trained()
+    hull = np.zeros_like(trainer.model.occupancy.hull)
+    hull[0, 0, 0] = True  # a corner of the cube, beyond the sphere to which rays are cut
+    trainer.model.occupancy.enclose(hull)
+    beyond = trainer.model.background.occupancy
+    beyond.set(np.zeros_like(beyond.cells))
+    with pytest.raises(UserError, match="no photograph sees where the object may be"):
+        trainer.sampler.next()
+
+
+@pytest.mark.parametrize("where", [0.0, 0.9])  # before and after samples that show nothing are left out
+def test_a_sharpness_that_is_no_number_is_named_by_the_guard(where):
+    trainer = trained()
+    trainer.finished_steps = int(where * trainer.conf.end_iter)
+    trainer.networks["variance_network_fine"].variance.update(jt.array(np.array([np.nan], np.float32)))
+    trainer.step()
+    assert not trainer.settle()
+    assert any("variance_network_fine" in finding for finding in trainer.guard.take()[0].findings)

@@ -43,7 +43,7 @@ class Looks:
 
     def buffers(self) -> dict[str, np.ndarray]:
         """What a resume needs."""
-        return {"empty_looks": self.empty, "looks": np.array([self.count])}
+        return {"empty_looks": self.empty.copy(), "looks": np.array([self.count])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back."""

@@ -20,7 +20,7 @@ from models.machine import backend
 from models.machine.cuda import trial
 
 MOST_ENTRIES = 32  # of a batch: what is compiled does not depend on it
-WARM_UP = 5  # steps before the counts are taken for the first time
+WARM_UP = 60  # steps before the counts are taken for the first time: the room for arrays on their way grows until then
 LATE = 0.5  # share of end_iter at which all takes part that joins in later
 LATE_STEPS = 110  # what is done every so many steps comes to pass: cells every 64, splats every 100
 SCENE = ROOT / "data" / "demo"

@@ -10,13 +10,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.kinds.conf import ExperimentConfig
-from models.kinds.protocol import LevelSet
+
+if TYPE_CHECKING:  # which would load Jittor before the card is chosen
+    from models.kinds.conf import ExperimentConfig
+    from models.kinds.protocol import LevelSet
 
 LEVEL = 8  # of the picture: so many times smaller than the photograph
 RESOLUTION = 32  # of the mesh, grid points along a side

@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -269,3 +270,8 @@ def test_other_libraries_are_no_reason_to_compile_anew_but_are_made_anew(monkeyp
     build.renew(made)
     assert len(compiled) == 2 * count and build.key(toolkit(), (80, 90)) == before
     assert len({before, build.key(toolkit(), (75, 90)), build.key(toolkit((13, 1)), (80, 90))}) == 3
+
+
+def test_jittor_is_not_loaded_before_the_card_is_chosen():
+    program = "import sys, benchmarks.cuda_check_worker; sys.exit('jittor' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

@@ -55,12 +55,11 @@ class Asked:
 
         passes: bool [R], whether light comes through the region.
         """
-        alpha = self.alpha if self.alpha is None else self.alpha.numpy()
         kept = np.flatnonzero(self.ray < len(rays))
         kept = kept[self.is_before[kept] | passes[self.ray[kept]]]
         if len(kept):
             offsets = np.searchsorted(self.ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
-            kept = kept[is_lit(alpha[kept], offsets)]
+            kept = kept[is_lit(self.alpha.numpy()[kept], offsets)]
         return packed_walk(self.ray[kept], self.depths[kept], self.points[kept], rays, budget)
 
 

@@ -9,7 +9,8 @@ import pytest
 from cuda_machines import card, computes, driver, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
-from models.doctor import cuda, examine, operations, system
+from data.errors import UserError
+from models.doctor import computing, cuda, examine, operations, system
 from models.doctor.gradients import gradients, numpy_gradient
 from models.doctor.line import Line, guarded
 from models.fields.sdf import SDFNetwork
@@ -78,7 +79,11 @@ def test_versions_are_compared_by_their_numbers(version, bounds, is_within):
 def test_a_compiler_that_fails_is_told_of(monkeypatch):
     monkeypatch.setenv("cc_path", "no-such-compiler")
     (line,) = lines_of(system.compiler)
-    assert not line.is_ok and "no-such-compiler" in line.found and "g++" in line.remedy
+    assert "no-such-compiler" in line.found and line.remedy == "unset cc_path"
+    monkeypatch.delenv("cc_path")
+    monkeypatch.setenv("PATH", "/nowhere")
+    (line,) = lines_of(system.compiler)
+    assert "apt install g++" in line.remedy
 
 
 # CUDA
@@ -88,12 +93,12 @@ def test_a_compiler_that_fails_is_told_of(monkeypatch):
 def machine(monkeypatch):
     """A function that gives this machine other facts and returns the lines of CUDA."""
 
-    def of(found, *toolkits, device="auto"):
+    def of(found, *toolkits, device="auto", gpu=0):
         have = facts(found, *toolkits)
         monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
         monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: list(toolkits))
         monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: make room"))
-        return lines_of(lambda: cuda.cuda(device, 0))
+        return lines_of(lambda: cuda.cuda(device, gpu))
 
     return of
 
@@ -101,6 +106,8 @@ def machine(monkeypatch):
 def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
     found = machine(None, toolkit())
     assert all(line.is_ok for line in found) and any("not used: no card" in line.found for line in found)
+    told = machine(None, gpu=7)[-1]
+    assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 chooses nothing")
 
 
 def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine):
@@ -177,6 +184,16 @@ def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, task
         assert "status -6" in told[-1].found and "last words" in told[-1].found
 
 
+def test_a_start_that_is_refused_is_a_line_with_the_whole_sentence(monkeypatch):
+    def refuse(device, gpu):
+        raise UserError(f"--device {device}: {'all that is missing, ' * 50}: install it")
+
+    monkeypatch.setattr(computing.backend, "select", refuse)
+    told = []
+    computing.compute(told.append, "cuda", 0)
+    assert [line.remedy for line in told] == ["install it"] and told[0].found.count("missing") == 50
+
+
 def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
     call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
     ended = subprocess.run(
@@ -184,4 +201,4 @@ def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
     )
     assert ended.returncode == 1, ended.stderr
     wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
-    assert any("install g++" in line for line in wrong) and "ok     memory" in ended.stdout
+    assert any("unset cc_path" in line for line in wrong) and "ok     memory" in ended.stdout

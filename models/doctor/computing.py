@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from data.errors import UserError
 from models.doctor.line import Line, guarded
 from models.machine import backend
 
@@ -20,9 +21,13 @@ REMEDY = "report it with all of these lines, or use --device cpu"
 
 def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
     """Import Jittor and compute; each line is reported as it is known."""
-    backend.select(device, gpu)
     begin = time.perf_counter()
-    info = backend.device_info()
+    try:
+        backend.select(device, gpu)
+        info = backend.device_info()
+    except UserError as error:
+        report(Line.told("Jittor", str(error), REMEDY))
+        return
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
     report(Line("Jittor", found, info.warning))
     from models.doctor.gradients import gradients

@@ -38,8 +38,7 @@ def _driver(facts: Facts, is_wanted: bool) -> Line:
     newest = ".".join(map(str, facts.driver.cuda))
     told = f"{facts.driver.version or 'of a version it does not tell'}, runs CUDA up to {newest}"
     if facts.driver.problem and is_wanted:
-        what, remedy = _halves(facts.driver.problem)
-        return Line("NVIDIA driver", f"{told}, {what}", remedy or CARD_REMEDY)
+        return Line.told("NVIDIA driver", f"{told}, {facts.driver.problem}", CARD_REMEDY)
     return Line("NVIDIA driver", told)
 
 
@@ -71,21 +70,15 @@ def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int) -> Line:
     if device == "cpu":
         return Line("CUDA", "not asked for: --device cpu")
     if conclusion.plan is None:
+        chosen = f" and --gpu {gpu} chooses nothing" if gpu else ""
+        otherwise = f", the CPU is used{chosen}" if device == "auto" else ""
+        line = Line.told("CUDA", conclusion.reason, DRIVER_REMEDY, otherwise)
         is_plain = conclusion.reason == NO_DRIVER and device == "auto"
-        what, remedy = _halves(conclusion.reason)
-        otherwise = ", the CPU is used" if device == "auto" else ""
-        return Line("CUDA", f"{what}{otherwise}", "" if is_plain else remedy or DRIVER_REMEDY)
+        return Line(line.name, line.found) if is_plain else line
     ready = backend.cuda_ready(gpu)
     if ready.home is None:
-        what, remedy = _halves(ready.reason)
-        return Line("CUDA", what, remedy or "use --device cpu")
+        return Line.told("CUDA", ready.reason, "use --device cpu")
     codes = ", ".join(dotted(code) for code in ready.home.plan.codes)
     how = "which the driver translates" if ready.home.plan.is_translated else "its own"
     card = facts.driver.cards[gpu] if facts.driver else ready.home.plan.card
     return Line("CUDA", f"{card.name} is used; code for {codes}, {how}; home {ready.home.folder}")
-
-
-def _halves(sentence: str) -> tuple[str, str]:
-    """What is wrong and what is to be done, which are told apart by the last colon."""
-    what, colon, remedy = sentence.rpartition(": ")
-    return (what, remedy) if colon else (sentence, "")

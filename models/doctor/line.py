@@ -19,6 +19,16 @@ class Line:
     found: str
     remedy: str = ""
 
+    @classmethod
+    def told(cls, name: str, sentence: str, otherwise: str, more: str = "") -> Line:
+        """A sentence that says what is wrong and, after its last colon, what is to be done: `otherwise` if it does not.
+
+        Args:
+            more: what follows from what is wrong.
+        """
+        what, colon, remedy = sentence.rpartition(": ")
+        return cls(name, f"{what}{more}", remedy) if colon else cls(name, f"{sentence}{more}", otherwise)
+
     @property
     def is_ok(self) -> bool:
         """Whether nothing is to be done."""

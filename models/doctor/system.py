@@ -99,7 +99,8 @@ def compiler() -> Iterator[Line]:
             subprocess.run([program], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-            yield Line("C++ compiler", f"{command} fails ({said[0] if said else ''})", "apt install g++")
+            found = f"{command} fails ({said[0] if said else ''})"
+            yield Line("C++ compiler", found, toolchain.compiler_remedy())
             return
     yield Line("C++ compiler", f"{command}, {shown.splitlines()[0]}")
 

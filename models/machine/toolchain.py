@@ -51,8 +51,7 @@ def check() -> None:
     if int(importlib.metadata.version("numpy").split(".")[0]) >= 2:
         raise UserError('numpy 2 gives Jittor 1.3.11 wrong numbers without an error: pip install "numpy<2"')
     if shutil.which(compiler()) is None:
-        remedy = "unset cc_path" if os.environ.get("cc_path") else "install g++ (Debian, Ubuntu: apt install g++)"
-        raise UserError(f"the C++ compiler {compiler()} is missing: {remedy}")
+        raise UserError(f"the C++ compiler {compiler()} is missing: {compiler_remedy()}")
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not os.environ.get(CONFIG_VARIABLE) and not (header.is_file() and python_config()):
         raise UserError(
@@ -144,6 +143,11 @@ def compiler() -> str:
     if asked is not None or found is None:
         return asked or "g++"
     return str(Path(found).parent.resolve() / "g++")
+
+
+def compiler_remedy() -> str:
+    """What is to be done where it is missing or fails."""
+    return "unset cc_path" if os.environ.get("cc_path") else "install g++ (Debian, Ubuntu: apt install g++)"
 
 
 def _compiles(flags: str) -> bool:

@@ -40,7 +40,7 @@ class SplatsConfig:
     split_size: float = limits(0.01, above=0)
     least_opacity: float = limits(0.005, above=0, at_most=0.5)
     reset_every: float = limits(0.1, above=0, at_most=1)
-    noise: float = limits(5e5, at_least=0)
+    noise: float = limits(5e5, at_least=0, at_most=1e8)
     opacity_weight: float = limits(0.01, at_least=0)
     size_weight: float = limits(0.01, at_least=0)
     structure_share: float = limits(0.2, at_least=0, at_most=1)

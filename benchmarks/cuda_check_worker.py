@@ -21,6 +21,7 @@ from models.machine.cuda import trial
 
 MOST_ENTRIES = 32  # of a batch: what is compiled does not depend on it
 WARM_UP = 60  # steps before the counts are taken for the first time: the room for arrays on their way grows until then
+GOING = 20  # and, where the host went on only after all was computed, until as many steps are under way again
 LATE = 0.5  # share of end_iter at which all takes part that joins in later
 LATE_STEPS = 110  # what is done every so many steps comes to pass: cells every 64, splats every 100
 SCENE = ROOT / "data" / "demo"
@@ -34,6 +35,10 @@ class Counts:
     allocations: int
     waits: int
     bytes_read: int
+
+    def __sub__(self, earlier: Counts) -> Counts:
+        """What came between."""
+        return Counts(*(getattr(self, part.name) - getattr(earlier, part.name) for part in fields(Counts)))
 
 
 class Card:
@@ -122,11 +127,11 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
 
     found = _first(trainer)
     _steps(trainer, WARM_UP)
-    early, before = jt.liveness_info(), card.counts()
+    early = jt.liveness_info()
     hosted.is_looking = False
-    times, waits = _steps(trainer, steps, card)
+    times, counts = _steps(trainer, GOING + steps, card)
     hosted.is_looking = True
-    late, after = jt.liveness_info(), card.counts()
+    late, counts = jt.liveness_info(), counts[GOING:]
     if trainer.guard.bad_steps:
         raise RuntimeError("steps were refused: their host time is not that of steps")
     with jt.profile_scope(0, 0) as report:
@@ -134,12 +139,12 @@ def _measure(trainer: Any, steps: int, card: Card, hosted: answers.OnHost) -> di
     return found | {
         "vars": [early["lived_vars"], late["lived_vars"]],
         "ops": [early["lived_ops"], late["lived_ops"]],
-        "host_ms": 1e3 * median(times),
-        "allocations": after.allocations - before.allocations,
-        "kernels": (after.launches - before.launches) / steps,
+        "host_ms": 1e3 * median(times[GOING:]),
+        "allocations": sum(one.allocations for one in counts),
+        "kernels": sum(one.launches for one in counts) / steps,
         "operations": sum(int(row[2]) for row in report[1:]),
         "pool_mib": pool_bytes() / 2**20,
-        "waits": _of_steps(waits),
+        "waits": _of_steps(counts),
     }
 
 
@@ -150,12 +155,12 @@ def _later(trainer: Any, card: Card) -> dict[str, Any]:
     trainer.finished_steps = int(LATE * trainer.conf.end_iter)
     _steps(trainer, WARM_UP)
     early = jt.liveness_info()
-    _, waits = _steps(trainer, LATE_STEPS, card)
+    _, counts = _steps(trainer, LATE_STEPS, card)
     late = jt.liveness_info()
     trainer.ray_chunk = -(-trainer.conf.batch_size // 2)
     _steps(trainer, 1)
-    counts = {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
-    return counts | {"late_waits": _of_steps(waits)}
+    living = {f"late_{name}": [early[f"lived_{name}"], late[f"lived_{name}"]] for name in ("vars", "ops")}
+    return living | {"late_waits": _of_steps(counts)}
 
 
 def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
@@ -165,9 +170,9 @@ def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
     return {"of_results": len(answers.operations()) - before}
 
 
-def _of_steps(waits: list[tuple[int, int]]) -> dict[str, float]:
+def _of_steps(counts: list[Counts]) -> dict[str, float]:
     """How often steps wait and how many bytes they read back: the median, and the most of what some of them do."""
-    times, read = zip(*waits, strict=True)
+    times, read = [one.waits for one in counts], [one.bytes_read for one in counts]
     return {"median": median(times), "most": max(times), "bytes": median(read), "most_bytes": max(read)}
 
 
@@ -184,26 +189,25 @@ def _compiled_for(hosted: set[str]) -> dict[str, Any]:
     }
 
 
-def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[float], list[tuple[int, int]]]:
+def _steps(trainer: Any, count: int, card: Card | None = None) -> tuple[list[float], list[Counts]]:
     """Processor seconds of each step, which on a machine that does other things too tell more than the clock's.
 
-    Beside them each step's waits and bytes read, where there is a `card` to ask. One step follows the other as in the
-    training loop: only the end of all is waited for.
+    Beside them each step's counts, where there is a `card` to ask. One step follows the other as in the training loop:
+    only the end of all is waited for.
     """
     from models.machine.backend import jt
 
-    times, waits, output = [], [], None
+    times, counts, output = [], [], None
     for _ in range(count):
         begin, before = time.process_time(), card and card.counts()
         output = trainer.step()  # kept until the next one is there, as the loop does
         times.append(time.process_time() - begin)
         if card:
-            after = card.counts()
-            waits.append((after.waits - before.waits, after.bytes_read - before.bytes_read))
+            counts.append(card.counts() - before)
     del output
     trainer.settle()
     jt.sync_all(True)
-    return times, waits
+    return times, counts
 
 
 def _processor_seconds() -> float:

@@ -19,9 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Asserted in a process of its own: pytest replaces some of these itself.
 AFTER_IMPORT = """
-import signal, ssl, subprocess, sys
+import os, signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
 import models.machine.backend, models.fields.sdf, models.kinds.neus.model, models.kinds.terms
+environment = dict(os.environ)
 from models.machine.backend import jt
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"
 try:  # a child that is killed must not end this process, as Jittor's own handler makes it do
@@ -30,6 +31,8 @@ except subprocess.TimeoutExpired:
     pass
 assert ssl._create_default_https_context().verify_mode == ssl.CERT_REQUIRED, "certificates"
 assert (sys.excepthook, sys.exit, sys.getrecursionlimit()) == before, "hooks"
+staying = {"OMP_NUM_THREADS", "OMP_WAIT_POLICY"}
+assert {name for name, _ in environment.items() ^ os.environ.items()} <= staying, "environment"
 float(jt.matmul(jt.ones((4, 4)), jt.ones((4, 4))).sum().item())
 try:
     signal.raise_signal(signal.SIGINT)
@@ -40,9 +43,9 @@ except KeyboardInterrupt:
 # While Jittor is being imported a compiler is stopped and goes on; one that is killed still ends the process.
 STOPPED = """
 import signal, subprocess, sys, time
-from models.machine import backend, stops
+from models.machine import backend, environment, stops
 backend.select("cpu")
-backend._set_environment(None)
+environment.tell(None)
 with stops.unheard():
     import jittor_utils
     jittor_utils.try_import_jit_utils_core()

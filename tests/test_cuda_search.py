@@ -112,6 +112,21 @@ def filled(found, tmp_path):
     return made / "bin" / "nvcc"
 
 
+def test_a_home_of_ours_is_no_toolkit_however_it_is_named(machine, tmp_path):
+    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
+    (toolkit,) = machine()
+    ours = homes.prepare(planned(toolkit), tmp_path / "cache", "g++")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").symlink_to(ours.nvcc)
+    path = os.pathsep.join([str(ours.folder / "bin"), str(root / "bin")])
+    ways = [{"nvcc_path": ours.nvcc}, {"CUDA_HOME": str(ours.folder)}, {"CUDA_ROOT": str(ours.folder)}]
+    ways += [{"PATH": path}, {"PATH": str(tmp_path / "bin")}]
+    for way in ways:
+        assert machine(**way) == [toolkit], way
+    write_toolkit(tmp_path / "cuda-home-of-mine", "12.6", CODES_12)
+    assert machine(CUDA_HOME=str(tmp_path / "cuda-home-of-mine"))[0].release == (12, 6)
+
+
 ODD_FILES = {
     "a copy put by": lambda root: (root / "lib64" / "libcudart.so.bak").touch(),
     "a copy of a version": lambda root: (root / "lib64" / "libcublas.so.orig-13").touch(),

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models.machine import backend, toolchain
+from models.machine import environment, toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -146,8 +146,8 @@ def test_flags_that_the_compiler_takes_are_taken(monkeypatch):
 
 def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
     before = dict(os.environ)
-    monkeypatch.setattr(backend.os, "environ", {**before, "use_cuda": "1", "no_grad": "1", "log_v": "0"})
-    backend._set_environment(None)
+    monkeypatch.setattr(os, "environ", {**before, "use_cuda": "1", "no_grad": "1", "log_v": "0"})
+    environment.tell(None)
     assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
 
 
@@ -183,8 +183,8 @@ def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
     for name in ("home", "other"):
         (tmp_path / name).mkdir()
     program = (
-        "import os, sys; sys.path.insert(0, sys.argv[1]); from models.machine import backend\n"
-        "backend._set_environment(None)\n"
+        "import os, sys; sys.path.insert(0, sys.argv[1]); from models.machine import environment\n"
+        "environment.tell(None)\n"
         "import jittor_utils; print(jittor_utils.home())"
     )
     environment = os.environ | {"HOME": str(tmp_path / "home")}

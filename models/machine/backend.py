@@ -25,10 +25,10 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from data.errors import UserError, is_allocation_failure
-from models.machine import precompiled, stops, toolchain
+from models.machine import environment, stops, toolchain
 from models.machine.available import available_bytes
 from models.machine.cuda import start, trial
 from models.machine.cuda.conclude import insisted
@@ -38,7 +38,12 @@ from models.machine.progress import compile_progress
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
+RERUN = "NEUS_RERUN"  # set where the program has started itself again
 KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
+
+
+class RebuiltError(Exception):
+    """Jittor has built its own compiler helper anew and wants to be imported by a new process."""
 
 
 @dataclass(frozen=True)
@@ -128,26 +133,49 @@ def device_free_bytes() -> int:
 def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:
+        is_second = os.environ.pop(RERUN, "") == "1"  # no child takes it for itself
         toolchain.check()
         toolchain.check_environment()
         _choice.home, reason = _place()
-        _set_environment(_choice.home)
-        module = _import_quietly()
-        is_cpu = _choice.home is None
-        warning = _attach_matmul(module) if is_cpu else ""
-        module.flags.use_cuda = 0 if is_cpu else 1
-        if not is_cpu:
-            module.flags.nvcc_flags += KERNEL_FLAGS
-            module.flags.use_cuda_host_allocator = 0  # else each array that a step takes waits for all before it
-        _choice.info = DeviceInfo(
-            name="cpu" if is_cpu else "cuda",
-            reason=reason if reason != ASKED_FOR else "",
-            threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
-            memory_gib=(available_bytes() if is_cpu else device_free_bytes()) / 2**30,
-            warning=warning,
-        )
+        try:
+            with environment.told(_choice.home, _choice.gpu):
+                module = _prepared()
+                _choice.info = _told(reason, "" if _choice.home else _attach_matmul(module))
+        except RebuiltError:
+            _start_again(is_second)
         return module
     return sys.modules["jittor"]
+
+
+def _prepared() -> Any:
+    """Jittor's module on the device that was chosen."""
+    module = _import_quietly()
+    module.flags.use_cuda = 0 if _choice.home is None else 1
+    if _choice.home is not None:
+        module.flags.nvcc_flags += KERNEL_FLAGS
+        module.flags.use_cuda_host_allocator = 0  # else each array that a step takes waits for all before it
+    return module
+
+
+def _told(reason: str, warning: str) -> DeviceInfo:
+    """What the start line tells."""
+    is_cpu = _choice.home is None
+    return DeviceInfo(
+        name="cpu" if is_cpu else "cuda",
+        reason=reason if reason != ASKED_FOR else "",
+        threads=toolchain.threads(os.environ[toolchain.THREADS_VARIABLE]),
+        memory_gib=(available_bytes() if is_cpu else device_free_bytes()) / 2**30,
+        warning=warning,
+    )
+
+
+def _start_again(is_second: bool) -> NoReturn:
+    """This program anew, in this process; raises RuntimeError in a trial and UserError where it was so already."""
+    if _choice.is_trial:
+        raise RuntimeError(trial.AGAIN)
+    if is_second:
+        raise UserError("Jittor keeps rebuilding itself: remove ~/.cache/jittor and try again")
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {RERUN: "1"})
 
 
 def cuda_ready(gpu: int) -> start.Ready:
@@ -191,43 +219,6 @@ def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
         raise RuntimeError(f"a sum that has to be {64 * 64 * 33} is {found.item()}")
 
 
-def _set_environment(home: Home | None) -> None:
-    """What Jittor reads while it is imported, with a CUDA home or for the CPU.
-
-    A variable the user has set is left alone where it cannot harm.
-    """
-    defaults = {
-        "log_silent": "1",
-        "cc_path": toolchain.compiler(),
-        "cache_name": toolchain.cache_name() if home is None else f"{toolchain.cache_name()}-cuda-{home.key}",
-        "use_mpi": "0",
-        "use_nccl": "0",
-        "use_cutt": "0",
-        "use_cutlass": "0",
-        "conv_opt": "1",  # no convolution here: cuDNN is not needed, and version 9 of it breaks the import
-        # Threads that wait for work sleep: on a shared machine spinning ones hold up those that have some.
-        "OMP_WAIT_POLICY": "passive",
-        "FIX_TORCH_ERROR": "0",  # else torch is imported where it is installed, with a CUDA of its own
-        "python_config_path": toolchain.python_config(),
-    }
-    more = precompiled.include_flag(toolchain.compiler())
-    if home is not None:
-        more += f" {home.flags}"
-    defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {more} "
-    defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
-    for key, value in defaults.items():
-        os.environ.setdefault(key, value)
-    if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):
-        os.environ[toolchain.THREADS_VARIABLE] = str(len(os.sched_getaffinity(0)))
-    for name in toolchain.FORGOTTEN_VARIABLES:
-        os.environ.pop(name, None)
-    os.environ["JITTOR_HOME"] = toolchain.jittor_home()
-    os.environ["use_mkl"] = "0"  # else oneDNN is downloaded from its authors' server; models.machine.gemm replaces it
-    os.environ["nvcc_path"] = "" if home is None else home.nvcc
-    if home is not None:
-        os.environ.update(start.visible(_choice.gpu, os.environ))
-
-
 def _import_quietly() -> Any:
     """`import jittor`, with its prints held back and its changes to the process undone."""
     https_context, hook, leave = ssl._create_default_https_context, sys.excepthook, sys.exit
@@ -237,13 +228,8 @@ def _import_quietly() -> Any:
         with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), stops.unheard():
             import jittor
     except SystemExit:
-        # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command"): do so.
-        if _choice.is_trial:
-            raise RuntimeError(trial.AGAIN) from None
-        if os.environ.get("NEUS_RERUN") == "1":
-            raise UserError("Jittor keeps rebuilding itself: remove ~/.cache/jittor and try again") from None
-        os.environ["NEUS_RERUN"] = "1"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+        # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command").
+        raise RebuiltError from None
     except Exception as error:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         if is_allocation_failure(error):

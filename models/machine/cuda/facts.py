@@ -9,6 +9,7 @@ Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) where it is not told
 # What Jittor includes and links: cuBLAS loads cublasLt itself.
 HEADERS = ("cuda_runtime.h", "cublas_v2.h", "curand.h")
 LIBRARIES = ("cudart", "cublas", "cublasLt", "curand")
+HOME_PREFIX = "cuda-home-"  # of the names of the folders that home.py makes: none is a toolkit
 NPP = "npp.h"  # Jittor takes eight limits from it: home.py writes them where it is missing
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
 from models.machine.cuda.conclude import PIP_ALL, Plan
-from models.machine.cuda.facts import HEADERS, NPP, Toolkit
+from models.machine.cuda.facts import HEADERS, HOME_PREFIX, NPP, Toolkit
 
 STANDARD = "c++17"  # of kernels, for all toolkits: CUB of CUDA 13 asks for it where Jittor says c++14
 PROBE_SECONDS = 1800  # seconds of work, on a machine that may be busy
@@ -113,7 +113,7 @@ def prepare(plan: Plan, place: Path, host: str) -> Home:
     Raises HomeError where it cannot be made, or nothing can be compiled with it. Of several processes that come at once
     one makes it, and the others wait.
     """
-    folder = place / f"cuda-home-{_key(plan, host)}"
+    folder = place / f"{HOME_PREFIX}{_key(plan, host)}"
     if folder.is_dir():
         return Home(folder, plan)
     try:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from models.machine.cuda.facts import HEADERS, LIBRARIES, NPP, Release, Toolkit
+from models.machine.cuda.facts import HEADERS, HOME_PREFIX, LIBRARIES, NPP, Release, Toolkit
 
 NVCC_SECONDS = 30
 TARGET = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.machine()}-linux")
@@ -26,6 +26,7 @@ INCLUDE_FOLDERS = ("include", f"targets/{TARGET}/include")
 LIBRARY_FOLDERS = ("lib64", "lib", f"targets/{TARGET}/lib", SYSTEM_LIBRARIES)
 RUNTIME_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 LIBRARY = re.compile(r"lib\w+\.so(?:\.(\d+)[\d.]*)?")
+OWN_HOME = re.compile(HOME_PREFIX + "[0-9a-f]{12}")
 VERSIONED = ("cudart", "cublas")  # libraries whose file names carry the version of CUDA; cuRAND has one of its own
 
 
@@ -49,7 +50,8 @@ def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Pa
     packages = [Path(folder) / "nvidia" for folder in path if folder]
     wheels = [match for folder in packages for match in (*_newest_first(folder / "cu1*"), *_newest_first(folder / "*"))]
     candidates = [*map(Path, filter(None, named)), *usual, *map(Path, filter(None, conda)), *wheels, SYSTEM]
-    return list(dict.fromkeys(Path(os.path.realpath(folder)) for folder in candidates if os.path.isdir(folder)))
+    found = dict.fromkeys(Path(os.path.realpath(folder)) for folder in candidates if os.path.isdir(folder))
+    return [folder for folder in found if not _is_ours(folder)]
 
 
 def package_folders() -> list[str]:
@@ -67,9 +69,16 @@ def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
     """Every nvcc: the one that nvcc_path names, that of CUDA_HOME, that on PATH, those of the roots."""
     named = [environment.get("nvcc_path", "")]
     named += [f"{environment[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
-    named += [shutil.which("nvcc", path=environment.get("PATH")) or ""]
+    folders = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if not _is_ours(folder)]
+    named += [shutil.which("nvcc", path=os.pathsep.join(folders)) or ""]
     candidates = [*map(Path, filter(None, named)), *(root / "bin" / "nvcc" for root in roots)]
-    return [path for path in dict.fromkeys(candidates) if os.path.isfile(path) and os.access(path, os.X_OK)]
+    found = (path for path in dict.fromkeys(candidates) if os.path.isfile(path) and os.access(path, os.X_OK))
+    return [path for path in found if not _is_ours(path)]
+
+
+def _is_ours(path: str | Path) -> bool:
+    """Whether it lies in a home that this program has made: a home of a home would be another for the same toolkit."""
+    return any(OWN_HOME.fullmatch(part) for part in Path(os.path.realpath(path)).parts)
 
 
 def _own_root(nvcc: Path) -> Path:

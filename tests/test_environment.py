@@ -1,0 +1,68 @@
+"""What Jittor is told by the environment, and that nobody else takes it for the user's wishes."""
+
+import os
+import sys
+
+import pytest
+from cuda_machines import planned, toolkit
+
+from data.errors import UserError
+from models.machine import backend, environment
+from models.machine.cuda import start
+from models.machine.cuda.facts import HOME_PREFIX
+from models.machine.cuda.home import Home
+
+
+@pytest.fixture
+def on_a_card(monkeypatch, tmp_path):
+    """A process that is to run on a card that nobody has; returns its home."""
+    home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
+    monkeypatch.setattr(backend, "_choice", backend._Choice("cuda", gpu=1))
+    monkeypatch.setattr(backend, "cuda_ready", lambda gpu: start.Ready(home))
+    monkeypatch.setattr(backend, "_trial", lambda home: "")
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    for name in ("CUDA_VISIBLE_DEVICES", "NEUS_RERUN", "cache_name", "cc_flags"):
+        os.environ.pop(name, None)
+    return home
+
+
+def wishes():
+    """The environment, but for what stays in it."""
+    return {name: value for name, value in os.environ.items() if name not in environment.STAYING}
+
+
+def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_card, monkeypatch):
+    monkeypatch.setenv("cc_flags", "-DMINE")
+    monkeypatch.setenv("use_cuda", "0")
+    given = wishes()
+    with environment.told(on_a_card, 1):
+        told = dict(os.environ)
+        os.environ["cuda_arch"] = "90"  # as Jittor does
+    assert told["nvcc_path"] == on_a_card.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")
+    assert (told["CUDA_VISIBLE_DEVICES"], told["cc_flags"]) == ("1", "-DMINE") and "use_cuda" not in told
+    assert wishes() == given
+
+
+def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_so_once(on_a_card, monkeypatch):
+    seen = []
+
+    def rebuilt():
+        seen.append(os.environ["nvcc_path"])
+        raise SystemExit  # as Jittor does where it has built its helper anew
+
+    def execve(program, arguments, given):
+        seen.append(dict(given))
+        raise RuntimeError("started")
+
+    monkeypatch.setitem(sys.modules, "jittor", None)
+    monkeypatch.setattr(backend.stops, "unheard", rebuilt)
+    monkeypatch.setattr(os, "execve", execve)
+    given = dict(os.environ)
+    with pytest.raises(RuntimeError, match="started"):
+        backend.device_info()
+    assert seen[0] == on_a_card.nvcc
+    assert {name for name, _ in seen[1].items() ^ given.items()} - environment.STAYING == {"NEUS_RERUN"}
+    monkeypatch.setenv("NEUS_RERUN", "1")
+    with pytest.raises(UserError, match="keeps rebuilding itself"):
+        backend.device_info()
+    assert "NEUS_RERUN" not in os.environ

@@ -4,14 +4,15 @@
 #                                        of the scenes bunny and lego those that lie in public_data/
 #   bash benchmarks/gpu.sh pack SCENES   likewise with both, which have to lie in the folder SCENES
 #   bash benchmarks/gpu.sh               there: every stage below, the most telling first
-# Each stage has its own limit and none stops the next. Results: gpu-results/ (OUT), with results.json and results.md.
+# Each stage has its own limit and none stops the next. Results: gpu-results/ (OUT), with results.json and results.md;
+# those of an earlier run are put aside there.
 # PYTHON: the interpreter. PEER: a checkout of the published code, timed beside ours where that Python, or PEER_PYTHON,
-# has PyTorch.
+# has PyTorch. Ctrl-C, or the end of the terminal, ends the stage and the run; what was found until then is reported.
 # DEVICE=cpu rehearses it without a card: the same stages at sizes at which no figure means anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
-PACK=$PWD/.gpu SCENES=$SITE/scenes RUNS=$OUT/runs
+PACK=${PACK:-$PWD/.gpu} SCENES=$SITE/scenes RUNS=$OUT/runs
 # What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
 WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
 WHEELS="$WHEELS protobuf==7.36.2 six==1.17.0 pyparsing==3.3.3 packaging==26.3 tqdm==4.70.1" # what these import
@@ -19,21 +20,102 @@ SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
 # Of SciPy what neither the program nor scikit-image's metrics import.
 UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
 MOST_MIB=50
+GRACE=${GRACE:-10} # seconds to end in, for a stage that has to: a training saves its step
+child="" current="" begin=0 limit=0 # the group that runs, and its stage
 
-pack() { # [SCENES]
-    local scenes=${1:-public_data} packed=() scratch wheels tags="" tag
+run() { # COMMAND...: in a process group of its own, of which nothing is left afterwards
+    set -m
+    "$@" < /dev/null 9>&- & child=$!
+    set +m
+    wait "$child"
+    local status=$?
+    bury
+    return $status
+}
+
+bury() { # what is left of the group is asked to end, and ended where it does not
+    local _
+    if [ -n "$child" ] && kill -INT -- "-$child" 2> /dev/null; then
+        for _ in $(seq $((10 * GRACE))); do kill -0 -- "-$child" 2> /dev/null || break; sleep 0.1; done
+        kill -KILL -- "-$child" 2> /dev/null
+    fi
+    child=""
+}
+
+stop() { # SIGNAL: ends the stage and the run; what was found so far stays
+    trap '' INT TERM HUP PIPE
+    echo "stopped by SIG$1: one moment" 2> /dev/null
+    bury 2> /dev/null
+    if [ -n "$current" ]; then
+        ended stopped
+        echo "what was found until then is in $OUT" 2> /dev/null
+    fi
+    exit $((128 + $(kill -l "$1")))
+}
+
+ended() { # STATUS: a line of stages.csv, what a training leaves, and the report of what is known by now
+    [ -z "$current" ] || echo "$current,$1,$((SECONDS - begin)),$limit" >> "$OUT/stages.csv"
+    cp "$RUNS/$current/report/report.png" "$OUT/$current.png" 2> /dev/null
+    cp "$RUNS/$current/report/metrics.json" "$OUT/$current.json" 2> /dev/null
+    current=""
+    "$PYTHON" -m benchmarks.gpu_report "$OUT" > /dev/null
+}
+
+stage() { # NAME SECONDS COMMAND...: its output goes to OUT/NAME.log, and how it ended to stages.csv
+    local name=$1 status
+    current=$1 limit=$2 begin=$SECONDS
+    shift 2
+    echo "=== $name (at most $limit s)"
+    run limited "$@"
+    status=$?
+    tail -n "${LINES_SHOWN:-12}" "$OUT/$name.log"
+    ended $status
+    return $status
+}
+
+limited() { # COMMAND...: takes the place of its shell
+    exec timeout -s INT -k "$GRACE" "$limit" "$@" > "$OUT/$current.log" 2>&1
+}
+
+set_aside() { # what lies in OUT is of an earlier run: it is kept, and nothing of it is told as this one's
+    local number=1 entry found=()
+    for entry in "$OUT"/*.log "$OUT"/*.json "$OUT"/*.png "$OUT/stages.csv" "$OUT/results.md" "$RUNS"; do
+        [ -e "$entry" ] && found+=("$entry")
+    done
+    [ ${#found[@]} = 0 ] && return
+    while [ -e "$OUT/earlier-$number" ]; do number=$((number + 1)); done
+    mkdir "$OUT/earlier-$number" && mv "${found[@]}" "$OUT/earlier-$number/" || return
+    echo "what an earlier run found is in $OUT/earlier-$number now"
+}
+
+pack() { # [SCENES]: in a shell of its own, which ends at whatever fails; the pack appears whole or not at all
+    local scenes=${1:-public_data} packed=() wheels tags="" tag scene tool
     for scene in bunny lego; do
         if [ -d "$scenes/$scene" ]; then packed+=("$scenes/$scene"); continue; fi
         [ -z "${1:-}" ] || { echo "error: $scenes/$scene is missing: pack takes the folder that holds bunny/ and lego/" >&2; return 2; }
         echo "$scenes/$scene is missing and not packed: its stage will say so"
     done
-    scratch=$(mktemp -d) wheels=$scratch/wheels
-    mkdir -p "$wheels" "$scratch/site/scenes"
+    for tool in "$PYTHON" tar xz find; do
+        command -v "$tool" > /dev/null || { echo "error: pack needs $tool, which is not installed: install it" >&2; return 1; }
+    done
+    scratch=$(mktemp -d 2> /dev/null) && mkdir -p "$scratch/wheels" "$scratch/site/scenes" || {
+        echo "error: no scratch folder can be made in ${TMPDIR:-/tmp}: set TMPDIR to a folder with room" >&2
+        return 1
+    }
+    wheels=$scratch/wheels
+    set -e
+    trap 'packed $?' EXIT
+    trap 'exit 130' INT
+    exec 8>&2 2> "$scratch/said"
+    doing="fetch the packages" remedy="pip has to work here"
     for tag in 2_28 2_27 2_17 2_12 2_5; do tags="$tags --platform manylinux_${tag}_x86_64"; done
     tags="$tags --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform any"
     # shellcheck disable=SC2086 (lists of words)
     "$PYTHON" -m pip download -q --no-deps --only-binary=:all: --python-version "$VERSION" --implementation cp $tags \
-        -d "$wheels" $WHEELS && "$PYTHON" -m pip wheel -q --no-deps -w "$wheels" $SOURCES || return 1
+        -d "$wheels" $WHEELS
+    # shellcheck disable=SC2086 (a list of words)
+    "$PYTHON" -m pip wheel -q --no-deps -w "$wheels" $SOURCES
+    doing="unpack the packages and scenes" remedy="make room in ${TMPDIR:-/tmp}, or set TMPDIR"
     for wheel in "$wheels"/*.whl; do "$PYTHON" -m zipfile -e "$wheel" "$scratch/site"; done
     for data in "$scratch"/site/*.data; do # pip would unpack these folders beside
         for part in purelib platlib; do [ -d "$data/$part" ] && cp -r "$data/$part/." "$scratch/site/"; done
@@ -42,29 +124,34 @@ pack() { # [SCENES]
     for part in $UNUSED; do rm -rf "$scratch/site/scipy/$part"; done
     rm -rf "$scratch"/site/{include,lib64,share,bin} "$scratch"/site/numpy/f2py
     find "$scratch/site" -type d \( -name tests -o -name test \) -prune -exec rm -rf {} +
-    local include; include=$("python$VERSION" -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)
+    local include; include=$("python$VERSION" -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2> /dev/null || true)
     [ -f "$include/Python.h" ] && cp -rL "$include" "$scratch/site/python-include"
     [ ${#packed[@]} = 0 ] || cp -rL "${packed[@]}" "$scratch/site/scenes/"
-    mkdir -p "$PACK"
     rm -f "$scratch/site/scenes/bunny/source.obj"
+    doing="write $PACK" remedy="make room there"
+    mkdir -p "$PACK"
+    made=$(mktemp -d "$PACK/new.XXXXXX")
     # In blocks, so that all cores compress.
-    tar c -C "$scratch" --sort=name site | xz -T0 --block-size=64MiB --x86 --lzma2=preset=6,dict=64MiB > "$PACK/site.tar.xz"
-    echo "$VERSION" > "$PACK/python-version"
-    rm -rf "$scratch"
-    local size; size=$(du -sm "$PACK" | cut -f1)
+    tar c -C "$scratch" --sort=name site | xz -T0 --block-size=64MiB --x86 --lzma2=preset=6,dict=64MiB > "$made/site.tar.xz"
+    tar tJf "$made/site.tar.xz" > /dev/null
+    echo "$VERSION" > "$made/python-version"
+    local size; size=$(du -sm "$made" | cut -f1)
+    doing="keep to $MOST_MIB MiB" remedy="it would be $size MiB: pack smaller scenes"
+    [ "$size" -le "$MOST_MIB" ]
+    mv -f "$made/site.tar.xz" "$made/python-version" "$PACK/"
     echo "$PACK: $size MiB"
-    [ "$size" -le "$MOST_MIB" ] || { echo "error: more than $MOST_MIB MiB" >&2; return 1; }
 }
 
-stage() { # NAME SECONDS COMMAND...: its output goes to OUT/NAME.log, and how it ended to stages.csv
-    local name=$1 limit=$2 begin=$SECONDS status
-    shift 2
-    echo "=== $name (at most $limit s)"
-    timeout -k 10 "$limit" "$@" > "$OUT/$name.log" 2>&1
-    status=$?
-    tail -n "${LINES_SHOWN:-12}" "$OUT/$name.log"
-    echo "$name,$status,$((SECONDS - begin)),$limit" >> "$OUT/stages.csv"
-    "$PYTHON" -m benchmarks.gpu_report "$OUT" > /dev/null # what is known by now, should the machine be taken away
+packed() { # STATUS: the end of pack
+    local words
+    words=$(grep -v '^\[notice\]' "$scratch/said" 2> /dev/null | grep . | tail -n 1)
+    case $1 in
+        0) ;;
+        130) echo "nothing was packed" >&8 ;;
+        *) echo "error: pack could not $doing${words:+ ($words)}: $remedy; what $PACK held before is still there" >&8 ;;
+    esac
+    rm -rf "$scratch" ${made:+"$made"}
+    exit $(($1 != 0))
 }
 
 facts() {
@@ -114,19 +201,17 @@ train() { # NAME CONF SCENE SETTING...: train and evaluate
     for setting in "general.base_exp_dir=$RUNS/$name" "$@"; do settings+=(--set "$setting"); done
     "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode train --overwrite "${settings[@]}" \
         && "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode evaluate --resolution $resolution "${settings[@]}"
-    local status=$?
-    cp "$RUNS/$name/report/report.png" "$OUT/$name.png" 2>/dev/null
-    cp "$RUNS/$name/report/metrics.json" "$OUT/$name.json" 2>/dev/null
-    return $status
 }
 
+for signal in INT TERM HUP PIPE; do trap "stop $signal" "$signal"; done
 if [ "${1:-}" = pack ]; then
-    pack "${2:-}"
+    run pack "${2:-}"
     exit
 fi
 [ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")
-mkdir -p "$OUT" "$RUNS"
-rm -f "$OUT"/stages.csv
+{ mkdir -p "$OUT" && exec 9> "$OUT/.lock"; } 2> /dev/null || { echo "error: OUT=$OUT cannot be written to: set OUT to another folder" >&2; exit 2; }
+flock -n 9 || { echo "error: another call fills $OUT: wait for it, or set OUT to another folder" >&2; exit 2; }
+set_aside && mkdir -p "$RUNS" || { echo "error: an earlier run's results cannot be moved within $OUT: set OUT to another folder" >&2; exit 2; }
 TESTS="parity doctor guard_update gradcheck finite packed march grid cuda_forms"
 REDUCED="train.end_iter=8 train.batch_size=64 train.mesh_resolution=32 train.val_freq=8 train.val_mesh_freq=0"
 REDUCED="$REDUCED train.save_freq=8 train.validate_resolution_level=8"
@@ -135,8 +220,9 @@ if [ "$DEVICE" = cpu ]; then STEPS+=(--rehearse) WIDTHS="0 8" FLAT=8 TESTS=parit
 export DEVICE PYTHON OUT SITE VERSION PACK SCENES RUNS REDUCED PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/tests
 export -f facts unpack train
 stage facts 60 bash -c facts
-[ -f "$PACK/site.tar.xz" ] && stage unpack 120 bash -c unpack
-[ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
+unpacked=true
+if [ -f "$PACK/site.tar.xz" ]; then stage unpack 120 bash -c unpack || unpacked=false; fi
+[ $unpacked = true ] && [ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
 python_config
 stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
 stage parity 300 "$PYTHON" tests/parity.py tests/golden/wmask_small.npz tests/golden/womask_small.npz

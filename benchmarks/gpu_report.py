@@ -21,15 +21,21 @@ TARGETS = (
 
 
 def collect(folder: Path) -> dict[str, Any]:
-    """Stages, logs and figures, as far as they are there."""
+    """Stages, logs and figures, as far as they are there.
+
+    A file counts only where its stage is one of this run's, and a figure only where that stage ended well.
+    """
     stages = []
     if (folder / "stages.csv").is_file():
         with open(folder / "stages.csv", encoding="utf-8", newline="") as file:
             names = ("name", "status", "seconds", "limit")
             stages = [dict(zip(names, row, strict=True)) for row in csv.reader(file)]
     logs = {stage["name"]: _tail(folder / f"{stage['name']}.log") for stage in stages}
-    measured = {name: found for name in MEASURED if (found := _read(folder / f"{name}.json")) is not None}
-    return {"stages": stages, "measured": measured, "figures": figures(measured), "logs": logs}
+    ran = [name for name in MEASURED if name in logs]
+    measured = {name: found for name in ran if (found := _read(folder / f"{name}.json")) is not None}
+    well = {stage["name"] for stage in stages if stage["status"] == "0"}
+    found = figures({name: value for name, value in measured.items() if name in well})
+    return {"stages": stages, "measured": measured, "figures": found, "logs": logs}
 
 
 def figures(measured: dict[str, Any]) -> dict[str, float]:

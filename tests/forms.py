@@ -1,22 +1,31 @@
-"""The forms of an operation that a test goes through: native on the CPU, plain Jittor, and CUDA's in emulation."""
+"""The forms of an operation that a test goes through: the device's own, plain Jittor, and CUDA's in emulation.
+
+On a card the device's own form is CUDA's, so there nothing is emulated: the real one takes the place of the emulated.
+"""
 
 from contextlib import contextmanager
 
+import pytest
 from emulation import ORDERS, Emulator
 
 from models.ops.kernel import NATIVE, REFERENCE, use
-from models.ops.source import emulated
+from models.ops.source import CUDA, device, emulated
 
-CUDA_FORMS = tuple(f"cuda, threads {order}" for order in ORDERS)
-FORMS = (NATIVE, REFERENCE, *CUDA_FORMS)
+IS_ON_CARD = device() == CUDA
+EMULATED = () if IS_ON_CARD else tuple(f"cuda, threads {order}" for order in ORDERS)
+CUDA_FORMS = EMULATED or (NATIVE,)
+OWN_FORMS = (NATIVE, *EMULATED)  # all but the reference
+FORMS = (NATIVE, REFERENCE, *EMULATED)
+only_on_the_cpu = pytest.mark.skipif(IS_ON_CARD, reason="of memory or threads of the CPU")
 
 
 @contextmanager
 def in_form(form):
-    """Within it every operation runs in this form."""
-    if form in CUDA_FORMS:
-        with emulated(Emulator(ORDERS[CUDA_FORMS.index(form)])):
-            yield
+    """Within it every operation runs in this form; yields the names of the functions that are emulated, or None."""
+    if form in EMULATED:
+        emulator = Emulator(ORDERS[EMULATED.index(form)])
+        with emulated(emulator):
+            yield emulator.called
     else:
         with use(form):
-            yield
+            yield None

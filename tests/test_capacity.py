@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from config_samples import changed
+from memory_that_ends import without_memory
 from runs import SHORT, run, saved
 
 import exp_runner
@@ -89,6 +90,21 @@ def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_p
     assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=64")) == 2
     told = capsys.readouterr().err.splitlines()[-1]
     assert told.startswith("error: memory ran out after step 2; its checkpoint is written") and "Traceback" not in told
+    assert saved(tmp_path, 2).step == 2
+
+
+def test_where_arrays_of_a_step_can_never_be_computed_the_steps_before_are_saved(tmp_path, monkeypatch, capsys):
+    original = Trainer.step
+
+    def failing(self):
+        if self.finished_steps == 2:
+            self.model.objective = without_memory(self.model.objective, 0)
+        return original(self)
+
+    monkeypatch.setattr(Trainer, "step", failing)
+    assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=2")) == 2
+    told = capsys.readouterr().err
+    assert "going on with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
     assert saved(tmp_path, 2).step == 2
 
 

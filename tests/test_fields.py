@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
-from forms import CUDA_FORMS, FORMS, in_form
+from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import COLOR, SDF, params64, roughen
 
@@ -16,7 +16,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.ops.color_mlp import FLOAT_BYTES, KEPT_BYTES
-from models.ops.kernel import NATIVE, REFERENCE
+from models.ops.kernel import REFERENCE
 from models.ops.sizes import BLOCK, row_stride
 
 COUNT = 70  # more than one block of the native operations, the last one not full
@@ -124,7 +124,7 @@ def weight_gradients(network):
 
 @pytest.mark.parametrize(
     ("name", "form"),  # plain Jittor compiles dozens of kernels for each conf: two will do
-    [(name, form) for form in (NATIVE, *CUDA_FORMS) for name in SECOND_ORDER_CONFS]
+    [(name, form) for form in OWN_FORMS for name in SECOND_ORDER_CONFS]
     + [("two skips", REFERENCE), ("scale 3", REFERENCE)],
 )
 def test_weight_gradients_of_an_eikonal_loss_agree_with_finite_differences(name, form):

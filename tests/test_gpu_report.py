@@ -17,7 +17,9 @@ PEER = {"peer": {"float32_seconds": 0.04, "peak_mib": 4000.0}}
 @pytest.fixture
 def results(tmp_path):
     """A folder with two stages, one of which failed."""
-    (tmp_path / "stages.csv").write_text("facts,0,3,60\nsteps,0,100,300\nlego,124,420,420\n")
+    (tmp_path / "stages.csv").write_text(
+        "facts,0,3,60\nsteps,0,100,300\nbunny,0,9,300\nlego,124,420,420\npeer,0,9,300\n"
+    )
     (tmp_path / "facts.log").write_text("a card\n" * 100)
     (tmp_path / "steps.json").write_text(json.dumps(STEPS))
     (tmp_path / "peer.json").write_text(json.dumps(PEER))
@@ -42,6 +44,13 @@ def test_a_folder_without_anything_has_a_table_too(tmp_path):
     assert "not measured" in (tmp_path / "results.md").read_text()
 
 
+@pytest.mark.parametrize("stages", ["steps,1,100,300\n", "facts,0,3,60\n", "steps,stopped,3,300\n"])
+def test_figures_are_those_of_stages_of_this_run_that_ended_well(results, stages):
+    (results / "stages.csv").write_text(stages)
+    found = gpu_report.collect(results)
+    assert found["figures"] == {} and set(found["measured"]) <= {stages.split(",")[0]}
+
+
 def test_the_script_is_one_and_its_programs_are_there():
     script = ROOT / "benchmarks" / "gpu.sh"
     subprocess.run(["bash", "-n", script], check=True)
@@ -49,34 +58,6 @@ def test_the_script_is_one_and_its_programs_are_there():
     for name in ("gpu_steps", "gpu_report"):
         assert f"benchmarks.{name}" in text and (ROOT / "benchmarks" / f"{name}.py").is_file()
     assert [word for word in text.split() if word.startswith("tests/test_") and not (ROOT / word).is_file()] == []
-
-
-def test_packing_without_scenes_says_which_are_missing(tmp_path):
-    ended = subprocess.run(
-        ["bash", str(ROOT / "benchmarks" / "gpu.sh"), "pack", str(tmp_path)], capture_output=True, text=True
-    )
-    assert ended.returncode == 2 and "bunny is missing" in ended.stderr
-
-
-def test_a_stage_that_fails_stops_no_other(tmp_path):
-    """Where nothing is there: no packages, no card; the python of the stages does nothing."""
-    program = tmp_path / "python"
-    program.write_text('#!/bin/sh\ncase "$*" in *parity*) exit 3 ;; *gpu_report*) exit 0 ;; *) echo "did $1" ;; esac\n')
-    program.chmod(0o755)
-    ended = subprocess.run(
-        ["bash", str(ROOT / "benchmarks" / "gpu.sh")],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHON": str(program), "OUT": str(tmp_path / "out")}
-        | {"SITE": str(tmp_path / "site")},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    rows = [line.split(",") for line in (tmp_path / "out" / "stages.csv").read_text().splitlines()]
-    names = [row[0] for row in rows]
-    assert names[:3] in (["facts", "doctor", "parity"], ["facts", "unpack", "doctor"]) and names[-1] == "flat"
-    assert {row[0]: row[1] for row in rows}["parity"] == "3"
-    facts = (tmp_path / "out" / "facts.log").read_text().splitlines()
-    assert any(line.endswith("/g++") for line in facts) and not [line for line in facts if "invalid option" in line]
 
 
 def test_what_the_published_code_is_given_is_plain_numbers(tmp_path):

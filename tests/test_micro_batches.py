@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from memory_that_ends import without_memory
 from runs import ROOT, SHORT, contents, run, saved
 
 from data.scenes.load import load_scene
@@ -9,6 +10,7 @@ from data.scenes.sampler import PixelSampler
 from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine import memory
+from models.machine.backend import jt
 from models.training import chunks, gradient
 from models.training.trainer import Trainer
 
@@ -140,6 +142,16 @@ def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_
     told = capsys.readouterr().err
     assert told.count("Warning") == 1 and "train.ray_chunk = 32" in told
     assert [expected.step().scalars()["Loss/loss"] for _ in range(2)] == losses
+
+
+def test_an_allocation_that_fails_as_arrays_are_computed_halves_the_chunk_too(monkeypatch, capsys):
+    """As on a card: the arrays that wait for it would be computed again by all that waits for all arrays."""
+    trainer = trainer_of()
+    monkeypatch.setattr(trainer.model, "objective", without_memory(trainer.model.objective, 16))
+    trainer.step()
+    assert trainer.settle() and trainer.ray_chunk == 16 and trainer.finished_steps == 1
+    assert "64 rays at a time; going on with 32" in capsys.readouterr().err
+    jt.sync_all(True)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Wrong inputs arguments"), ValueError("out of memory")])

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
-from forms import CUDA_FORMS, FORMS, in_form
+from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import NERF, params64, roughen
 
@@ -13,7 +13,7 @@ from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.kernel import REFERENCE, use
 
 COUNT = 70  # more than one block of the native operation, the last one not full
 RNG = np.random.default_rng(0)
@@ -100,7 +100,7 @@ def finite_differences_agree(name):
         assert_grad_close(actual.ravel()[entries], expected, rtol=1e-4, atol=1e-4 * scale, name=parameter)
 
 
-@pytest.mark.parametrize("form", [NATIVE, *CUDA_FORMS])
+@pytest.mark.parametrize("form", OWN_FORMS)
 @pytest.mark.parametrize("name", CONFS)
 def test_every_parameter_receives_the_gradient_of_finite_differences(name, form):
     with in_form(form):

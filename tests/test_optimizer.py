@@ -5,10 +5,12 @@ import oracles
 import pytest
 from config_samples import changed
 from forms import FORMS, in_form
+from memory_that_ends import unallocated
 from tiny_networks import params64, random_rays, tiny_renderer, training_losses
 
 from models.fields.state import named_parameters
 from models.kinds.pixels import upload
+from models.machine import memory
 from models.machine.backend import jt
 from models.ops.update import readings
 from models.training.optimizer import Adam
@@ -176,3 +178,16 @@ def test_parameters_stay_trainable_and_every_one_has_moved(training):
             assert value.requires_grad, f"{network}.{name} is frozen"
         for name, value in params64(field).items():
             assert (value != before[network][name]).any(), f"{network}.{name} has not moved"
+
+
+@all_paths
+def test_an_update_that_finds_no_memory_leaves_all_as_it_was():
+    optimizer = adam_of(jt.array(START))
+    optimised(random_gradients(1.0)[:3], optimizer, RATES[:3])
+    before = optimizer.steps, optimizer.parameters[0].numpy(), optimizer.named_moments
+    gradient = jt.array(START)
+    with pytest.raises(RuntimeError, match="Unable to alloc") as caught:
+        optimizer.step([gradient + unallocated(gradient)], 1e-2)
+    memory.let_go(caught.value)
+    after = optimizer.steps, optimizer.parameters[0].numpy(), optimizer.named_moments
+    np.testing.assert_equal(after, before)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from forms import CUDA_FORMS, FORMS, in_form
+from forms import CUDA_FORMS, FORMS, OWN_FORMS, in_form
 from splat_oracle import rotations64
 
 from models.machine.backend import jt
@@ -149,7 +149,7 @@ def test_surfels_stay_in_their_planes(form):
     assert np.abs(moved).max() > 0.1 and np.abs((moved * normals).sum(axis=1)).max() < 1e-6
 
 
-@pytest.mark.parametrize("form", [NATIVE, CUDA_FORMS[0]])
+@pytest.mark.parametrize("form", OWN_FORMS[:2])
 def test_what_a_splat_draws_does_not_hang_on_how_many_come_after_it(form):
     splats, step = random_splats(300), step_of(1.0, False, 5)
     whole = wandered(splats, step, form)

@@ -3,13 +3,12 @@
 import numpy as np
 import oracles
 import pytest
-from forms import CUDA_FORMS, in_form
+from forms import OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.elementwise import hard_clip, length, magnitude, softplus
-from models.ops.kernel import NATIVE
 from models.ops.scan import exclusive_cumprod
 
 RNG = np.random.default_rng(0)
@@ -31,7 +30,7 @@ def gradient(function, array, cotangent=None):
     return jt.grad(y.sum(), x).numpy()
 
 
-@pytest.fixture(params=[NATIVE, *CUDA_FORMS])
+@pytest.fixture(params=OWN_FORMS)
 def form(request):
     with in_form(request.param):
         yield

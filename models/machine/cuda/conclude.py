@@ -48,8 +48,10 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"no NVIDIA card answers {driver.words}, {problem}{remedy}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
-        offered = "1 card: choose --gpu 0" if count == 1 else f"{count} cards: choose --gpu 0 to {count - 1}"
-        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}")
+        offered = "1 card" if count == 1 else f"{count} cards"
+        chosen = f" among those of {driver.chosen}" if driver.chosen else ""
+        remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
+        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}{chosen}: {remedy}")
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"

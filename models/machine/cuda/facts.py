@@ -36,6 +36,7 @@ class Driver:
     version: str  # of its own, 580.65.06; "" where the system does not tell
     cards: tuple[Card, ...]  # those that this process may use
     problem: str = ""  # why it offers none, in its own words
+    chosen: str = ""  # the variable that names these and hides others, with its value
 
     @property
     def words(self) -> str:

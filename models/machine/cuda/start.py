@@ -25,9 +25,11 @@ class Ready:
 
 
 def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment has to say for card `gpu` to be the first: a choice the user has made is left alone."""
-    is_ours = gpu > 0 or VISIBLE not in environment
-    return {**environment, VISIBLE: str(gpu)} if is_ours else dict(environment)
+    """What the environment has to say for card `gpu` to be the first, of those that the user has chosen in it."""
+    named = environment[VISIBLE].split(",") if VISIBLE in environment else None
+    if named is None:
+        return {**environment, VISIBLE: str(gpu)}
+    return {**environment, VISIBLE: named[gpu].strip()} if 0 < gpu < len(named) else dict(environment)
 
 
 def gather(environment: Mapping[str, str]) -> Facts:
@@ -38,11 +40,8 @@ def gather(environment: Mapping[str, str]) -> Facts:
 
 
 def concluded(gpu: int = 0) -> tuple[Facts, Conclusion]:
-    """The facts as card `gpu` sees them, and what follows."""
-    environment = dict(os.environ)
-    if gpu > 0 or VISIBLE not in environment:
-        environment.pop(VISIBLE, None)  # all of them are counted
-    facts = gather(environment)
+    """The facts, and what follows for card `gpu` of those that the driver offers this process."""
+    facts = gather(os.environ)
     return facts, conclude(facts, gpu)
 
 

@@ -14,7 +14,7 @@ from models.doctor import computing, cuda, examine, operations, system
 from models.doctor.gradients import gradients, numpy_gradient
 from models.doctor.line import Line, guarded
 from models.fields.sdf import SDFNetwork
-from models.machine.backend import jt
+from models.machine.backend import DeviceInfo, jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
 from models.ops.examples import MAKERS, Example, kernels
@@ -182,6 +182,19 @@ def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, task
     assert [line for line in told if line.name == "computed"] and told[0].name == "Python"
     if not is_ok:
         assert "status -6" in told[-1].found and "last words" in told[-1].found
+
+
+@pytest.mark.parametrize(("device", "is_ok"), [("auto", False), ("cpu", True)])
+def test_a_card_that_jittor_does_not_run_on_is_wrong(monkeypatch, device, is_ok):
+    because = "the card is not used, Jittor does not run on it: its process ended with status -6"
+    monkeypatch.setattr(computing.backend, "select", lambda *given: None)
+    monkeypatch.setattr(computing.backend, "device_info", lambda: DeviceInfo("cpu", because, 2, 8.0, ""))
+    monkeypatch.setattr(computing.backend, "cuda_ready", lambda gpu: start.Ready("a home"))
+    for check in ("_matmul", "_checkpoint", "guarded"):
+        monkeypatch.setattr(computing, check, lambda *given: iter(()))
+    told = []
+    computing.compute(told.append, device, 0)
+    assert [line.is_ok for line in told] == [is_ok] and "status -6" in told[0].found
 
 
 def test_a_start_that_is_refused_is_a_line_with_the_whole_sentence(monkeypatch):

@@ -29,7 +29,8 @@ def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
         report(Line.told("Jittor", str(error), REMEDY))
         return
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
-    report(Line("Jittor", found, info.warning))
+    is_idle = info.name == "cpu" != device and backend.cuda_ready(gpu).home is not None
+    report(Line("Jittor", found, info.warning or (REMEDY if is_idle else "")))
     from models.doctor.gradients import gradients
     from models.doctor.operations import operations
 

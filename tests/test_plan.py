@@ -46,6 +46,37 @@ def test_a_measurement_that_turns_out_larger_than_foreseen_is_not_chosen():
     assert choice.chunk == 128 and choice.fits
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 64, 500, 512, 1024])
+@pytest.mark.parametrize("fitting", [1, 2, 5, 40, 100, 400])
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError])
+def test_a_measurement_that_runs_out_of_memory_does_not_fit_and_smaller_ones_are_tried(most, fitting, kind):
+    asked = []
+
+    def measure(chunk):
+        asked.append(chunk)
+        if chunk > fitting:
+            raise kind("Unable to alloc")
+        return chunk
+
+    choice = memory.largest_chunk(most, measure, lambda: 10 * most)
+    expected = max(size for size in memory.halvings(most) if size <= fitting)
+    assert choice.fits and choice.chunk == (most if max(asked) <= fitting else expected)
+    assert len(asked) == len(set(asked))
+
+
+def test_where_memory_runs_out_with_one_entry_or_the_work_fails_otherwise_that_is_raised():
+    def failing(text):
+        def measure(chunk):
+            raise RuntimeError(f"{text} {chunk}")
+
+        return measure
+
+    with pytest.raises(RuntimeError, match="Unable to alloc 1$"):
+        memory.largest_chunk(512, failing("Unable to alloc"), lambda: 10**6)
+    with pytest.raises(RuntimeError, match="no such kernel 64"):
+        memory.largest_chunk(512, failing("no such kernel"), lambda: 10**6)
+
+
 @pytest.mark.parametrize("most", [1, 2, 5, 100])
 def test_halvings_fall_from_all_to_one_and_two_of_each_cover_the_one_before(most):
     sizes = memory.halvings(most)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from config_samples import changed
+from memory_that_ends import without_memory
 from runs import run
 
 from models.commands import plan_table as plan
@@ -125,6 +126,21 @@ def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsy
     assert all(math.isfinite(value) and value > 0 for row in figures for value in row)
     assert figures[-1][1] > figures[0][1] and figures[-1][3] > figures[0][3]
     assert not (tmp_path / "new").exists()
+
+
+def test_the_table_has_the_chunk_that_a_step_went_on_with(tmp_path, capsys, monkeypatch):
+    build = plan.build_model
+
+    def built(*arguments):
+        model = build(*arguments)
+        model.objective = without_memory(model.objective, 3)
+        return model
+
+    monkeypatch.setattr(plan, "build_model", built)
+    monkeypatch.setattr(plan, "IMPORTANCES", ())
+    assert run(tmp_path, "--mode", "plan", settings=("train.batch_size=8", "train.ray_chunk=8")) == 0
+    row = next(text.split() for text in capsys.readouterr().out.splitlines() if text.split()[0] == "8*")
+    assert row[1] == "2"
 
 
 def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsys):

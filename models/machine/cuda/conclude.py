@@ -125,6 +125,11 @@ def install(driver: Driver, card: Card) -> str:
     return f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}, or install a CUDA 12 toolkit"
 
 
+def anew(toolkit: Toolkit) -> str:
+    """What to do about a toolkit that is broken."""
+    return PIP_ALL if toolkit.is_pips else "install the CUDA toolkit anew"
+
+
 def _for_old(release: Release, card: Card) -> str:
     """What a card that is too old for a release needs."""
     if release[0] >= PIP_MAJOR and card.capability >= 50:

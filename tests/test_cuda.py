@@ -11,6 +11,7 @@ from models.machine.cuda import conclude as conclusions
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
 from models.machine.cuda.start import concluded, gather, visible
+from models.machine.ranks.place import OPEN_MPI, own_card
 
 ALL = conclusions.PIP_ALL
 NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")
@@ -192,6 +193,14 @@ def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherw
 def test_a_card_is_counted_among_those_that_the_user_has_chosen(gpu, named, expected):
     given = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
     assert visible(gpu, given)["CUDA_VISIBLE_DEVICES"] == expected
+
+
+@pytest.mark.parametrize(("chosen", "card"), [(None, 2), ("4,5,6", 2), ("5", 1), ("GPU-7", 1), ("", 1)])
+def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(chosen, card):
+    ranks = dict(zip(OPEN_MPI, "1212", strict=True))
+    environment = ranks if chosen is None else ranks | {"CUDA_VISIBLE_DEVICES": chosen}
+    assert own_card(1, environment) == card
+    assert own_card(1, {name: value for name, value in environment.items() if name not in ranks}) == 1
 
 
 def test_a_card_that_the_user_has_not_chosen_is_not_offered(monkeypatch):

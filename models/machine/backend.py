@@ -130,6 +130,14 @@ def device_free_bytes() -> int:
     return free.value if runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0 else 0
 
 
+def card_bytes() -> int:
+    """All memory of the card that is, or will be, computed on, as far as is known before; 0 where there is none."""
+    home = _choice.home
+    if _choice.info is None and _choice.device != "cpu":
+        home = cuda_ready(_choice.gpu).home
+    return 0 if home is None else home.plan.card.memory
+
+
 def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.pretend.build import COMPILER, Pretended, build, key, renew
-from data.errors import UserError
+from data.errors import LONGEST_REASON, UserError
 from models.machine.cuda import search
 from models.machine.cuda.facts import HEADERS, Toolkit
 
@@ -59,13 +60,18 @@ def _missing(toolkit: Toolkit) -> list[str]:
 
 
 def _fetch(packages: Sequence[str], folder: Path) -> None:
-    """pip's packages in a folder, of which only the headers are kept; raises _FetchError where pip fails."""
+    """pip's packages in a folder, of which only the headers are kept.
+
+    Raises _FetchError where pip fails, OSError where the disk is full.
+    """
     with _made(folder) as scratch:
         print(f"fetching the headers of {' and '.join(packages)}", flush=True)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", scratch, *packages]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise _FetchError((done.stderr.strip().splitlines() or ["pip fails"])[-1])
+            if os.strerror(errno.ENOSPC) in done.stderr:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{folder.parent} or {tempfile.gettempdir()}")
+            raise _FetchError((done.stderr.strip().splitlines() or ["pip fails"])[-1][:LONGEST_REASON])
         for library in scratch.rglob("*.so*"):
             library.write_bytes(b"")  # its name tells the version; nothing is linked to it
 

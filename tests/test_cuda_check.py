@@ -25,9 +25,9 @@ RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.
 
 @pytest.fixture
 def check(monkeypatch, tmp_path):
-    """A function that checks with these toolkits, pip answering that, and processes answering that."""
+    """A function that checks with these toolkits, pip ending with these words, and processes answering that."""
 
-    def run(toolkits, arguments=(), answers=(), pip=1):
+    def run(toolkits, arguments=(), answers=(), pip="no network"):
         left = list(answers)
         monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: toolkits)
         monkeypatch.setattr(cuda_check, "pretended_card", lambda toolkit, codes, cache: asked.append(list(codes)))
@@ -35,7 +35,7 @@ def check(monkeypatch, tmp_path):
         for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
             monkeypatch.setattr(cuda_check, name, lambda: None)
         monkeypatch.setenv("JITTOR_HOME", str(tmp_path / "home"))
-        ended = SimpleNamespace(returncode=pip, stderr="no network\n")
+        ended = SimpleNamespace(returncode=pip, stderr=f"{pip}\n")
         monkeypatch.setattr(cuda_check_toolkit.subprocess, "run", lambda *given, **named: ended)
         return cuda_check.main(list(arguments))
 
@@ -46,6 +46,13 @@ def check(monkeypatch, tmp_path):
 @pytest.mark.parametrize("toolkits", [[], [toolkit((11, 8))], [toolkit((14, 0))]])
 def test_without_an_nvcc_it_is_skipped_with_the_reason(check, capsys, toolkits):
     assert check(toolkits) == 0 and "skipped: there is no nvcc" in capsys.readouterr().out
+
+
+def test_pip_on_a_full_disk_is_no_reason_to_skip_and_its_long_words_are_cut(check, capsys):
+    bare = [toolkit(without=("cublas_v2.h",))]
+    assert check(bare, pip=f"{'a file, ' * 900}[Errno 28] No space left on device: x") == 2
+    assert "No space left on device: make room" in (text := capsys.readouterr().err) and len(text) < 400
+    assert check(bare, pip="word " * 900) == 0 and len(capsys.readouterr().out) < 400
 
 
 def test_where_jittor_never_started_the_cache_is_made(check, tmp_path):

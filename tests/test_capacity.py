@@ -69,6 +69,7 @@ def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
 
 
 MEMORY_TEXTS = ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory", "can't start new thread"]
+MEMORY_TEXTS += ["GPU memory is overflow, please reduce your batch_size or data size!\nTotal: 200MB Used: 197MB"]
 MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reason:Resource temporarily unavailable"]
 
 

@@ -108,7 +108,7 @@ def filled(found, tmp_path):
     """The script of a home that is made of a toolkit."""
     made = tmp_path / "made"
     made.mkdir()
-    homes.fill(planned(found), made)
+    homes.fill(planned(found), made, "g++")
     return made / "bin" / "nvcc"
 
 

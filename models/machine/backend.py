@@ -194,7 +194,7 @@ def _place() -> tuple[Home | None, str]:
     found = cuda_ready(_choice.gpu)
     home, reason = found.home, found.reason
     if home is not None and not _choice.is_trial and (words := _trial(home)):
-        home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it: {words}"
+        home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it, {words}"
     if home is None and _choice.device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason

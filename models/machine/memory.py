@@ -7,6 +7,7 @@ the process, it is the same each time the same work is done. Bytes everywhere; 1
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -40,6 +41,19 @@ def release() -> None:
     """Finish all pending work, and hand the blocks that nothing uses back to the system."""
     jt.sync_all(True)
     jt.gc()
+
+
+def let_go(error: BaseException) -> None:
+    """After an allocation that failed: drop what the failed work holds, and `release`.
+
+    The frames that `error` passed through keep arrays that were to be computed: whatever waits for all arrays would
+    compute them again, and fail again.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        traceback.clear_frames(link.__traceback__)
+        link = link.__cause__ or link.__context__
+    release()
 
 
 def free_bytes() -> int:

@@ -48,20 +48,22 @@ class Adam:
         """
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
-        self.steps += 1
-        rate = learning_rate / (1.0 - BETA_1**self.steps)
+        steps = self.steps + 1
+        rate = learning_rate / (1.0 - BETA_1**steps)
         factors = factors or {}
         owners = zip(self.names, self._networks, strict=True)
         rates = [rate * factors.get(name, factors.get(network, 1.0)) for name, network in owners]
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
-        layout = AdamStep(1.0 / math.sqrt(1.0 - self.beta_2**self.steps), beta_2=self.beta_2, epsilon=self.epsilon)
+        layout = AdamStep(1.0 / math.sqrt(1.0 - self.beta_2**steps), beta_2=self.beta_2, epsilon=self.epsilon)
         after = adam(before, [gradient.detach() for gradient in gradients], rates, layout)
-        self.exp_avg, self.exp_avg_sq = after.exp_avg, after.exp_avg_sq
-        for parameter, value in zip(self.parameters, after.parameters, strict=True):
-            # Outside no_grad: within it Jittor would freeze the parameter for ever.
-            parameter.update(value.detach())
-        jt.sync([*self.parameters, *self.exp_avg, *self.exp_avg_sq, after.taken])
+        # Outside no_grad: within it Jittor would freeze the parameters for ever.
+        parameters = [value.detach() for value in after.parameters]
+        # An allocation that fails is met here: weights, moments and `steps` are still those of the step before.
+        jt.sync([*parameters, *after.exp_avg, *after.exp_avg_sq, after.taken])
+        for parameter, value in zip(self.parameters, parameters, strict=True):
+            parameter.update(value)
+        self.exp_avg, self.exp_avg_sq, self.steps = after.exp_avg, after.exp_avg_sq, steps
         return after.taken
 
     @property

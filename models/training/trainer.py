@@ -207,7 +207,7 @@ class Trainer:
         except (RuntimeError, MemoryError) as error:
             if not is_allocation_failure(error) or self.ray_chunk <= 1 or not is_by_itself:
                 raise
-        memory.release()
+            memory.let_go(error)
         halved = -(-self.ray_chunk // 2)
         if not self._has_halved:
             complain(

@@ -28,7 +28,7 @@ def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_allocation_failure(error):
             raise
-        memory.release()
+        memory.let_go(error)
         saved = ending.save()
         raise UserError(
             f"memory ran out after step {ending.step()}{f'; {saved}' if saved else ''}: end other programs, or lower "

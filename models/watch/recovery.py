@@ -11,6 +11,7 @@ import numpy as np
 from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
 from models.kinds.conf import ExperimentConfig, to_hocon
+from models.machine import memory
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.training.guard import MAX_NAMED, BadStep
 from models.training.trainer import Trainer
@@ -85,7 +86,9 @@ class Recovery:
         try:
             return write()
         except (UserError, OSError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not is_allocation_failure(error):
+            if is_allocation_failure(error):
+                memory.let_go(error)
+            elif isinstance(error, RuntimeError):
                 raise
             if what not in self._unwritten:
                 self._unwritten.add(what)

@@ -34,6 +34,7 @@ class Conclusion:
 
     plan: Plan | None
     reason: str = ""
+    others: tuple[Plan, ...] = ()  # with the other toolkits that fit, in order: where none can be built against it
 
 
 def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
@@ -47,19 +48,19 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"no NVIDIA card answers {driver.words}, {problem}{remedy}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
-        offered = "1 card: choose --gpu 0" if count == 1 else f"{count} cards: choose --gpu 0 to {count - 1}"
-        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}")
+        offered = "1 card" if count == 1 else f"{count} cards"
+        chosen = f" among those of {driver.chosen}" if driver.chosen else ""
+        remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
+        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}{chosen}: {remedy}")
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
         return Conclusion(None, f"{card.words} is not used, {runs}: update it to {PIP_DRIVER} or newer, then {PIP_ALL}")
     tried = [(_obstacle(toolkit, driver, card), toolkit) for toolkit in facts.toolkits]
-    for (_, words), toolkit in tried:
-        if not words:
-            code, is_translated = _code(toolkit, card)
-            return Conclusion(Plan(toolkit, card, (code,), is_translated))
+    if plans := [_plan(toolkit, card) for (_, words), toolkit in tried if not words]:
+        return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
-        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {_install(driver, card)}")
+        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {install(driver, card)}")
     (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those that come equally far
     return Conclusion(None, f"{card.words} is not used, {words}")
 
@@ -76,12 +77,12 @@ def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:
 
 def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     """Why a toolkit cannot be used and what to do, "" where it can; before it, how far it comes."""
-    release, name = toolkit.release, f"CUDA {_told(toolkit.release)} ({toolkit.nvcc})"
+    release, name = toolkit.release, toolkit.words
     if release == (0, 0):
-        return 0, f"{toolkit.nvcc} does not tell its version: {_install(driver, card)}"
+        return 0, f"{toolkit.nvcc} does not tell its version: {install(driver, card)}"
     if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
         untried = f"{name} is not of {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
-        return 1, f"{untried}: {_install(driver, card)}"
+        return 1, f"{untried}: {install(driver, card)}"
     if release[0] > driver.cuda[0]:
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
         return 2, f"{runs}: update it to {PIP_DRIVER} or newer, or install a CUDA {driver.cuda[0]} toolkit"
@@ -94,6 +95,12 @@ def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     if toolkit.missing:
         return 5, f"{name} lacks {_parts(toolkit)}: {_complete(toolkit)}"
     return 6, ""
+
+
+def _plan(toolkit: Toolkit, card: Card) -> Plan:
+    """A toolkit that fits a card, and what it compiles for."""
+    code, is_translated = _code(toolkit, card)
+    return Plan(toolkit, card, (code,), is_translated)
 
 
 def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
@@ -109,13 +116,18 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
     return newest, newest // 10 != card.capability // 10
 
 
-def _install(driver: Driver, card: Card) -> str:
+def install(driver: Driver, card: Card) -> str:
     """What gives this machine a toolkit."""
     if driver.cuda >= (PIP_MAJOR, 0) and card.capability >= 75:  # the oldest that CUDA 13 compiles for
         return PIP_ALL
     if card.capability < 75:
         return _for_old((PIP_MAJOR, 0), card)
     return f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}, or install a CUDA 12 toolkit"
+
+
+def anew(toolkit: Toolkit) -> str:
+    """What to do about a toolkit that is broken."""
+    return PIP_ALL if toolkit.is_pips else "install the CUDA toolkit anew"
 
 
 def _for_old(release: Release, card: Card) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) where it is not told
 # What Jittor includes and links: cuBLAS loads cublasLt itself.
@@ -35,6 +36,7 @@ class Driver:
     version: str  # of its own, 580.65.06; "" where the system does not tell
     cards: tuple[Card, ...]  # those that this process may use
     problem: str = ""  # why it offers none, in its own words
+    chosen: str = ""  # the variable that names these and hides others, with its value
 
     @property
     def words(self) -> str:
@@ -51,6 +53,16 @@ class Toolkit:
     codes: tuple[int, ...]  # capabilities it compiles for, ascending; none where it does not tell
     headers: Mapping[str, str] = field(default_factory=dict)  # name -> file
     libraries: Mapping[str, str] = field(default_factory=dict)  # name without lib and .so -> file
+
+    @property
+    def words(self) -> str:
+        """The toolkit in a sentence."""
+        return f"CUDA {self.release[0]}.{self.release[1]} ({self.nvcc})"
+
+    @property
+    def is_pips(self) -> bool:
+        """Whether pip has installed it."""
+        return "site-packages" in Path(self.nvcc).parts
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -242,3 +242,5 @@ def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_p
     wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
     assert all(any(f"no {name}" in line and "pip install" in line for line in wrong) for name in gone)
     assert "ok     memory" in ended.stdout and "ok     C++ compiler" in ended.stdout
+    jittor = next(line for line in wrong if line.startswith("WRONG  Jittor"))
+    assert jittor.endswith("(no numpy): pip install -r requirements.txt")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from data.errors import one_line, reason
+from models.machine.backend import INSTALL
 
 NAME_WIDTH = 22
-INSTALL = "pip install -r requirements.txt"
 Check = Callable[[], Iterator["Line"]]
 
 

@@ -16,9 +16,10 @@ from pathlib import Path
 
 from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
-from models.doctor.line import INSTALL, Line
+from models.doctor.line import Line
 from models.machine import toolchain
 from models.machine.available import available_bytes
+from models.machine.backend import INSTALL
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements.txt"
@@ -30,6 +31,7 @@ LEAST_DISK = GIB  # Jittor and the operations of all recipes take a third of it 
 PROGRAM = (
     "#include <omp.h>\n#include <vector>\nint main() { return std::vector<int>(omp_get_max_threads()).empty(); }\n"
 )
+AGAIN = "pip install --force-reinstall --no-deps"  # of a package whose version is right
 # What the program imports of the packages; Jittor is imported where it is looked at.
 MODULES = {name: name for name in ("numpy", "trimesh", "pyhocon", "tqdm", "scipy", "safetensors", "tensorboardX")}
 MODULES |= {name: name.replace("-", "_") for name in ("pycolmap", "embreex", "fast-simplification", "xatlas")}
@@ -64,8 +66,9 @@ def packages() -> Iterator[Line]:
         if not _is_within(version, bounds):
             others.append(Line(name, f"{version}, not {bounds}", f'pip install "{name}{bounds}"'))
         elif said := broken.get(MODULES.get(name, "")):
-            again = f'pip install --force-reinstall --no-deps "{name}{bounds}"'
-            others.append(Line(name, f"{version}, but `import {MODULES[name]}` fails ({said})", again))
+            found = f"{version}, but `import {MODULES[name]}` fails ({said})"
+            is_itself = f"'{MODULES[name]}" in said or not said.startswith("ModuleNotFoundError")
+            others.append(Line(name, found, f'{AGAIN} "{name}{bounds}"' if is_itself else INSTALL))
         else:
             fitting.append(f"{name} {version}")
     yield Line("packages", ", ".join(fitting))

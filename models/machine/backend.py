@@ -38,6 +38,7 @@ from models.machine.progress import compile_progress
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
+INSTALL = "pip install -r requirements.txt"
 RERUN = "NEUS_RERUN"  # set where the program has started itself again
 KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
 
@@ -242,8 +243,11 @@ def _import_quietly() -> Any:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         if is_allocation_failure(error):
             raise MemoryError(str(error)) from error
-        detail = (printed.getvalue().strip().splitlines() or [""])[-1]
-        raise UserError(f"Jittor cannot be imported: {error}. {detail}".strip()) from error
+        said = ". ".join([str(error), *printed.getvalue().strip().splitlines()[-1:]])
+        remedy = (
+            INSTALL if isinstance(error, ModuleNotFoundError) else "run --mode doctor, and report it with its lines"
+        )
+        raise UserError(f"Jittor cannot be imported ({said}): {remedy}") from error
     ssl._create_default_https_context = https_context
     sys.excepthook, sys.exit = hook, leave
     sys.setrecursionlimit(recursion)

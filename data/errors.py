@@ -13,6 +13,7 @@ DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, R
 DAMAGE += (SyntaxError, struct.error)
 # Texts of the errors in which Jittor, CUDA and the C++ library report that memory ran out.
 FAILURE_TEXTS = ("out of memory", "memoryallocation", "bad_alloc", "cannot allocate memory", "unable to alloc")
+FAILURE_TEXTS += ("memory is overflow",)  # Jittor's, where its pool holds nearly all of a card
 # The same where a library is loaded, or a thread is to be started.
 FAILURE_TEXTS += ("failed to map segment", "resource temporarily unavailable", "can't start new thread")
 

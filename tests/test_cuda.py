@@ -10,7 +10,8 @@ from cuda_machines import card, driver, facts, toolkit
 from models.machine.cuda import conclude as conclusions
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
-from models.machine.cuda.start import gather, visible
+from models.machine.cuda.start import concluded, gather, visible
+from models.machine.ranks.place import OPEN_MPI, own_card
 
 ALL = conclusions.PIP_ALL
 NEW, OLD = driver((13, 0), version="580.65"), driver((12, 2), version="535.104")
@@ -84,6 +85,26 @@ REFUSED = {
         ["no NVIDIA card", "finds no"],
     ),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
+    "driver too old for any, old card": (
+        driver((11, 4), card(70, "V100"), version="470.57"),
+        (toolkit((12, 0)),),
+        ["update the driver 470.57 to 525 or newer and install a CUDA 12 toolkit"],
+    ),
+    "driver and card too old": (
+        driver((11, 4), card(37, "K80"), version="470.57"),
+        (),
+        [": the card is too old for CUDA 12", "; use --device cpu"],
+    ),
+    "old driver, old card, new toolkit": (
+        driver((12, 4), card(61, "1080 Ti")),
+        (toolkit((13, 0)),),
+        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): install a CUDA 12 toolkit"],
+    ),
+    "old driver, very old card, new toolkit": (
+        driver((12, 4), card(37, "K80")),
+        (toolkit((13, 0)),),
+        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): the card is too old"],
+    ),
     "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
     "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),
     "no nvcc, old driver": (OLD, (), ["no nvcc", "535.104", "580", "CUDA 12 toolkit"]),
@@ -105,7 +126,7 @@ REFUSED = {
     "an nvcc alone": (
         OLD,
         (toolkit((12, 4), without=("cuda_runtime.h", "cudart")),),
-        ["cuda_runtime.h and libcudart.so", "nvidia-cuda-runtime-cu12"],
+        ["cuda_runtime.h and libcudart.so", "pip install nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12"],
     ),
 }
 
@@ -178,10 +199,42 @@ def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherw
 
 
 @pytest.mark.parametrize(
-    ("gpu", "given", "expected"), [(0, {}, "0"), (2, {}, "2"), (0, {"CUDA_VISIBLE_DEVICES": "GPU-7"}, "GPU-7")]
+    ("gpu", "named", "expected"),
+    [
+        (0, None, "0"),
+        (2, None, "2"),
+        (0, "GPU-7", "GPU-7"),
+        (0, "2,3", "2,3"),
+        (1, "2,3", "3"),
+        (1, "GPU-7, GPU-9", "GPU-9"),
+    ]
+    + [(gpu, hidden, hidden) for gpu in (0, 1) for hidden in ("", "-1")],
 )
-def test_a_choice_of_cards_that_the_user_has_made_is_left_alone(gpu, given, expected):
+def test_a_card_is_counted_among_those_that_the_user_has_chosen(gpu, named, expected):
+    given = {} if named is None else {"CUDA_VISIBLE_DEVICES": named}
     assert visible(gpu, given)["CUDA_VISIBLE_DEVICES"] == expected
+
+
+@pytest.mark.parametrize(("chosen", "card"), [(None, 2), ("4,5,6", 2), ("5", 1), ("GPU-7", 1), ("", 1)])
+def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(chosen, card):
+    ranks = dict(zip(OPEN_MPI, "1212", strict=True))
+    environment = ranks if chosen is None else ranks | {"CUDA_VISIBLE_DEVICES": chosen}
+    assert own_card(1, environment) == card
+    assert own_card(1, {name: value for name, value in environment.items() if name not in ranks}) == 1
+
+
+def test_a_card_that_the_user_has_not_chosen_is_not_offered(monkeypatch):
+    monkeypatch.setattr(drivers, "is_installed", lambda: True)
+    program = "import json; print(json.dumps([13000, 0, [['A', 90, 1], ['B', 90, 1]]]))"
+    monkeypatch.setattr(drivers, "QUESTION", program)
+    monkeypatch.setattr("models.machine.cuda.search.toolkits", lambda *given: [toolkit()])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    asked = []
+    ask = drivers.ask
+    monkeypatch.setattr(drivers, "ask", lambda environment: asked.append(dict(environment)) or ask(environment))
+    assert concluded(1)[1].plan.card.name == "B"
+    assert "2 cards among those of CUDA_VISIBLE_DEVICES='2,3': choose --gpu 0 to 1" in concluded(2)[1].reason
+    assert {environment["CUDA_VISIBLE_DEVICES"] for environment in asked} == {"2,3"}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from cuda_machines import (
 from data.io.child import run_apart
 from models.machine.cuda import home as homes
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import Plan
+from models.machine.cuda.conclude import PIP_ALL, Plan
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import Ready, ready
@@ -38,8 +38,9 @@ def machine(tmp_path, monkeypatch):
 @pytest.fixture
 def plan(machine, tmp_path):
     """A plan with pip's packages of CUDA 13."""
-    write_wheels_13(tmp_path / "site")
-    return planned(machine(tmp_path / "site")[0])
+    site = tmp_path / "site-packages"
+    write_wheels_13(site)
+    return planned(machine(site)[0])
 
 
 def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
@@ -60,9 +61,18 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     made = prepare(plan, tmp_path, "g++")
     calls = Path(plan.toolkit.nvcc).with_name("calls")
     calls.write_text("")
-    jittors = ["-std=c++14", "-include", "for/gpp.h", "-arch=compute_90", "-code=sm_90", "a b.cu", '-I"x"']
+    jittors = [
+        "-std=c++14",
+        "-ccbin=/usr/bin/g++-99",
+        "-include",
+        "for/gpp.h",
+        "-arch=compute_90",
+        "-code=sm_90",
+        "a b.cu",
+        '-I"x"',
+    ]
     subprocess.run([made.nvcc, *jittors], check=True)
-    assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -std=c++17 a b.cu -I"x"\n'
+    assert calls.read_text() == '-gencode arch=compute_90,code=sm_90 -ccbin g++ -std=c++17 a b.cu -I"x"\n'
     shown = subprocess.run([made.nvcc, "--version"], capture_output=True, text=True, check=True).stdout
     assert search.release_of(shown) == (13, 0)
 
@@ -93,10 +103,10 @@ def test_another_toolkit_card_or_compiler_has_a_home_of_its_own(plan, tmp_path):
     ("says", "words"),
     [
         ("echo 'error: cannot find cicc' >&2; exit 1", "cannot find cicc"),
-        (
-            "echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1",
-            "cc_path",
-        ),
+        ("echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1", "install g++-12"),
+        ("echo '#error -- unsupported GNU version!' >&2; exit 1", "install an older g++"),
+        ("echo 'd.cudafe1.cpp: No space left on device' >&2; exit 1", "or set TMPDIR to a folder"),
+        ("echo \"nvcc fatal : Could not open output file '/none/tmpxft_1'\" >&2; exit 1", "or set TMPDIR to a folder"),
         ("exit 3", "status 3"),
         ("kill -9 $$", "status -9"),
     ],
@@ -107,7 +117,7 @@ def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_no
     with pytest.raises(HomeError) as caught:
         prepare(planned(machine()[0]), tmp_path / "cache", "g++")
     assert words in str(caught.value) and "\n" not in str(caught.value)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
 def test_a_place_that_cannot_be_written_to_is_told_of(plan, tmp_path):
@@ -173,6 +183,48 @@ def fatally(report, gpu):
     os.abort()
 
 
+def with_words(report, gpu):
+    """The same, after the words in the file that LAST_WORDS names."""
+    sys.stderr.write("first an error of an earlier line\n" + Path(os.environ["LAST_WORDS"]).read_text())
+    sys.stderr.flush()
+    os.abort()
+
+
+# What a library says before it takes its process along, what is told of it, and the remedy.
+CODE = "[f 1122 17:57:37.828819 64 helper_cuda.h:128] CUDA error at /a/src/array_op.cc:33  code="
+LAST_WORDS = [
+    (
+        f"ended\n  what():  \x1b[38;5;1m{CODE}36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)\x1b[m\n",
+        "status -6, CUDA error at array_op.cc:33 code=36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n) (see ",
+        ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu",
+    ),
+    (
+        f"{CODE}2( cudaErrorMemoryAllocation )\n",
+        "cudaErrorMemoryAllocation ) (see ",
+        "or of the machine, or use --device cpu",
+    ),
+    (
+        "ImportError: /x/libcublas.so.13: undefined symbol: a\n",
+        "ImportError: libcublas.so.13: ",
+        f": {PIP_ALL}, or use",
+    ),
+    (
+        "g++: error: /tmp/a.o: No space left on device\n",
+        "error: a.o: No space left",
+        ": make room, or use --device cpu",
+    ),
+    ("", "status -6, first an error of an earlier line (see", ": report it with that file, or use --device cpu"),
+]
+
+
+@pytest.mark.parametrize(("said", "told", "remedy"), LAST_WORDS)
+def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
+    monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
+    (tmp_path / "words").write_text(said)
+    failure = trial.failure(prepare(plan, tmp_path, "g++"), with_words, 0)
+    assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
+
+
 def again(report, gpu):
     """A task that asks to be started again."""
     raise RuntimeError(trial.AGAIN)
@@ -192,6 +244,7 @@ def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, w
     for _ in range(2):
         failure = trial.failure(made, task, 2)
         assert words in failure and "trial.log" in failure and "\n" not in failure
+        assert failure.endswith(": report it with that file, or use --device cpu")
 
 
 def test_the_tasks_of_these_tests_run_apart(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from models.commands.command import (
     flag,
 )
 from models.commands.flag_types import finite, whole
-from models.machine.ranks.place import here
+from models.machine.ranks.place import here, own_card
 from models.machine.ranks.ranks import AbandonedError, joined
 from models.pages.document import LANGUAGES
 from models.surface.request import UNIT, WORLD, MeshRequest
@@ -97,7 +98,7 @@ def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool
     from models.kinds.capacity import require_networks
     from models.machine import backend
 
-    backend.select(arguments.device, arguments.gpu + here().local_rank)
+    backend.select(arguments.device, own_card(arguments.gpu, os.environ))
     require_networks(conf.model, is_trained)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from models.doctor.line import Line
 from models.machine.cuda import driver
+from models.machine.ranks.place import own_card
 from models.machine.ranks.ranks import Ranks
 
 NUMBERS = 1_416_201  # float32 of the gradients of the released networks, that of the background among them
@@ -21,7 +22,7 @@ SLOW = 0.05  # GB/s: below it the gradients alone take longer than a step with a
 def together(ranks: Ranks, gpu: int) -> Iterator[Line]:
     """A line for each rank and one for the sum; all ranks ask at the same time, the first one tells."""
     place, cores = ranks.place, len(os.sched_getaffinity(0))
-    found = ranks.everyone((platform.node(), place.local_rank, cores, _card(gpu + place.local_rank)))
+    found = ranks.everyone((platform.node(), place.local_rank, cores, _card(own_card(gpu, os.environ))))
     for rank, (machine, local, cores, card) in enumerate(found):
         shown = f"{cores} core{'s' if cores > 1 else ''}"
         yield Line(f"rank {rank}", f"{machine}, number {local} of its ranks, {shown}, {card or 'no card'}")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.machine.cuda.facts import Card, Driver, Facts, Release, Toolkit, dotted
+from models.machine.cuda.facts import CUB, Card, Driver, Facts, Release, Toolkit, dotted
 
 OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, what Jittor 1.3.11 was compiled with
 REQUIREMENTS = "requirements-cuda.txt"
 CARD_REMEDY = "see what nvidia-smi says; restart the machine, or install the driver anew"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
-PIP_DRIVER = "580"  # the first driver that runs it
+PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the first drivers that run it, and CUDA 12
+PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the capabilities from which CUDA 13 compiles, and CUDA 12
+TOO_OLD = "the card is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
 # Capabilities of boards that hold the processor too: their code runs on them alone, whatever numbers follow.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
@@ -34,6 +36,7 @@ class Conclusion:
 
     plan: Plan | None
     reason: str = ""
+    others: tuple[Plan, ...] = ()  # with the other toolkits that fit, in order: where none can be built against it
 
 
 def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
@@ -47,19 +50,19 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(None, f"no NVIDIA card answers {driver.words}, {problem}{remedy}")
     if gpu >= len(driver.cards):
         count = len(driver.cards)
-        offered = "1 card: choose --gpu 0" if count == 1 else f"{count} cards: choose --gpu 0 to {count - 1}"
-        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}")
+        offered = "1 card" if count == 1 else f"{count} cards"
+        chosen = f" among those of {driver.chosen}" if driver.chosen else ""
+        remedy = "choose --gpu 0" if count == 1 else f"choose --gpu 0 to {count - 1}"
+        return Conclusion(None, f"--gpu {gpu} is not there: {driver.words} offers {offered}{chosen}: {remedy}")
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
-        return Conclusion(None, f"{card.words} is not used, {runs}: update it to {PIP_DRIVER} or newer, then {PIP_ALL}")
+        return Conclusion(None, f"{card.words} is not used, {runs}: {install(driver, card)}")
     tried = [(_obstacle(toolkit, driver, card), toolkit) for toolkit in facts.toolkits]
-    for (_, words), toolkit in tried:
-        if not words:
-            code, is_translated = _code(toolkit, card)
-            return Conclusion(Plan(toolkit, card, (code,), is_translated))
+    if plans := [_plan(toolkit, card) for (_, words), toolkit in tried if not words]:
+        return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
-        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {_install(driver, card)}")
+        return Conclusion(None, f"{card.words} is not used, there is no nvcc: {install(driver, card)}")
     (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those that come equally far
     return Conclusion(None, f"{card.words} is not used, {words}")
 
@@ -76,24 +79,31 @@ def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:
 
 def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     """Why a toolkit cannot be used and what to do, "" where it can; before it, how far it comes."""
-    release, name = toolkit.release, f"CUDA {_told(toolkit.release)} ({toolkit.nvcc})"
+    release, name = toolkit.release, toolkit.words
     if release == (0, 0):
-        return 0, f"{toolkit.nvcc} does not tell its version: {_install(driver, card)}"
+        return 0, f"{toolkit.nvcc} does not tell its version: {install(driver, card)}"
     if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
         untried = f"{name} is not of {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
-        return 1, f"{untried}: {_install(driver, card)}"
+        return 1, f"{untried}: {install(driver, card)}"
     if release[0] > driver.cuda[0]:
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
-        return 2, f"{runs}: update it to {PIP_DRIVER} or newer, or install a CUDA {driver.cuda[0]} toolkit"
+        newer = f"update it to {PIP_DRIVER} or newer, or " if card.capability >= PIP_OLDEST_CARD else ""
+        return 2, f"{runs}: {newer}{_for_old(card)}"
     if toolkit.codes and card.capability < toolkit.codes[0]:
         older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
-        return 3, f"{older}: {_for_old(release, card)}"
+        return 3, f"{older}: {_for_old(card)}"
     _, is_translated = _code(toolkit, card)
     if is_translated and release > driver.cuda:
         return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
     if toolkit.missing:
         return 5, f"{name} lacks {_parts(toolkit)}: {_complete(toolkit)}"
     return 6, ""
+
+
+def _plan(toolkit: Toolkit, card: Card) -> Plan:
+    """A toolkit that fits a card, and what it compiles for."""
+    code, is_translated = _code(toolkit, card)
+    return Plan(toolkit, card, (code,), is_translated)
 
 
 def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
@@ -109,20 +119,27 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
     return newest, newest // 10 != card.capability // 10
 
 
-def _install(driver: Driver, card: Card) -> str:
-    """What gives this machine a toolkit."""
-    if driver.cuda >= (PIP_MAJOR, 0) and card.capability >= 75:  # the oldest that CUDA 13 compiles for
-        return PIP_ALL
-    if card.capability < 75:
-        return _for_old((PIP_MAJOR, 0), card)
-    return f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}, or install a CUDA 12 toolkit"
+def install(driver: Driver, card: Card) -> str:
+    """What gives this machine a toolkit that fits, and a driver that runs it."""
+    is_new = card.capability >= PIP_OLDEST_CARD
+    if driver.cuda >= (PIP_MAJOR, 0):
+        return PIP_ALL if is_new else _for_old(card)
+    newer = f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}"
+    if driver.cuda >= (OLDEST_MAJOR, 0):
+        return f"{newer}, or {_for_old(card)}" if is_new else _for_old(card)
+    if is_new or card.capability < OLDEST_CARD:
+        return newer if is_new else TOO_OLD
+    return f"update {driver.words} to {OLDEST_DRIVER} or newer and {_for_old(card)}"
 
 
-def _for_old(release: Release, card: Card) -> str:
-    """What a card that is too old for a release needs."""
-    if release[0] >= PIP_MAJOR and card.capability >= 50:
-        return "install a CUDA 12 toolkit"
-    return "it is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
+def anew(toolkit: Toolkit) -> str:
+    """What to do about a toolkit that is broken."""
+    return PIP_ALL if toolkit.is_pips else "install the CUDA toolkit anew"
+
+
+def _for_old(card: Card) -> str:
+    """What a card needs that is too old for pip's packages, or has a driver that is."""
+    return TOO_OLD if card.capability < OLDEST_CARD else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
 def _parts(toolkit: Toolkit) -> str:
@@ -137,6 +154,8 @@ def _complete(toolkit: Toolkit) -> str:
         return PIP_ALL
     wheels = {"cublas": "nvidia-cublas-cu12", "curand": "nvidia-curand-cu12", "cuda": "nvidia-cuda-runtime-cu12"}
     names = [name for stem, name in wheels.items() if any(stem in file for file in toolkit.missing)]
+    if CUB not in toolkit.headers and wheels["cuda"] in names:  # nothing but the compiler is there
+        names.append("nvidia-cuda-cccl-cu12")
     return f"pip install {' '.join(names)}"
 
 

@@ -78,10 +78,11 @@ def _read(shown: str, visible: str | None) -> Driver:
     """The answer to the question; ValueError where it is none. visible: what hides cards, where it is set."""
     newest, status, cards = json.loads(shown)
     problem = "" if status == 0 else STATUSES.get(status, f"it answers with status {status}")
-    if problem == NO_CARD and visible is not None:
-        problem = f"it finds no card among those of {VISIBLE}={visible!r}: unset it, or name one that is there"
+    chosen = "" if visible is None else f"{VISIBLE}={visible!r}"
+    if problem == NO_CARD and chosen:
+        problem = f"it finds no card among those of {chosen}: unset it, or name one that is there"
     offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
-    return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem)
+    return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem, chosen)
 
 
 def own_version() -> str:

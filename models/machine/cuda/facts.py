@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) where it is not told
 # What Jittor includes and links: cuBLAS loads cublasLt itself.
 HEADERS = ("cuda_runtime.h", "cublas_v2.h", "curand.h")
 LIBRARIES = ("cudart", "cublas", "cublasLt", "curand")
 HOME_PREFIX = "cuda-home-"  # of the names of the folders that home.py makes: none is a toolkit
+CUB = "cub/cub.cuh"  # of CUDA 12, whose compiler may come without; where it lies nvcc 13 knows by itself
 NPP = "npp.h"  # Jittor takes eight limits from it: home.py writes them where it is missing
 
 
@@ -35,6 +37,7 @@ class Driver:
     version: str  # of its own, 580.65.06; "" where the system does not tell
     cards: tuple[Card, ...]  # those that this process may use
     problem: str = ""  # why it offers none, in its own words
+    chosen: str = ""  # the variable that names these and hides others, with its value
 
     @property
     def words(self) -> str:
@@ -51,6 +54,16 @@ class Toolkit:
     codes: tuple[int, ...]  # capabilities it compiles for, ascending; none where it does not tell
     headers: Mapping[str, str] = field(default_factory=dict)  # name -> file
     libraries: Mapping[str, str] = field(default_factory=dict)  # name without lib and .so -> file
+
+    @property
+    def words(self) -> str:
+        """The toolkit in a sentence."""
+        return f"CUDA {self.release[0]}.{self.release[1]} ({self.nvcc})"
+
+    @property
+    def is_pips(self) -> bool:
+        """Whether pip has installed it."""
+        return "site-packages" in Path(self.nvcc).parts
 
     @property
     def missing(self) -> tuple[str, ...]:

@@ -56,6 +56,15 @@ def here() -> Place:
     return place_of(os.environ)
 
 
+def own_card(first: int, environ: Mapping[str, str]) -> int:
+    """Which of the cards that this process may see is its own: one for each rank of a machine, from `first` on.
+
+    Where whatever started the ranks offers a single one, as Slurm does that gives each its own, it is that.
+    """
+    has_single = "," not in environ.get("CUDA_VISIBLE_DEVICES", ",")
+    return first if has_single else first + place_of(environ).local_rank
+
+
 def be_alone(environ: MutableMapping[str, str]) -> None:
     """From now on this process is one by itself."""
     for names in STARTERS.values():

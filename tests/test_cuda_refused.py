@@ -1,0 +1,178 @@
+"""Toolkits that nothing can be built against: another is taken, the reason is told, and remembered for a while."""
+
+import os
+import time
+
+import pytest
+from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, planned, write_nvcc, write_toolkit
+
+from models.machine.cuda import home as homes
+from models.machine.cuda import refusal
+from models.machine.cuda.conclude import PIP_ALL
+from models.machine.cuda.home import HomeError, prepare
+from models.machine.cuda.start import ready
+
+TOO_NEW = "echo '#error -- unsupported GNU version! gcc versions later than 12 are not supported!' >&2; exit 1"
+MISMATCH = "echo 'error: #error \"CUDA compiler and CUDA toolkit headers are incompatible\"' >&2; exit 1"
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A machine with nothing of CUDA and no g++ of any number; returns a function that searches it."""
+    search = bare_machine(tmp_path, monkeypatch)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'compilers'}:/bin/none")
+    (tmp_path / "compilers").mkdir()
+    for tool in ("sh", "dirname"):
+        (tmp_path / "compilers" / tool).symlink_to(f"/bin/{tool}")
+    return search
+
+
+@pytest.fixture
+def started(machine, tmp_path, monkeypatch):
+    """A function that starts on a card with what lies there, anew each time; returns what came of it."""
+
+    def start(newest=(13, 9), **environment):
+        found = facts(driver(newest), *machine(tmp_path / "lib" / "site-packages", **environment))
+        monkeypatch.setattr("models.machine.cuda.start.gather", lambda environment: found)
+        ready.cache_clear()
+        told = ready(0, tmp_path / "cache", "/usr/bin/g++")
+        ready.cache_clear()
+        return told
+
+    return start
+
+
+def broken(root, says=MISMATCH, release="12.4"):
+    """A toolkit whose compiler says that; each time it is asked to compile a line is added to `tried` beside."""
+    write_toolkit(root, release, CODES_12)
+    write_nvcc(root / "bin" / "nvcc", release, CODES_12, f"echo >> '{root}.tried'; {says}")
+    return root
+
+
+def tries(root):
+    """How often."""
+    file = root.with_name(f"{root.name}.tried")
+    return len(file.read_text().splitlines()) if file.exists() else 0
+
+
+def older(tmp_path, *numbers):
+    """Older compilers on PATH."""
+    for number in numbers:
+        (tmp_path / "compilers" / f"g++-{number}").symlink_to("/bin/true")
+
+
+@pytest.mark.parametrize("says", [TOO_NEW, MISMATCH, "exit 3"])
+def test_the_next_toolkit_that_fits_is_taken_and_the_first_not_tried_again(started, tmp_path, says):
+    first = broken(tmp_path / "first", says)
+    write_toolkit(tmp_path / "local" / "cuda-13.0")
+    assert started(CUDA_HOME=str(first)).home.plan.toolkit.release == (13, 0) and tries(first) == 1
+    (noted,) = (tmp_path / "cache").glob("cuda-refused-*")
+    os.utime(noted, (1e9, 1e9))  # however long ago that was: something else is used
+    assert started(CUDA_HOME=str(first)).home.plan.toolkit.release == (13, 0) and tries(first) == 1
+
+
+def test_where_none_is_left_the_reasons_are_told_the_first_one_first(started, tmp_path):
+    first, second = broken(tmp_path / "first", TOO_NEW), broken(tmp_path / "local" / "cuda-12.6", release="12.6")
+    told = started(CUDA_HOME=str(first)).reason
+    words = ["H100 (capability 9.0) is not used, CUDA 12.4 (", "does not take /usr/bin/g++, which is too new"]
+    words += ["and CUDA 12.6 (", "headers are incompatible", ": install g++-12, which is then found"]
+    words += [f", or {PIP_ALL}, or use --device cpu"]
+    places = [told.find(word) for word in words]
+    assert -1 not in places and places == sorted(places), told
+    assert started(CUDA_HOME=str(first)).reason == told and (tries(first), tries(second)) == (1, 1)
+
+
+@pytest.mark.parametrize(("newest", "is_of_help"), [((13, 0), True), ((12, 8), False)])
+def test_pips_toolkit_is_a_remedy_where_the_driver_runs_it_and_it_is_not_what_fails(
+    started, tmp_path, newest, is_of_help
+):
+    broken(tmp_path / "local" / "cuda")
+    assert (PIP_ALL in started(newest).reason) == is_of_help
+
+
+def test_pips_toolkit_is_mended_by_pip_and_no_remedy_where_it_refuses_the_compiler(started, tmp_path):
+    root = broken(tmp_path / "lib" / "site-packages" / "nvidia" / "cu13", release="13.0")
+    assert started().reason.endswith(f": {PIP_ALL}, or use --device cpu")
+    write_nvcc(root / "bin" / "nvcc", compile_with=TOO_NEW)
+    assert started().reason.endswith(": install g++-12, which is then found, or use --device cpu")
+
+
+def test_an_older_compiler_on_the_path_is_taken_for_what_nvcc_compiles(started, tmp_path):
+    older(tmp_path, 9, 11, 13)
+    root = broken(tmp_path / "local" / "cuda", f'case "$*" in *"-ccbin "*g++-11*) {COMPILE} ;; *) {TOO_NEW} ;; esac')
+    made = started().home
+    assert f"-ccbin '{tmp_path}/compilers/g++-11'" in (made.folder / "bin" / "nvcc").read_text()
+    assert tries(root) == 2  # 13 is newer than what it says it takes
+
+
+MENDS = {
+    "a program of the toolkit": lambda root: (root / "nvvm" / "bin" / "cicc").touch(),
+    "another nvcc": lambda root: write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12),
+    "other headers": lambda root: (root / "include" / "cuda_runtime.h").write_text("// newer"),
+    "an older g++": lambda root: older(root.parents[1], 12),
+    "time": lambda root: [os.utime(file, (1e9, 1e9)) for file in root.parents[1].glob("cache/cuda-refused-*")],
+    "a damaged note": lambda root: [file.write_text("[1") for file in root.parents[1].glob("cache/cuda-refused-*")],
+}
+
+
+@pytest.mark.parametrize("mend", MENDS)
+def test_what_was_mended_is_tried_at_once(started, tmp_path, mend):
+    root = broken(tmp_path / "local" / "cuda")
+    (root / "nvvm" / "bin").mkdir(parents=True)
+    for _ in range(2):
+        assert started().home is None
+    assert tries(root) == 1
+    time.sleep(0.02)  # coarser than the times of files
+    write_toolkit(tmp_path / "whole", "12.4", CODES_12)
+    MENDS[mend](root)
+    told = started()
+    assert (told.home is not None) == (mend == "another nvcc") and tries(root) == 1 + (mend != "another nvcc")
+    if told.home is not None:
+        assert list((tmp_path / "cache").glob("cuda-refused-*")) == []
+
+
+def test_what_the_compiler_reads_of_the_environment_is_part_of_what_was_tried(machine, tmp_path, monkeypatch):
+    write_toolkit(tmp_path / "local" / "cuda")
+    (toolkit,) = machine()
+    before = refusal.looks(toolkit, ["/bin/true"])
+    assert refusal.looks(toolkit, ["/bin/true"]) == before != refusal.looks(toolkit, [])
+    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-allow-unsupported-compiler")
+    assert refusal.looks(toolkit, ["/bin/true"]) != before
+
+
+def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_path):
+    says = "echo 'x.cudafe1.cpp: No space left on device' >&2; exit 1"
+    first, second = broken(tmp_path / "first", says), broken(tmp_path / "local" / "cuda")
+    for count in (1, 2):
+        told = started(CUDA_HOME=str(first)).reason
+        assert told.endswith(": make room, or set TMPDIR to a folder that has some, or use --device cpu")
+        assert (tries(first), tries(second)) == (count, 0)
+
+
+@pytest.mark.parametrize("letter", homes.UNFIT)
+def test_a_home_folder_that_nvcc_does_not_take_is_told_of(machine, tmp_path, letter):
+    root = broken(tmp_path / "local" / "cuda")
+    with pytest.raises(HomeError, match="set JITTOR_HOME to a folder without"):
+        prepare(planned(machine()[0]), tmp_path / f"a{letter}b", "g++")
+    assert tries(root) == 0
+
+
+def test_what_a_killed_process_left_goes_with_the_next_home(machine, tmp_path):
+    write_toolkit(tmp_path / "local" / "cuda")
+    (tmp_path / "cache" / "cuda-new-left" / "include").mkdir(parents=True)
+    (tmp_path / "cache" / "tmpother").mkdir()
+    made = prepare(planned(machine()[0]), tmp_path / "cache", "g++")
+    assert sorted((tmp_path / "cache").iterdir()) == [made.folder, tmp_path / "cache" / "tmpother"]
+
+
+def test_a_compiler_by_the_same_name_that_is_another_has_another_home(machine, tmp_path):
+    write_toolkit(tmp_path / "local" / "cuda")
+    plan = planned(machine()[0])
+    link, found = tmp_path / "compilers" / "g++", set()
+    for number in (12, 13):
+        (tmp_path / f"real-{number}").write_bytes(b"#!/bin/sh\n")
+        (tmp_path / f"real-{number}").chmod(0o755)
+        link.unlink(missing_ok=True)
+        link.symlink_to(tmp_path / f"real-{number}")
+        found.add(prepare(plan, tmp_path / "cache", str(link)).folder)
+    assert len(found) == 2

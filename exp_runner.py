@@ -42,13 +42,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_limits()
         from models.commands.arguments import asked, parse_arguments
-        from models.commands.conf import read_conf
+        from models.commands.conf import conf_for
 
         _require_current_folder()
         arguments = parse_arguments(sys.argv[1:] if argv is None else argv)
         if not started.takes_part(arguments.command.is_shared, asked(arguments)):
             return EXIT_DONE
-        return arguments.command.run(arguments, read_conf(arguments))
+        return arguments.command.run(arguments, conf_for(arguments))
     except RankFailedError as error:
         return failed(str(error), error.status)
     except UserError as error:

@@ -15,31 +15,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.cuda_check_toolkit import found_toolkit, pretended_card
+from benchmarks import cuda_check_flags as flags
+from benchmarks.cuda_check_flags import told
+from benchmarks.cuda_check_toolkit import completed, found_compiler, pretended_card
 from benchmarks.pretend.build import Pretended
 from benchmarks.shapes import ROOT
-from models.machine.cuda.facts import dotted
-from models.machine.toolchain import jittor_home
+from data.errors import UserError, one_line
+from models.machine.cuda.facts import Toolkit
+from models.machine.toolchain import HOME_HINT, check_environment, jittor_home
 
-DESCRIPTION = """
-Compiles everything that a step of each conf compiles, for capabilities 8.0 and 9.0 or those that are asked for, by the
-real nvcc against a card that is pretended; takes steps, at the beginning, in the middle of the training and in two
-parts, and looks whether Jittor's variables and operations stay as many, whether the host waits for the card once a step
-and no more, and whether each operation holds code for all capabilities. With one conf of each kind it then makes a
-picture and meshes, and with all confs it computes the doctor's example of each operation. Then the
-step at the released size, once with the operations' own forms and once in plain Jittor: host time, kernels, Jittor's
-pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and cuRAND are fetched by pip where they
-are missing. Exit status 0 where all of that holds or there is no nvcc, else 1; targets that are missed are only
-told.
-"""
-CAPABILITIES = (80, 90)  # that are compiled for; the last is the pretended card's
-STEPS = 30
 WAITS = 1  # of the host for the card in a step: the guard's, which hears whether the step before was taken
 WORKER = "benchmarks.cuda_check_worker"
 SECONDS = 3600  # for a conf, everything compiled; a thousand processor seconds on a machine that does other things too
 HOST_SHARE, MOST_POOL, MOST_OPERATIONS = 0.25, 900, 30  # what the native forms are to reach at the released size
 MOST_COMPILED = 400  # processor seconds from nothing to the first step
 SKIPPED = "skipped"
+EXIT_USER_ERROR = 2  # as argparse ends
 PR_SET_CHILD_SUBREAPER = 36  # prctl(2): orphans become children of this process
 ORPHAN_SECONDS, POLL_SECONDS = 60, 0.5
 NOTHING: Mapping[str, str] = {}
@@ -53,19 +44,34 @@ SHOWN = ("wmask", "womask", "nerf_synthetic", "fast", "fast_nerf", "gaussians", 
 
 def main(arguments: Sequence[str]) -> int:
     """Check and print; returns the exit status."""
-    given = _parser().parse_args(arguments)
+    try:
+        return _check(flags.parser().parse_args(arguments))
+    except UserError as error:
+        sentence = str(error)
+    except OSError as error:  # a full disk is met anywhere
+        sentence = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}: make room, or {HOME_HINT}"
+    print(one_line(f"error: {sentence}"), file=sys.stderr)
+    return EXIT_USER_ERROR
+
+
+def _check(given: argparse.Namespace) -> int:
+    """The same for flags that were read; raises UserError and OSError."""
+    compiler = found_compiler()
+    if isinstance(compiler, Toolkit):
+        flags.codes(given, compiler.codes)  # a mistake is told before anything is fetched
+    check_environment()  # which makes the cache where Jittor never started
     cache = Path(jittor_home()) / ".cache" / "jittor"
-    toolkit = found_toolkit(cache)
+    toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler
     if isinstance(toolkit, str):
         print(f"{SKIPPED}: {toolkit}")
         return 0
-    codes = _codes(given, toolkit.codes)
+    codes = flags.codes(given, toolkit.codes)
     pretended = pretended_card(toolkit, codes, cache)
-    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), code for {_told(codes)}", flush=True)
+    print(f"nvcc {toolkit.release[0]}.{toolkit.release[1]} ({toolkit.nvcc}), code for {told(codes)}", flush=True)
     _adopt_orphans()
     if given.first:
         return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
-    names = given.conf or sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
+    names = given.conf or flags.confs()
     failed = [case[0] for case in _cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
     if not given.conf and not _check_examples(pretended, codes):
         failed.append("the doctor's examples")
@@ -73,49 +79,6 @@ def main(arguments: Sequence[str]) -> int:
         failed.append("the released size")
     print(f"not well: {', '.join(failed)}" if failed else "all is well")
     return 1 if failed else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="benchmarks/cuda_check.py", description=DESCRIPTION, allow_abbrev=False)
-    parser.add_argument("--conf", action="append", metavar="NAME", help="of confs/, repeatable (default: all)")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each (default {STEPS})")
-    parser.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
-    parser.add_argument(
-        "--capability",
-        action="append",
-        type=_capability,
-        metavar="N.N",
-        help="to compile for, repeatable, the highest is the pretended card's (default: 8.0 and 9.0)",
-    )
-    parser.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
-    parser.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
-    parser.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
-    return parser
-
-
-def _capability(text: str) -> int:
-    """75 for 7.5; raises ValueError, which argparse tells."""
-    major, minor = text.split(".")
-    return 10 * int(major) + int(minor)
-
-
-_capability.__name__ = "capability"  # by which argparse calls it
-
-
-def _codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
-    """The capabilities to compile for, ascending; ends the program where the compiler does not know one."""
-    codes = sorted(set(given.capability or (CAPABILITIES[-1:] if given.one else CAPABILITIES)))
-    if unknown := [code for code in codes if known and code not in known]:
-        sys.exit(f"--capability {dotted(unknown[0])}: nvcc compiles for {_told(known)}: choose among these")
-    return codes
-
-
-def _told(codes: Sequence[int]) -> str:
-    """8.0 and 9.0."""
-    if not codes:
-        return "no card"
-    *first, last = map(dotted, codes)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -146,7 +109,7 @@ def _check_conf(name: str, case: Sequence[str], pretended: Pretended, steps: int
         f"{_pair(counts[1])}, half-way {_pair(counts[2])} and {_pair(counts[3])}; {found['host_ms']:.1f} ms of the "
         f"host a step, {found['kernels']:.0f} kernels, memory asked of the card {found['allocations']} times in them; "
         f"the host waits {_waited(waits)}; {found['on_card']} operations with code for "
-        f"{_told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
+        f"{told(found['codes'])}{meant}{hosted}{shown}; {found['compiled']} "
         f"compiled for the first step, {spent:.0f} processor seconds in all",
         flush=True,
     )
@@ -163,7 +126,7 @@ def _check_examples(pretended: Pretended, codes: Sequence[int]) -> bool:
     hosted = f", on the host: {', '.join(found['on_host'])}" if found["on_host"] else ""
     print(
         f"{'ok   ' if is_well else 'WRONG'}  the doctor's examples of {found['examples']} operations, forward and "
-        f"backward: {found['on_card']} operations of Jittor with code for {_told(found['codes'])}{hosted}; "
+        f"backward: {found['on_card']} operations of Jittor with code for {told(found['codes'])}{hosted}; "
         f"{spent:.0f} processor seconds in all",
         flush=True,
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchmarks.pretend.build import Pretended, build, key, renew
+from benchmarks.pretend.build import COMPILER, Pretended, build, key, renew
+from data.errors import LONGEST_REASON, UserError
 from models.machine.cuda import search
 from models.machine.cuda.facts import HEADERS, Toolkit
 
@@ -18,20 +21,32 @@ PACKAGES = {12: ("nvidia-cublas-cu12", "nvidia-curand-cu12"), 13: ("nvidia-cubla
 NEEDED = (*HEADERS, "cudart")  # of a toolkit; the libraries are pretended
 
 
-def found_toolkit(cache: Path) -> Toolkit | str:
-    """An nvcc with the headers that are needed, fetched where they are missing; or why there is none."""
-    found = _usable(search.package_folders())
-    if found is None:
-        return "there is no nvcc of CUDA 12.0 to 13.x"
+class _FetchError(Exception):
+    """pip did not bring the packages; the text is its last line."""
+
+
+def found_compiler() -> Toolkit | str:
+    """An nvcc of a known version, its headers as they may be; or why there is none."""
+    return _usable(search.package_folders()) or "there is no nvcc of CUDA 12.0 to 13.x"
+
+
+def completed(found: Toolkit, cache: Path) -> Toolkit | str:
+    """The compiler with the headers that are needed, fetched into `cache` where they are missing; or why it has none.
+
+    Raises OSError where the cache cannot be written to.
+    """
     if not _missing(found):
         return found
     packages = PACKAGES[found.release[0]]
     folder = cache / f"cuda-headers-{found.release[0]}"
-    if not folder.is_dir() and (reason := _fetch(packages, folder)):
-        return f"the headers of {' and '.join(packages)} cannot be fetched ({reason})"
-    found = _usable([*search.package_folders(), str(folder)])
-    missing = _missing(found) if found else ["nvcc"]
-    return f"{', '.join(missing)} cannot be found" if missing else found
+    try:
+        if not folder.is_dir():
+            _fetch(packages, folder)
+    except _FetchError as error:
+        return f"the headers of {' and '.join(packages)} cannot be fetched ({error})"
+    whole = _usable([*search.package_folders(), str(folder)])
+    missing = _missing(whole) if whole else ["nvcc"]
+    return f"{', '.join(missing)} cannot be found" if missing else whole
 
 
 def _usable(folders: list[str]) -> Toolkit | None:
@@ -44,33 +59,55 @@ def _missing(toolkit: Toolkit) -> list[str]:
     return [name for name in NEEDED if name not in toolkit.headers and name not in toolkit.libraries]
 
 
-def _fetch(packages: Sequence[str], folder: Path) -> str:
-    """pip's packages in a folder, of which only the headers are kept; returns why it did not work."""
-    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
-    try:
+def _fetch(packages: Sequence[str], folder: Path) -> None:
+    """pip's packages in a folder, of which only the headers are kept.
+
+    Raises _FetchError where pip fails, OSError where the disk is full.
+    """
+    with _made(folder) as scratch:
         print(f"fetching the headers of {' and '.join(packages)}", flush=True)
         command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", scratch, *packages]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            return (done.stderr.strip().splitlines() or ["pip fails"])[-1]
+            if os.strerror(errno.ENOSPC) in done.stderr:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), f"{folder.parent} or {tempfile.gettempdir()}")
+            raise _FetchError((done.stderr.strip().splitlines() or ["pip fails"])[-1][:LONGEST_REASON])
         for library in scratch.rglob("*.so*"):
             library.write_bytes(b"")  # its name tells the version; nothing is linked to it
-        os.rename(scratch, folder)
-        return ""
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
-    """The pretended toolkit and driver for `codes`, the card's own last; what is compiled against them is kept."""
+    """The pretended toolkit and driver for `codes`, the card's own last; what is compiled against them is kept.
+
+    Raises UserError where there is no C compiler, or where it fails, as on a disk that is full; OSError elsewhere.
+    """
+    if shutil.which(COMPILER) is None:
+        raise UserError(
+            f"the C compiler {COMPILER} is missing, which makes the pretended libraries: install {COMPILER}"
+        )
     folder = cache / f"cuda-pretend-{key(toolkit, codes)}"
     made = Pretended(folder, codes[-1])
-    if not folder.is_dir():
-        scratch = Path(tempfile.mkdtemp(dir=cache))
-        try:
-            build(toolkit, codes, scratch)
-            os.rename(scratch, folder)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-    renew(made)
+    try:
+        if not folder.is_dir():
+            with _made(folder) as scratch:
+                build(toolkit, codes, scratch)
+        renew(made)
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr or "").strip().splitlines()
+        words = f" ({said[-1]})" if said else ""
+        raise UserError(f"the C compiler {COMPILER} fails in {cache}{words}: make room there and in TMPDIR") from error
     return made
+
+
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[Path]:
+    """An empty folder beside it that takes its name after the body: whole, or not at all."""
+    scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        yield scratch
+        os.rename(scratch, folder)
+    except OSError:
+        if not folder.is_dir():  # else another process was faster
+            raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)

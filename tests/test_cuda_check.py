@@ -1,8 +1,6 @@
-"""What `make cuda-check` says, with and without what it needs; and a pretended driver, asked as a real one."""
+"""What `make cuda-check` says, with and without what it needs."""
 
-import ctypes
-import os
-import shutil
+import errno
 import struct
 import subprocess
 import sys
@@ -13,13 +11,9 @@ from cuda_machines import toolkit
 
 from benchmarks import cuda_check, cuda_check_toolkit
 from benchmarks import cuda_check_answers as answers
-from benchmarks.pretend import build
 from benchmarks.shapes import ROOT
 from models.kinds.conf import load_config
 from models.kinds.registry import KINDS
-from models.machine.cuda import driver as drivers
-from models.machine.cuda.conclude import conclude
-from models.machine.cuda.facts import Facts
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
 GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_card": 9}
@@ -31,18 +25,17 @@ RELEASED = {"host_ms": 5.0, "operations": 28, "kernels": 100.0, "pool_mib": 700.
 
 @pytest.fixture
 def check(monkeypatch, tmp_path):
-    """A function that checks with these toolkits, pip answering that, and processes answering that."""
+    """A function that checks with these toolkits, pip ending with these words, and processes answering that."""
 
-    def run(toolkits, arguments=(), answers=(), pip=1):
+    def run(toolkits, arguments=(), answers=(), pip="no network"):
         left = list(answers)
         monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: toolkits)
         monkeypatch.setattr(cuda_check, "pretended_card", lambda toolkit, codes, cache: asked.append(list(codes)))
         monkeypatch.setattr(cuda_check, "_worker", lambda *given: left.pop(0))
         for name in ("_adopt_orphans", "_bury_orphans"):  # the orphans of other tests are theirs
             monkeypatch.setattr(cuda_check, name, lambda: None)
-        monkeypatch.setattr(cuda_check, "jittor_home", lambda: str(tmp_path))
-        (tmp_path / ".cache" / "jittor").mkdir(parents=True, exist_ok=True)
-        ended = SimpleNamespace(returncode=pip, stderr="no network\n")
+        monkeypatch.setenv("JITTOR_HOME", str(tmp_path / "home"))
+        ended = SimpleNamespace(returncode=pip, stderr=f"{pip}\n")
         monkeypatch.setattr(cuda_check_toolkit.subprocess, "run", lambda *given, **named: ended)
         return cuda_check.main(list(arguments))
 
@@ -53,6 +46,64 @@ def check(monkeypatch, tmp_path):
 @pytest.mark.parametrize("toolkits", [[], [toolkit((11, 8))], [toolkit((14, 0))]])
 def test_without_an_nvcc_it_is_skipped_with_the_reason(check, capsys, toolkits):
     assert check(toolkits) == 0 and "skipped: there is no nvcc" in capsys.readouterr().out
+
+
+def test_pip_on_a_full_disk_is_no_reason_to_skip_and_its_long_words_are_cut(check, capsys):
+    bare = [toolkit(without=("cublas_v2.h",))]
+    assert check(bare, pip=f"{'a file, ' * 900}[Errno 28] No space left on device: x") == 2
+    assert "No space left on device: make room" in (text := capsys.readouterr().err) and len(text) < 400
+    assert check(bare, pip="word " * 900) == 0 and len(capsys.readouterr().out) < 400
+
+
+def test_where_jittor_never_started_the_cache_is_made(check, tmp_path):
+    assert check([toolkit()], ["--conf", "debug", "--no-host"], [GOOD]) == 0
+    assert (tmp_path / "home" / ".cache" / "jittor").is_dir()
+
+
+def test_a_home_that_cannot_be_written_to_is_one_sentence(check, capsys, tmp_path):
+    (tmp_path / "home").write_text("a file")
+    assert check([toolkit()], ["--conf", "debug"]) == 2
+    assert (text := capsys.readouterr().err).count("\n") == 1 and "set HOME (or JITTOR_HOME)" in text
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device", "/some/folder")
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "failure"),
+    [
+        (cuda_check_toolkit.tempfile, "mkdtemp", FULL),
+        (cuda_check_toolkit, "build", FULL),
+        (cuda_check_toolkit, "build", subprocess.CalledProcessError(1, "gcc", stderr="x:\nNo space left on device\n")),
+        (cuda_check_toolkit, "renew", FULL),
+    ],
+)
+def test_a_full_disk_is_one_sentence_and_nothing_half_made_is_left(
+    monkeypatch, capsys, tmp_path, module, name, failure
+):
+    def fails(*given, **named):
+        raise failure
+
+    monkeypatch.setenv("JITTOR_HOME", str(tmp_path))
+    monkeypatch.setattr(cuda_check_toolkit.search, "toolkits", lambda *given: [toolkit()])
+    monkeypatch.setattr(cuda_check_toolkit, "build", lambda *given: None)
+    monkeypatch.setattr(module, name, fails)
+    assert cuda_check.main(["--conf", "debug"]) == 2
+    text = capsys.readouterr().err
+    assert text.startswith("error: ") and text.count("\n") == 1 and "No space left" in text and "make room" in text
+    assert {path.name.partition("-")[0] for path in (tmp_path / ".cache" / "jittor").iterdir()} <= {"cuda"}
+
+
+def test_a_folder_that_another_process_has_made_meanwhile_is_taken(monkeypatch, tmp_path):
+    def build_slowly(toolkit, codes, scratch):
+        other = tmp_path / f"cuda-pretend-{cuda_check_toolkit.key(toolkit, codes)}"
+        other.mkdir()
+        (other / "its").touch()
+
+    monkeypatch.setattr(cuda_check_toolkit, "build", build_slowly)
+    monkeypatch.setattr(cuda_check_toolkit, "renew", lambda made: None)
+    made = cuda_check_toolkit.pretended_card(toolkit(), [90], tmp_path)
+    assert (made.folder / "its").exists() and len(list(tmp_path.iterdir())) == 1
 
 
 def test_headers_that_cannot_be_fetched_are_a_reason_to_skip(check, capsys):
@@ -116,11 +167,27 @@ def test_capabilities_that_are_asked_for_are_compiled_for_the_highest_is_the_car
     arguments = ["--conf", "debug", "--no-host", "--capability", "12.0", "--capability", "7.5"]
     assert check([toolkit()], arguments, [GOOD | {"codes": [75, 120]}]) == 0
     assert check.asked == [[75, 120]] and "code for 7.5 and 12.0" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="--capability 7.0: nvcc compiles for 7.5, 8.0"):
-        check([toolkit()], ["--capability", "7.0"])
-    with pytest.raises(SystemExit, match="2"):
-        check([toolkit()], ["--capability", "new"])
-    assert "invalid capability value: 'new'" in capsys.readouterr().err
+
+
+WRONG_FLAGS = [
+    (["--capability", "7.0"], "--capability 7.0: nvcc compiles for 7.5, 8.0"),
+    (["--capability", "3.5", "--conf", "wmask", "--first"], "--capability 3.5: nvcc compiles for"),
+    *((["--capability", text], f"--capability: {text!r}: write it as 9.0") for text in ("new", "9", "9.0.1", "9.10")),
+    *((["--steps", text], f"--steps: {text!r}: must be a whole number") for text in ("0", "-3", "some", "1e9", "")),
+    (["--conf", "nope", "--first"], "--conf: 'nope' is no conf of confs/; known: "),
+    (["--conf", "wmask", "--conf", "wmsk"], "'wmsk' is no conf of confs/; did you mean wmask?"),
+    (["--foo"], "unrecognized arguments: --foo"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), WRONG_FLAGS)
+def test_a_flag_that_makes_no_sense_ends_it_before_anything_is_fetched_or_made(
+    check, capsys, tmp_path, arguments, sentence
+):
+    assert check([toolkit(without=("cublas_v2.h",))], arguments) == 2
+    text = capsys.readouterr()
+    assert text.out == "" and text.err.startswith("error: ") and sentence in text.err and text.err.count("\n") == 1
+    assert not (tmp_path / "home").exists()
 
 
 def _program(kind, capability, payload=40):
@@ -155,121 +222,6 @@ def test_a_first_start_is_weighed_with_all_that_it_compiles(check, capsys):
     text = capsys.readouterr().out
     assert "100 in the step, 34 operations" in text and "target 400 processor seconds: reached" in text
     assert check([toolkit()], ["--first"], [{"error": "it does not compile"}]) == 1
-
-
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
-@pytest.mark.parametrize(("newest", "capability"), [(13000, 90), (12040, 75)])
-def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest, capability):
-    library = tmp_path / "libcuda.so.1"
-    subprocess.run(["gcc", "-w", "-shared", "-fPIC", build.SOURCES / "driver.c", "-o", library], check=True)
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    answers = {"PRETEND_DRIVER": str(newest), "PRETEND_CAPABILITY": str(capability)}
-    found = drivers.ask(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)} | answers)
-    assert found.cuda == (newest // 1000, newest % 1000 // 10) and found.problem == ""
-    assert [(card.name, card.capability, card.memory) for card in found.cards] == [("pretend card", capability, 2**34)]
-    plan = conclude(Facts(found, (toolkit((newest // 1000, 0)),))).plan
-    assert plan.codes == (capability,)
-
-
-def test_what_the_pretended_runtime_defines_is_not_generated_too():
-    written = set(build.DEFINED.findall((build.SOURCES / "runtime.c").read_text(encoding="utf-8")))
-    assert {"cudaMalloc", "cudaMemcpy", "cudaGetDeviceProperties", "cudaLaunchKernel"} <= written
-
-
-# Of CUDA's header what runtime.c asks for.
-HEADER = """#include <stddef.h>
-typedef enum { cudaSuccess, cudaErrorMemoryAllocation = 2 } cudaError_t;
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDefault = 4 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrComputeCapabilityMinor,
-    cudaDevAttrMultiProcessorCount, cudaDevAttrMaxThreadsPerBlock, cudaDevAttrWarpSize,
-    cudaDevAttrMaxSharedMemoryPerBlock, cudaDevAttrMaxSharedMemoryPerBlockOptin };
-typedef void *cudaStream_t, *cudaEvent_t;
-typedef void (*cudaHostFn_t)(void *);
-typedef struct { unsigned x, y, z; } dim3;
-struct cudaFuncAttributes { int ptxVersion, binaryVersion, maxThreadsPerBlock; };
-struct cudaDeviceProp { char name[256]; size_t totalGlobalMem;
-    int major, minor, multiProcessorCount, warpSize, maxThreadsPerBlock; };
-"""
-TO = {"to card": 1, "to host": 2, "default": 4}
-
-
-@pytest.fixture(scope="module")
-def runtime(tmp_path_factory):
-    """The pretended runtime, against that header; memory of the card, pinned and other memory of the host."""
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc")
-    folder = tmp_path_factory.mktemp("runtime")
-    (folder / "cuda_runtime_api.h").write_text(HEADER)
-    library = folder / "runtime.so"
-    command = ["gcc", "-w", "-shared", "-fPIC", f"-I{folder}", build.SOURCES / "runtime.c", "-o", library]
-    subprocess.run(command, check=True)
-    loaded = ctypes.CDLL(str(library))
-    loaded.card, loaded.pinned = ctypes.c_void_p(), ctypes.c_void_p()
-    loaded.cudaMalloc(ctypes.byref(loaded.card), ctypes.c_size_t(64))
-    loaded.cudaMallocHost(ctypes.byref(loaded.pinned), ctypes.c_size_t(64))
-    loaded.other = ctypes.create_string_buffer(64)
-    return loaded
-
-
-def _launch(runtime):
-    runtime.__cudaLaunchKernel(*[None] * 2)
-
-
-def _waits(runtime, call, size=8):
-    """How often one call waits behind a kernel, and the bytes that it reads."""
-    _launch(runtime)
-    before = runtime.pretend_waits(), runtime.pretend_bytes_read()
-    call(ctypes.c_size_t(size))
-    found = runtime.pretend_waits() - before[0], runtime.pretend_bytes_read() - before[1]
-    runtime.cudaDeviceSynchronize()
-    return found
-
-
-def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for(runtime):
-    card, pinned, other = runtime.card, runtime.pinned, runtime.other
-    copy, launch = runtime.cudaMemcpy, runtime.cudaMemcpyAsync
-    assert _waits(runtime, lambda size: copy(other, card, size, TO["to host"])) == (1, 8)
-    assert _waits(runtime, lambda size: copy(pinned, card, size, TO["default"])) == (1, 8)
-    assert _waits(runtime, lambda size: copy(card, pinned, size, TO["to card"])) == (1, 0)
-    assert _waits(runtime, lambda size: copy(card, card, size, TO["default"])) == (0, 0)
-    assert _waits(runtime, lambda size: launch(other, card, size, TO["to host"], None)) == (1, 8)
-    assert _waits(runtime, lambda size: launch(pinned, card, size, TO["to host"], None)) == (0, 8)
-    assert _waits(runtime, lambda size: launch(card, other, size, TO["to card"], None)) == (0, 0)
-    assert _waits(runtime, lambda size: runtime.cudaMemset(card, 0, size)) == (0, 0)
-    for name in ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize"):
-        assert _waits(runtime, lambda size, name=name: getattr(runtime, name)(None)) == (1, 0)
-
-
-def test_a_second_wait_has_nothing_to_wait_for(runtime):
-    def twice(size):
-        runtime.cudaDeviceSynchronize()
-        runtime.cudaMemcpy(runtime.other, runtime.card, size, TO["to host"])
-
-    assert _waits(runtime, twice) == (1, 8)
-
-
-def test_memory_that_is_given_back_is_waited_for(runtime):
-    more = ctypes.c_void_p()
-    runtime.cudaMalloc(ctypes.byref(more), ctypes.c_size_t(64))
-    assert _waits(runtime, lambda size: runtime.cudaFree(more)) == (1, 0)
-
-
-def test_other_libraries_are_no_reason_to_compile_anew_but_are_made_anew(monkeypatch, tmp_path):
-    made, sources, compiled = build.Pretended(tmp_path / "made"), tmp_path / "sources", []
-    sources.mkdir(), made.driver.mkdir(parents=True)
-    monkeypatch.setattr(build, "_library", lambda name, folder: compiled.append(name))
-    monkeypatch.setattr(build, "_compile", lambda library, *given: compiled.append(library.name))
-    monkeypatch.setattr(build, "SOURCES", sources)
-    (sources / "runtime.c").write_text("int one;")
-    before = build.key(toolkit(), (80, 90))
-    build.renew(made)
-    count = len(compiled)
-    build.renew(made)
-    assert count == 5 and len(compiled) == count
-    (sources / "runtime.c").write_text("int two;")
-    build.renew(made)
-    assert len(compiled) == 2 * count and build.key(toolkit(), (80, 90)) == before
-    assert len({before, build.key(toolkit(), (75, 90)), build.key(toolkit((13, 1)), (80, 90))}) == 3
 
 
 def test_jittor_is_not_loaded_before_the_card_is_chosen():

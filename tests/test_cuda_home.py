@@ -23,7 +23,7 @@ from cuda_machines import (
 from data.io.child import run_apart
 from models.machine.cuda import home as homes
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import Plan
+from models.machine.cuda.conclude import PIP_ALL, Plan
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import Ready, ready
@@ -38,8 +38,9 @@ def machine(tmp_path, monkeypatch):
 @pytest.fixture
 def plan(machine, tmp_path):
     """A plan with pip's packages of CUDA 13."""
-    write_wheels_13(tmp_path / "site")
-    return planned(machine(tmp_path / "site")[0])
+    site = tmp_path / "site-packages"
+    write_wheels_13(site)
+    return planned(machine(site)[0])
 
 
 def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
@@ -182,6 +183,48 @@ def fatally(report, gpu):
     os.abort()
 
 
+def with_words(report, gpu):
+    """The same, after the words in the file that LAST_WORDS names."""
+    sys.stderr.write("first an error of an earlier line\n" + Path(os.environ["LAST_WORDS"]).read_text())
+    sys.stderr.flush()
+    os.abort()
+
+
+# What a library says before it takes its process along, what is told of it, and the remedy.
+CODE = "[f 1122 17:57:37.828819 64 helper_cuda.h:128] CUDA error at /a/src/array_op.cc:33  code="
+LAST_WORDS = [
+    (
+        f"ended\n  what():  \x1b[38;5;1m{CODE}36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n)\x1b[m\n",
+        "status -6, CUDA error at array_op.cc:33 code=36( cudaErrorCallRequiresNewerDriver ) cudaMalloc(&p, n) (see ",
+        ": update the driver, or install a CUDA toolkit that is no newer than the driver, or use --device cpu",
+    ),
+    (
+        f"{CODE}2( cudaErrorMemoryAllocation )\n",
+        "cudaErrorMemoryAllocation ) (see ",
+        "or of the machine, or use --device cpu",
+    ),
+    (
+        "ImportError: /x/libcublas.so.13: undefined symbol: a\n",
+        "ImportError: libcublas.so.13: ",
+        f": {PIP_ALL}, or use",
+    ),
+    (
+        "g++: error: /tmp/a.o: No space left on device\n",
+        "error: a.o: No space left",
+        ": make room, or use --device cpu",
+    ),
+    ("", "status -6, first an error of an earlier line (see", ": report it with that file, or use --device cpu"),
+]
+
+
+@pytest.mark.parametrize(("said", "told", "remedy"), LAST_WORDS)
+def test_a_trial_that_fails_tells_the_last_words_and_what_helps(plan, tmp_path, monkeypatch, said, told, remedy):
+    monkeypatch.setenv("LAST_WORDS", str(tmp_path / "words"))
+    (tmp_path / "words").write_text(said)
+    failure = trial.failure(prepare(plan, tmp_path, "g++"), with_words, 0)
+    assert told in failure and remedy in failure and "\n" not in failure and "\x1b" not in failure, failure
+
+
 def again(report, gpu):
     """A task that asks to be started again."""
     raise RuntimeError(trial.AGAIN)
@@ -201,6 +244,7 @@ def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, w
     for _ in range(2):
         failure = trial.failure(made, task, 2)
         assert words in failure and "trial.log" in failure and "\n" not in failure
+        assert failure.endswith(": report it with that file, or use --device cpu")
 
 
 def test_the_tasks_of_these_tests_run_apart(tmp_path):

@@ -1,6 +1,8 @@
 """What `--mode doctor` looks at: each line is ok or has a remedy, whatever else fails."""
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 
@@ -18,7 +20,7 @@ from models.machine.backend import DeviceInfo, jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
 from models.ops.examples import MAKERS, Example, kernels
-from models.ops.kernel import Kernel
+from models.ops.kernel import REFERENCE, Kernel, use
 
 
 def lines_of(check):
@@ -59,6 +61,31 @@ def test_packages_that_are_missing_or_of_another_version_are_named_with_the_comm
     monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
     _, *wrong = lines_of(system.packages)
     assert [line.remedy for line in wrong] == ['pip install "numpy>=99"', system.INSTALL]
+
+
+def test_a_package_that_is_installed_and_cannot_be_imported_is_named_with_the_command(monkeypatch, tmp_path):
+    for name, words in {
+        "trimesh": "raise ImportError('libGL.so.1 is missing')",
+        "igl": "import os; os.abort()",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(words)
+    monkeypatch.syspath_prepend(tmp_path)
+    _, *wrong = lines_of(system.packages)
+    assert [line.name for line in wrong] == ["trimesh", "libigl"]
+    assert "libGL.so.1" in wrong[0].found and "status -6" in wrong[1].found
+    assert wrong[0].remedy == 'pip install --force-reinstall --no-deps "trimesh>=4.5,<6"'
+
+
+def test_every_package_that_the_program_imports_is_tried():
+    top = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
+    files = [path for room in ("data", "models") for path in (ROOT / room).rglob("*.py")]
+    imported = {name for path in files for name in top.findall(path.read_text(encoding="utf-8"))}
+    brought = importlib.metadata.packages_distributions()
+    required = {name.lower() for name, _ in system._required()} - {"jittor"}
+    needed = {name for name in imported if required & {owner.lower() for owner in brought.get(name, ())}}
+    optional = {"viser", "mpi4py"}  # of --mode view and of several processes, which say so themselves
+    assert needed - optional <= set(system.MODULES.values()) and {"cv2", "pyhocon", "trimesh"} <= needed
 
 
 @pytest.mark.parametrize(
@@ -152,6 +179,21 @@ def test_every_operation_has_an_example():
     assert set(kernels()) == set(MAKERS)
 
 
+def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch):
+    """cuBLAS's product of batches, which Jittor takes on a card for these, repeats no matrix."""
+    multiply = jt.matmul
+
+    def checked(a, b):
+        assert len(a.shape) < 3 or len(a.shape) != len(b.shape) or a.shape[:-2] == b.shape[:-2], (a.shape, b.shape)
+        return multiply(a, b)
+
+    monkeypatch.setattr(jt, "matmul", checked)
+    for name in MAKERS:
+        example = MAKERS[name](np.random.default_rng(0))
+        with use(REFERENCE):
+            example.kernel(*example.arguments)
+
+
 @pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])
 def test_native_forms_are_those_of_their_references(name):
     if kernels()[name].is_native:
@@ -215,3 +257,18 @@ def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
     assert ended.returncode == 1, ended.stderr
     wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
     assert any("unset cc_path" in line for line in wrong) and "ok     memory" in ended.stdout
+
+
+def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_path):
+    gone = ("cv2", "pyhocon", "trimesh", "numpy")
+    for name in gone:
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name='{name}')\n")
+    call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(call, env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 1 and ended.stderr == ""
+    wrong = [line for line in ended.stdout.splitlines() if line.startswith("WRONG")]
+    assert all(any(f"no {name}" in line and "pip install" in line for line in wrong) for name in gone)
+    assert "ok     memory" in ended.stdout and "ok     C++ compiler" in ended.stdout
+    jittor = next(line for line in wrong if line.startswith("WRONG  Jittor"))
+    assert jittor.endswith("(no numpy): pip install -r requirements.txt")

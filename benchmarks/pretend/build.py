@@ -13,6 +13,7 @@ from pathlib import Path
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Toolkit
 
 SOURCES = Path(__file__).parent
+COMPILER = "gcc"
 # The functions that a header declares, by the word in front of their names.
 DECLARED = {
     "cudart": ("cuda_runtime_api.h", r"CUDARTAPI\s+(cuda\w+)\s*\("),
@@ -112,6 +113,6 @@ def _library(name: str, toolkit: Path) -> None:
 def _compile(library: Path, sources: list[Path], name: str, *flags: str) -> None:
     """A shared library of C sources."""
     made = library.with_name(f"new-{os.getpid()}-{library.name}")
-    command = ["gcc", "-w", "-O1", "-shared", "-fPIC", *flags, *sources, "-o", made, f"-Wl,-soname,{name}"]
-    subprocess.run(command, check=True)
+    command = [COMPILER, "-w", "-O1", "-shared", "-fPIC", *flags, *sources, "-o", made, f"-Wl,-soname,{name}"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
     os.replace(made, library)

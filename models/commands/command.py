@@ -62,13 +62,14 @@ class Command:
 
     name: str
     line: str  # on the help page
-    run: Callable[[Arguments, ExperimentConfig], int]  # returns the exit status
+    run: Callable[[Arguments, ExperimentConfig], int]  # returns the exit status; None without a conf
     flags: tuple[Flag, ...] = ()
     # Raises UserError for what the flags alone tell. It is asked for every mode: flags may lack their mode, too.
     check: Callable[[argparse.Namespace], None] = lambda values: None
     read: Callable[[str], Mode | None] | None = None  # a value of --mode that is not the name alone; None: another mode
     shown: str = ""  # on the help page, where that is not the name
     needs_checkpoint: bool = False
+    needs_conf: bool = True  # else it gets one only where the command line names one
     is_shared: bool = False  # whether ranks work on it together; else the first one does it alone
     conf_of_case: Path | None = None  # what --case without --conf stands for; None where that is refused
     plain_word: str = ""  # the flag that a plain word after the mode, or several where it takes them, stand for

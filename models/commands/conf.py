@@ -46,6 +46,12 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
 
 
+def conf_for(arguments: Arguments) -> ExperimentConfig | None:
+    """The conf for the mode; None where it needs none and the command line is about none. Raises UserError."""
+    is_named = bool(arguments.conf or arguments.case or arguments.overrides)
+    return read_conf(arguments) if arguments.command.needs_conf or is_named else None
+
+
 def key_of(override: str) -> str:
     """The key that a `KEY=VALUE` of --set names."""
     return override.partition("=")[0].strip()

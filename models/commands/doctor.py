@@ -9,14 +9,15 @@ from models.machine.ranks.ranks import joined
 EXIT_WRONG = 1
 
 
-def run(arguments: Arguments, conf: ExperimentConfig) -> int:
+def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
     """Print a line for everything that was looked at; returns the exit status."""
     from models.doctor.examine import examine
-    from models.doctor.ranks import together
 
     del conf
     ranks = joined()
     if ranks.size > 1:
+        from models.doctor.ranks import together  # which needs a package; the line about packages needs none
+
         for line in together(ranks, arguments.gpu):
             say(line.text())
         ranks.close()
@@ -32,4 +33,5 @@ COMMAND = Command(
     line="is this machine fit? driver, card, toolkit, compilers, and every operation against its reference",
     run=run,
     is_shared=True,
+    needs_conf=False,
 )

@@ -122,9 +122,11 @@ def _require_places(output: Path, wanted: str) -> None:
 
 def color(values: argparse.Namespace) -> str:
     """The colour that the mesh will have; raises UserError for a format that cannot hold what is asked for."""
+    if values.output is None:
+        return values.colour or VERTEX
     from models.surface.formats import require_format
 
-    return values.colour or VERTEX if values.output is None else require_format(values.output, values.colour)
+    return require_format(values.output, values.colour)
 
 
 def full_request(values: argparse.Namespace) -> MeshRequest:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from data.errors import UserError
 from models.doctor.line import Line, guarded
 from models.machine import backend
@@ -31,17 +29,30 @@ def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
     is_idle = info.name == "cpu" != device and backend.cuda_ready(gpu).home is not None
     report(Line("Jittor", found, info.warning or (REMEDY if is_idle else "")))
-    from models.doctor.gradients import gradients
-    from models.doctor.operations import operations
-
-    checks = {"matmul": _matmul, "gradients": gradients, "operations": operations, "checkpoint": _checkpoint}
+    checks = {"matmul": _matmul, "gradients": _gradients, "operations": _operations, "checkpoint": _checkpoint}
     for name, check in checks.items():
         for line in guarded(name, check, REMEDY):
             report(line)
 
 
+def _gradients() -> Iterator[Line]:
+    """Those of a signed distance. What a check needs is imported where a package that is missing is a line of its."""
+    from models.doctor.gradients import gradients
+
+    yield from gradients()
+
+
+def _operations() -> Iterator[Line]:
+    """Each in its own form and in plain Jittor."""
+    from models.doctor.operations import operations
+
+    yield from operations()
+
+
 def _matmul() -> Iterator[Line]:
     """The rate of a product, which most of a step consists of, and whether it is right."""
+    import numpy as np
+
     from models.machine.backend import jt
 
     rng = np.random.default_rng(0)
@@ -65,6 +76,8 @@ def _matmul() -> Iterator[Line]:
 
 def _checkpoint() -> Iterator[Line]:
     """A checkpoint is written, read, and the same."""
+    import numpy as np
+
     from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
     from models.doctor.gradients import CONF
     from models.fields.sdf import SDFNetwork

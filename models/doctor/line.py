@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from data.errors import one_line, reason
+from models.machine.backend import INSTALL
 
 NAME_WIDTH = 22
 Check = Callable[[], Iterator["Line"]]
@@ -45,4 +46,5 @@ def guarded(name: str, check: Check, remedy: str) -> Iterator[Line]:
     try:
         yield from check()
     except Exception as error:  # noqa: BLE001 (the others still count)
-        yield Line(name, f"{type(error).__name__}: {reason(error)}", remedy)
+        is_missing = isinstance(error, ModuleNotFoundError)
+        yield Line(name, f"{type(error).__name__}: {reason(error)}", INSTALL if is_missing else remedy)

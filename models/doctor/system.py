@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -10,13 +11,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from data.errors import UserError
+from data.errors import UserError, reason
+from data.io.child import ChildError, run_apart
 from models.doctor.line import Line
 from models.machine import toolchain
 from models.machine.available import available_bytes
+from models.machine.backend import INSTALL
 
 ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = ROOT / "requirements.txt"
@@ -28,7 +31,12 @@ LEAST_DISK = GIB  # Jittor and the operations of all recipes take a third of it 
 PROGRAM = (
     "#include <omp.h>\n#include <vector>\nint main() { return std::vector<int>(omp_get_max_threads()).empty(); }\n"
 )
-INSTALL = "pip install -r requirements.txt"
+AGAIN = "pip install --force-reinstall --no-deps"  # of a package whose version is right
+# What the program imports of the packages; Jittor is imported where it is looked at.
+MODULES = {name: name for name in ("numpy", "trimesh", "pyhocon", "tqdm", "scipy", "safetensors", "tensorboardX")}
+MODULES |= {name: name.replace("-", "_") for name in ("pycolmap", "embreex", "fast-simplification", "xatlas")}
+MODULES |= {"opencv-python-headless": "cv2", "PyMCubes": "mcubes", "libigl": "igl", "pillow": "PIL"}
+MODULES |= {"scikit-image": "skimage"}
 
 
 def interpreter() -> Iterator[Line]:
@@ -46,20 +54,52 @@ def interpreter() -> Iterator[Line]:
 
 
 def packages() -> Iterator[Line]:
-    """Those of requirements.txt, one line; one more for each that is missing or of another version."""
+    """Those of requirements.txt, one line; one more for each that is missing, of another version or damaged."""
     fitting, others = [], []
+    broken = _broken(list(MODULES.values()))
     for name, bounds in _required():
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             others.append(Line(name, "not installed", INSTALL))
             continue
-        if _is_within(version, bounds):
-            fitting.append(f"{name} {version}")
-        else:
+        if not _is_within(version, bounds):
             others.append(Line(name, f"{version}, not {bounds}", f'pip install "{name}{bounds}"'))
+        elif said := broken.get(MODULES.get(name, "")):
+            found = f"{version}, but `import {MODULES[name]}` fails ({said})"
+            is_itself = f"'{MODULES[name]}" in said or not said.startswith("ModuleNotFoundError")
+            others.append(Line(name, found, f'{AGAIN} "{name}{bounds}"' if is_itself else INSTALL))
+        else:
+            fitting.append(f"{name} {version}")
     yield Line("packages", ", ".join(fitting))
     yield from others
+
+
+def _broken(modules: Sequence[str]) -> dict[str, str]:
+    """Why modules cannot be imported, those that can be left out: tried in a process of its own, which one may end."""
+    found: dict[str, str] = {}
+    left = list(modules)
+    while left:
+        told: list[str] = []
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                run_apart(import_each, left, log=Path(folder) / "log", on_event=told.append)
+            except (ChildError, MemoryError) as error:
+                told.append(str(error))
+        found |= {name: said for name, said in zip(left, told, strict=False) if said}
+        left = left[len(told) :]
+    return found
+
+
+def import_each(report: Callable[[str], None], modules: Sequence[str]) -> None:
+    """The task of that process: report for each in turn why it cannot be imported, "" where it can."""
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # noqa: BLE001 (a damaged package raises anything)
+            report(f"{type(error).__name__}: {reason(error)}")
+        else:
+            report("")
 
 
 def _required() -> Iterator[tuple[str, str]]:

@@ -38,6 +38,7 @@ from models.machine.progress import compile_progress
 DEVICES = ("auto", "cpu", "cuda")
 ASKED_FOR = "asked for"
 MPI_VARIABLE = "OMPI_COMM_WORLD_SIZE"
+INSTALL = "pip install -r requirements.txt"
 RERUN = "NEUS_RERUN"  # set where the program has started itself again
 KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with lambdas
 
@@ -130,6 +131,14 @@ def device_free_bytes() -> int:
     return free.value if runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0 else 0
 
 
+def card_bytes() -> int:
+    """All memory of the card that is, or will be, computed on, as far as is known before; 0 where there is none."""
+    home = _choice.home
+    if _choice.info is None and _choice.device != "cpu":
+        home = cuda_ready(_choice.gpu).home
+    return 0 if home is None else home.plan.card.memory
+
+
 def _load() -> Any:
     """Import Jittor once, prepared; returns the module."""
     if _choice.info is None:
@@ -194,7 +203,7 @@ def _place() -> tuple[Home | None, str]:
     found = cuda_ready(_choice.gpu)
     home, reason = found.home, found.reason
     if home is not None and not _choice.is_trial and (words := _trial(home)):
-        home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it: {words}"
+        home, reason = None, f"{found.home.plan.card.words} is not used, Jittor does not run on it, {words}"
     if home is None and _choice.device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason
@@ -234,8 +243,11 @@ def _import_quietly() -> Any:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
         if is_allocation_failure(error):
             raise MemoryError(str(error)) from error
-        detail = (printed.getvalue().strip().splitlines() or [""])[-1]
-        raise UserError(f"Jittor cannot be imported: {error}. {detail}".strip()) from error
+        said = ". ".join([str(error), *printed.getvalue().strip().splitlines()[-1:]])
+        remedy = (
+            INSTALL if isinstance(error, ModuleNotFoundError) else "run --mode doctor, and report it with its lines"
+        )
+        raise UserError(f"Jittor cannot be imported ({said}): {remedy}") from error
     ssl._create_default_https_context = https_context
     sys.excepthook, sys.exit = hook, leave
     sys.setrecursionlimit(recursion)

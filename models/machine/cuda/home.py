@@ -21,8 +21,8 @@ from pathlib import Path
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
 from models.machine.cuda import refusal
-from models.machine.cuda.conclude import PIP_ALL, Plan
-from models.machine.cuda.facts import HEADERS, HOME_PREFIX, NPP, Toolkit
+from models.machine.cuda.conclude import Plan, anew
+from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
 
 STANDARD = "c++17"  # of kernels, for all toolkits: CUB of CUDA 13 asks for it where Jittor says c++14
 PROBE_SECONDS = 1800  # seconds of work, on a machine that may be busy
@@ -207,10 +207,10 @@ def _targets(plan: Plan) -> str:
 
 def _link_headers(toolkit: Toolkit, include: Path) -> None:
     """The headers with all their neighbours, which they include; the compiler's own where two have one name."""
-    for name in (*HEADERS, NPP):
+    for name in (*HEADERS, NPP, CUB):
         if name not in toolkit.headers:
             continue
-        folder = Path(toolkit.headers[name]).parent
+        folder = Path(toolkit.headers[name]).parents[name.count("/")]
         if folder == Path("/usr/include"):
             continue  # every compiler looks there
         for entry in sorted(folder.iterdir()):
@@ -235,11 +235,11 @@ def _link_libraries(toolkit: Toolkit, place: Path) -> None:
 
 def _try(plan: Plan, folder: Path, host: str) -> None:
     """Compile with the home, by `host` or else an older g++ that nvcc takes; raises HomeError where that fails."""
-    words = _refusal(folder)
+    words = _refusal(plan, folder)
     too_new = HOST_TOO_NEW.search(words)
     for older in _older_hosts(int(too_new[1] or OLDER_HOSTS[0])) if too_new else ():
         _write_script(plan, folder, older)
-        if not _refusal(folder):
+        if not _refusal(plan, folder):
             return
     if too_new:
         package = f"g++-{too_new[1]}" if too_new[1] else "an older g++-N"
@@ -252,8 +252,7 @@ def _try(plan: Plan, folder: Path, host: str) -> None:
     for told in (line for line in words.splitlines() if any(part in line for part in NO_ROOM)):
         remedy = "make room, or set TMPDIR to a folder that has some"
         raise HomeError(f"its nvcc cannot write ({told.strip()[:LONGEST_REASON]})", remedy, is_of_toolkit=False)
-    remedy = PIP_ALL if plan.toolkit.is_pips else "install the toolkit anew"
-    raise HomeError(f"its nvcc compiles nothing ({reason})", remedy)
+    raise HomeError(f"its nvcc compiles nothing ({reason})", anew(plan.toolkit))
 
 
 def _older_hosts(newest: int = OLDER_HOSTS[0]) -> list[str]:
@@ -262,7 +261,7 @@ def _older_hosts(newest: int = OLDER_HOSTS[0]) -> list[str]:
     return [path for path in found if path is not None]
 
 
-def _refusal(folder: Path) -> str:
+def _refusal(plan: Plan, folder: Path) -> str:
     """What the compiler says of a kernel with all headers where it does not compile it; "" where it does."""
     source = folder / "probe.cu"
     source.write_text(PROBE, encoding="utf-8")
@@ -271,7 +270,7 @@ def _refusal(folder: Path) -> str:
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=PROBE_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise HomeError(f"its nvcc does not end within {PROBE_SECONDS} s", "install the toolkit anew") from error
+        raise HomeError(f"its nvcc does not end within {PROBE_SECONDS} s", anew(plan.toolkit)) from error
     finally:
         source.unlink()
     (folder / "probe.o").unlink(missing_ok=True)

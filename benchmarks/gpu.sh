@@ -11,11 +11,14 @@
 # DEVICE=cpu rehearses it without a card: the same stages at sizes at which no figure means anything.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} SITE=${SITE:-/tmp/neus-site} VERSION=${VERSION:-3.12}
-PACK=${PACK:-$PWD/.gpu} SCENES=$SITE/scenes RUNS=$OUT/runs
-# What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's.
+DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} VERSION=${VERSION:-3.12}
+PACK=${PACK:-$PWD/.gpu}; SITE=${SITE:-$PACK/site} RUNS=$OUT/runs; SCENES=$SITE/scenes
+# What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's:
+OF_THE_MACHINE="cv2 PIL skimage matplotlib safetensors"
+OF_THE_PACK="numpy scipy igl trimesh mcubes tensorboardX pyhocon tqdm pytest hypothesis"
 WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
 WHEELS="$WHEELS protobuf==7.36.2 six==1.17.0 pyparsing==3.3.3 packaging==26.3 tqdm==4.70.1" # what these import
+WHEELS="$WHEELS pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 pygments==2.21.0 hypothesis==6.170.15 sortedcontainers==2.4.0"
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels
 # Of SciPy what neither the program nor scikit-image's metrics import.
 UNUSED="stats signal integrate interpolate misc cluster odr fftpack datasets"
@@ -166,18 +169,34 @@ facts() {
     git rev-parse HEAD 2>/dev/null || true
 }
 
-unpack() {
+unpack() { # anew: nothing of another pack stays beside it
+    if [ -e "$SITE" ] && [ ! -e "$SITE/.of-the-pack" ]; then
+        echo "error: $SITE is there and was not unpacked by this script: set SITE to a new folder" >&2
+        return 2
+    fi
+    rm -rf "$SITE" && mkdir -p "$SITE" && : > "$SITE/.of-the-pack" || return
     local found; found=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     # Compiled packages of another Python would hide the machine's own: the scenes alone are taken then.
     if [ "$found" != "$VERSION" ]; then
-        mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 site/scenes
+        tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1 site/scenes
         echo "error: the pack is for Python $VERSION and $PYTHON is $found: pack it with VERSION=$found, or set PYTHON" >&2
         return 2
     fi
-    mkdir -p "$SITE" && tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1
-    # Jittor is found, not imported: that would compile it.
-    PYTHONPATH=$SITE "$PYTHON" -c 'import importlib.util, numpy, scipy, cv2, trimesh, mcubes, igl, pyhocon, safetensors, skimage, PIL
-import tensorboardX, matplotlib, tqdm; print(numpy.__version__, importlib.util.find_spec("jittor").origin)'
+    tar xJf "$PACK/site.tar.xz" -C "$SITE" --strip-components=1
+}
+
+packages() { # all that are missing, in one sentence; Jittor is found, not imported: that would compile it
+    # shellcheck disable=SC2086 (lists of words)
+    "$PYTHON" -c 'import importlib, importlib.util, sys
+missing = [] if importlib.util.find_spec("jittor") else ["jittor"]
+for name in sys.argv[1:]:
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        missing.append(f"{name} ({error})")
+words = ", ".join(missing)
+sys.exit(f"error: {sys.executable} cannot import {words}: install what is missing" if missing else 0)
+' $OF_THE_MACHINE $OF_THE_PACK
 }
 
 python_config() { # what Jittor asks of python-config, where the headers were packed and are not installed
@@ -192,46 +211,60 @@ python_config() { # what Jittor asks of python-config, where the headers were pa
     export NEUS_PYTHON_CONFIG=$SITE/python-config
 }
 
-train() { # NAME CONF SCENE SETTING...: train and evaluate
-    local name=$1 conf=$2 scene=$3 settings=() setting resolution=256
-    shift 3
+train() { # NAME CONF SCENE SECONDS SETTING...: train, that long at most, and evaluate what there is by then
+    local name=$1 conf=$2 scene=$3 seconds=$4 settings=() setting resolution=256 status
+    shift 4
     if [ "$scene" != demo ]; then set -- "dataset.data_dir=$SCENES/$scene" "$@"; fi
     # shellcheck disable=SC2086 (a list of words)
     if [ "$DEVICE" = cpu ]; then set -- "$@" $REDUCED; resolution=32; fi
     for setting in "general.base_exp_dir=$RUNS/$name" "$@"; do settings+=(--set "$setting"); done
-    "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode train --overwrite "${settings[@]}" \
-        && "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode evaluate --resolution $resolution "${settings[@]}"
+    # In the foreground, which is the stage's group of processes; its checkpoint is saved when it is interrupted.
+    timeout --foreground -s INT -k "$GRACE" "$seconds" \
+        "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode train --overwrite "${settings[@]}"
+    status=$?
+    [ $status = 124 ] && echo "the $seconds s of the training are over: what it has come to is evaluated"
+    [ $status = 0 ] || [ $status = 124 ] || return $status
+    "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode evaluate --resolution $resolution "${settings[@]}"
 }
 
 for signal in INT TERM HUP PIPE; do trap "stop $signal" "$signal"; done
-if [ "${1:-}" = pack ]; then
-    run pack "${2:-}"
-    exit
-fi
+case "${1:-}:$#:$DEVICE" in
+    pack:[12]:*) run pack "${2:-}"; exit ;;
+    :0:cuda | :0:cpu) ;;
+    *) echo "error: it is called without words or as 'gpu.sh pack [SCENES]', with DEVICE=cuda or DEVICE=cpu" >&2; exit 2 ;;
+esac
 [ -f "$PACK/python-version" ] && VERSION=$(cat "$PACK/python-version")
 { mkdir -p "$OUT" && exec 9> "$OUT/.lock"; } 2> /dev/null || { echo "error: OUT=$OUT cannot be written to: set OUT to another folder" >&2; exit 2; }
 flock -n 9 || { echo "error: another call fills $OUT: wait for it, or set OUT to another folder" >&2; exit 2; }
 set_aside && mkdir -p "$RUNS" || { echo "error: an earlier run's results cannot be moved within $OUT: set OUT to another folder" >&2; exit 2; }
-TESTS="parity doctor guard_update gradcheck finite packed march grid cuda_forms"
+# Those of the operations, each in the form of the card and beside its reference; none pretends another machine.
+TESTS="cuda_forms splats grid march packed hits patches nerf fields native_sampling splat_wander guard_update optimizer"
+TESTS="$TESTS volrend sampling renderer finite"
+GOLDEN="tests/golden/wmask_small.npz tests/golden/womask_small.npz"
 REDUCED="train.end_iter=8 train.batch_size=64 train.mesh_resolution=32 train.val_freq=8 train.val_mesh_freq=0"
 REDUCED="$REDUCED train.save_freq=8 train.validate_resolution_level=8"
 STEPS=(--device "$DEVICE") WIDTHS="0 16 32 64 128 256" FLAT=2000
-if [ "$DEVICE" = cpu ]; then STEPS+=(--rehearse) WIDTHS="0 8" FLAT=8 TESTS=parity; fi
-export DEVICE PYTHON OUT SITE VERSION PACK SCENES RUNS REDUCED PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/tests
-export -f facts unpack train
+if [ "$DEVICE" = cpu ]; then STEPS+=(--rehearse) WIDTHS="0 8" FLAT=8 TESTS=march; fi
+export DEVICE PYTHON OUT GRACE OF_THE_MACHINE OF_THE_PACK SITE VERSION PACK SCENES RUNS REDUCED PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/tests
+export -f facts unpack packages train
 stage facts 60 bash -c facts
 unpacked=true
 if [ -f "$PACK/site.tar.xz" ]; then stage unpack 120 bash -c unpack || unpacked=false; fi
 [ $unpacked = true ] && [ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
+stage packages 120 bash -c packages || { echo "error: packages are missing: install those that are named above" >&2; exit 1; }
 python_config
 stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
-stage parity 300 "$PYTHON" tests/parity.py tests/golden/wmask_small.npz tests/golden/womask_small.npz
+# shellcheck disable=SC2086 (a list of words)
+stage parity 300 "$PYTHON" -m benchmarks.on_device "$DEVICE" tests/parity.py $GOLDEN
 stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json" "${STEPS[@]}"
 # shellcheck disable=SC2086 (a list of words)
-stage tests 600 "$PYTHON" -m pytest -q $(printf 'tests/test_%s.py ' $TESTS)
-stage demo 300 bash -c 'train demo confs/demo.conf demo'
-stage bunny 300 bash -c 'train bunny confs/fast.conf bunny dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
-stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego'
+stage tests 600 "$PYTHON" -m benchmarks.on_device "$DEVICE" pytest -vv --tb=short $(printf 'tests/test_%s.py ' $TESTS)
+stage demo 300 bash -c 'train demo confs/demo.conf demo 200'
+stage bunny 300 bash -c 'train bunny confs/fast.conf bunny 200 dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
+stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego 300'
+stage tf32 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/tf32.json" "${STEPS[@]}" --tf32
+# shellcheck disable=SC2086 (a list of words)
+stage parity_tf32 300 "$PYTHON" -m benchmarks.on_device "$DEVICE" --tf32 tests/parity.py $GOLDEN
 [ -n "${PEER:-}" ] && stage peer 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/peer.json" "${STEPS[@]}" --peer "$PEER"
 # shellcheck disable=SC2086 (a list of numbers)
 stage sweep 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/sweep.json" "${STEPS[@]}" --importance $WIDTHS

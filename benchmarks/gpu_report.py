@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MEASURED = ("steps", "peer", "sweep", "flat", "demo", "bunny", "lego")  # stages that leave a JSON file
+MEASURED = ("steps", "peer", "tf32", "sweep", "flat", "demo", "bunny", "lego")  # stages that leave a JSON file
 LAST_LINES = 40  # of each log
 # What a card is to reach, from the figures by name.
 TARGETS = (
     ("share of the card's float32 rate", "share", ">=", 0.6),
     ("step against the published code", "step / published", "<=", 0.5),
+    ("step in TF32 against the published code in TF32", "TF32 step / published", "<=", 0.35),
     ("memory against the published code", "memory / published", "<=", 0.25),
     ("Chamfer distance of the bunny", "bunny chamfer", "<=", 0.0065),
     ("PSNR of lego's test views, dB", "lego psnr", ">=", 28.0),
@@ -48,6 +49,9 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
     if first and peer:
         found["step / published"] = first["seconds"] / peer["float32_seconds"]
         found["memory / published"] = first["pool_mib"] / peer["peak_mib"]
+    reduced = next(iter(measured.get("tf32", {}).get("tf32", [])), None)
+    if reduced and peer:
+        found["TF32 step / published"] = reduced["seconds"] / peer["tf32_seconds"]
     for name, key in (("bunny", "chamfer"), ("lego", "psnr")):
         if (value := _number(measured.get(name), key)) is not None:
             found[f"{name} {key}"] = value

@@ -1,6 +1,7 @@
-"""Steps on a card: `python -m benchmarks.gpu_steps OUT.json [--importance N ...] [--flat STEPS] [--peer FOLDER]`.
+"""Steps on a card: `python -m benchmarks.gpu_steps OUT.json`, and what else is measured: see --help.
 
-Times, Jittor's pool, and the share of the rate of the card's own float32 product; with --importance memory over
+Times, Jittor's pool, and the share of the rate of the card's own float32 product; with --tf32 times with
+products of shorter factors; with --importance memory over
 n_importance; with --flat what a long run leaves behind; with --peer the published code in PyTorch on the same card.
 With --rehearse all of it at sizes at which a CPU is done at once and no figure means anything.
 """
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str]) -> None:
     backend.select(given.device)
     if given.peer:
         found = _peer(given.peer, first, given.device)
+    elif given.tf32:
+        found = {"tf32": [_shape(shape, sizes.steps, "train.tf32=true") for shape in sizes.shapes]}
     elif given.importance:
         shapes = [Shape(first.rays, first.samples, importance) for importance in given.importance]
         found = {"sweep": [_shape(shape, min(WARM_UP, sizes.steps)) for shape in shapes]}
@@ -72,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("out", type=Path)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rehearse", action="store_true", help="at sizes at which no figure means anything")
+    parser.add_argument("--tf32", action="store_true", help="with train.tf32, times alone")
     parser.add_argument("--importance", type=int, nargs="+", metavar="N")
     parser.add_argument("--flat", type=int, metavar="STEPS")
     parser.add_argument("--peer", type=Path, metavar="FOLDER", help="a checkout of the published NeuS")
@@ -95,23 +99,23 @@ def _matmul_rate(sizes: tuple[int, int, int]) -> float:
     return PRODUCTS * matmul_flops(*sizes) / min(_timed(several) for _ in range(3))
 
 
-def _trainer(shape: Shape) -> tuple[Any, Any]:
+def _trainer(shape: Shape, *settings: str) -> tuple[Any, Any]:
     """A trainer on the bundled scene at a size, and its conf."""
     from benchmarks.quality.train import build
     from data.scenes.load import load_scene
     from models.experiment import background
 
-    conf = shape_conf(shape)
+    conf = shape_conf(shape, settings)
     return build(conf, load_scene(conf.dataset, background(conf))), conf
 
 
-def _shape(shape: Shape, steps: int) -> dict[str, Any]:
+def _shape(shape: Shape, steps: int, *settings: str) -> dict[str, Any]:
     """Median time of a step and Jittor's pool after them."""
     from models.machine import memory
     from models.machine.backend import jt
 
     memory.release()
-    trainer, conf = _trainer(shape)
+    trainer, conf = _trainer(shape, *settings)
 
     def step() -> None:
         trainer.step()

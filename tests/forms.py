@@ -16,7 +16,7 @@ EMULATED = () if IS_ON_CARD else tuple(f"cuda, threads {order}" for order in ORD
 CUDA_FORMS = EMULATED or (NATIVE,)
 OWN_FORMS = (NATIVE, *EMULATED)  # all but the reference
 FORMS = (NATIVE, REFERENCE, *EMULATED)
-only_on_the_cpu = pytest.mark.skipif(IS_ON_CARD, reason="of memory or threads of the CPU")
+only_on_the_cpu = pytest.mark.skipif(IS_ON_CARD, reason="of the CPU's memory, or in the host's Python")
 
 
 @contextmanager

@@ -1,5 +1,8 @@
 """What cannot fit is said before the start, with the figure that does; what fails later keeps the training's steps."""
 
+import re
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from config_samples import changed
@@ -12,7 +15,9 @@ from models.fields.state import named_parameters
 from models.kinds import capacity
 from models.kinds.nerf.conf import NeRFConfig
 from models.kinds.registry import build_model
-from models.machine import available
+from models.machine import available, backend
+from models.machine.cuda import start
+from models.ops.source import CSRC, CUDA
 from models.training.trainer import Trainer
 
 GB = 10**9
@@ -32,6 +37,31 @@ def test_parameters_are_counted_as_the_networks_have_them(kind):
     networks = build_model(conf, changed().train, np.random.default_rng(0)).networks
     built = sum(value.numel() for network in networks.values() for value in named_parameters(network).values())
     assert conf.parameters == built
+
+
+def test_networks_that_main_memory_does_not_hold_are_refused_where_no_card_holds_them(monkeypatch):
+    model = changed().model
+    needed = 7 * 4 * model.parameters
+    monkeypatch.setattr(capacity, "available_bytes", lambda: needed - 1)
+    for card, words in ((0, "is free: lower"), (needed - 1, "the card has")):
+        monkeypatch.setattr(capacity.backend, "card_bytes", lambda card=card: card)
+        with pytest.raises(UserError, match=words):
+            capacity.require_networks(model)
+    monkeypatch.setattr(capacity.backend, "card_bytes", lambda: needed)
+    capacity.require_networks(model)
+
+
+def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
+    home = SimpleNamespace(plan=SimpleNamespace(card=SimpleNamespace(memory=80 * GB)))
+    for device, found, expected in (
+        ("auto", home, 80 * GB),
+        ("cuda", home, 80 * GB),
+        ("auto", None, 0),
+        ("cpu", home, 0),
+    ):
+        monkeypatch.setattr(backend, "_choice", backend._Choice(device))
+        monkeypatch.setattr(backend, "cuda_ready", lambda gpu, found=found: start.Ready(found))
+        assert backend.card_bytes() == expected
 
 
 @pytest.mark.usefixtures("small_machine")
@@ -76,6 +106,12 @@ MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reaso
 @pytest.mark.parametrize("text", MEMORY_TEXTS)
 def test_what_the_libraries_say_of_memory_is_understood(text):
     assert is_allocation_failure(RuntimeError(text)) and not is_allocation_failure(OSError("no"))
+
+
+def test_where_cublas_finds_no_memory_its_words_are_understood():
+    text = (CSRC / CUDA / "device.h").read_text(encoding="utf-8")
+    words = re.findall(r'CUBLAS_STATUS_ALLOC_FAILED\) return "(.*)"', text)
+    assert [is_allocation_failure(RuntimeError(f"{word}: status 3")) for word in words] == [True]
 
 
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 GiB"), RuntimeError("std::bad_alloc")])

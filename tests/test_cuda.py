@@ -85,6 +85,26 @@ REFUSED = {
         ["no NVIDIA card", "finds no"],
     ),
     "driver that was updated": (driver((13, 0), problem=drivers.STATUSES[803]), (), ["restart the machine"]),
+    "driver too old for any, old card": (
+        driver((11, 4), card(70, "V100"), version="470.57"),
+        (toolkit((12, 0)),),
+        ["update the driver 470.57 to 525 or newer and install a CUDA 12 toolkit"],
+    ),
+    "driver and card too old": (
+        driver((11, 4), card(37, "K80"), version="470.57"),
+        (),
+        [": the card is too old for CUDA 12", "; use --device cpu"],
+    ),
+    "old driver, old card, new toolkit": (
+        driver((12, 4), card(61, "1080 Ti")),
+        (toolkit((13, 0)),),
+        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): install a CUDA 12 toolkit"],
+    ),
+    "old driver, very old card, new toolkit": (
+        driver((12, 4), card(37, "K80")),
+        (toolkit((13, 0)),),
+        ["older than CUDA 13.0 (/cuda-13.0/bin/nvcc): the card is too old"],
+    ),
     "driver too old for any": (driver((11, 4), version="470.57"), (toolkit((12, 0)),), ["470.57", "11.4", "580", ALL]),
     "no nvcc, new driver": (NEW, (), ["H100", "no nvcc", ALL]),
     "no nvcc, old driver": (OLD, (), ["no nvcc", "535.104", "580", "CUDA 12 toolkit"]),
@@ -106,7 +126,7 @@ REFUSED = {
     "an nvcc alone": (
         OLD,
         (toolkit((12, 4), without=("cuda_runtime.h", "cudart")),),
-        ["cuda_runtime.h and libcudart.so", "nvidia-cuda-runtime-cu12"],
+        ["cuda_runtime.h and libcudart.so", "pip install nvidia-cuda-runtime-cu12 nvidia-cuda-cccl-cu12"],
     ),
 }
 

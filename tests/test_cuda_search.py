@@ -69,6 +69,20 @@ def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version
     assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
 
 
+def test_pips_cub_of_cuda_12_completes_a_compiler_that_has_none_and_no_other(machine, tmp_path):
+    root = tmp_path / "local" / "cuda-12.4"
+    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
+    site = write_wheels_12(tmp_path / "site").parent
+    write_headers(tmp_path / "site" / "nvidia" / "cuda_cccl" / "include" / "cub", "cub.cuh")
+    write_headers(tmp_path / "site" / "nvidia" / "cuda_cccl" / "include" / "thrust", "sort.h")
+    (found,) = machine(site)
+    include = filled(found, tmp_path).parents[1] / "include"
+    assert (include / "cub" / "cub.cuh").is_file() and (include / "thrust" / "sort.h").is_file()
+    write_wheels_13(tmp_path / "thirteen")
+    newer = next(one for one in machine(site, tmp_path / "thirteen") if one.release == (13, 0))
+    assert "cuda_cccl" not in "".join(newer.headers.values())
+
+
 def test_a_script_named_nvcc_on_the_path_leads_to_the_toolkit_it_calls(machine, tmp_path):
     root = write_toolkit(tmp_path / "far" / "cuda", "13.0")
     says = f"""--dryrun*) echo '#$ _HERE_={root}/bin' >&2 ;;

@@ -20,7 +20,7 @@ from models.machine.backend import jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
 from models.ops.examples import MAKERS, Example, kernels
-from models.ops.kernel import Kernel
+from models.ops.kernel import REFERENCE, Kernel, use
 
 
 def lines_of(check):
@@ -177,6 +177,21 @@ def test_the_gradient_by_imaginary_steps_is_that_of_differences():
 
 def test_every_operation_has_an_example():
     assert set(kernels()) == set(MAKERS)
+
+
+def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch):
+    """cuBLAS's product of batches, which Jittor takes on a card for these, repeats no matrix."""
+    multiply = jt.matmul
+
+    def checked(a, b):
+        assert len(a.shape) < 3 or len(a.shape) != len(b.shape) or a.shape[:-2] == b.shape[:-2], (a.shape, b.shape)
+        return multiply(a, b)
+
+    monkeypatch.setattr(jt, "matmul", checked)
+    for name in MAKERS:
+        example = MAKERS[name](np.random.default_rng(0))
+        with use(REFERENCE):
+            example.kernel(*example.arguments)
 
 
 @pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])

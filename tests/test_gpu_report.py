@@ -11,19 +11,20 @@ from benchmarks import gpu_report
 from benchmarks.shapes import Shape, make_job, shape_conf, write_job
 
 STEPS = {"steps": [{"seconds": 0.01, "pool_mib": 700.0, "share": 0.7, "shape": "512x64+64"}]}
-PEER = {"peer": {"float32_seconds": 0.04, "peak_mib": 4000.0}}
+PEER = {"peer": {"float32_seconds": 0.04, "tf32_seconds": 0.02, "peak_mib": 4000.0}}
 
 
 @pytest.fixture
 def results(tmp_path):
     """A folder with two stages, one of which failed."""
     (tmp_path / "stages.csv").write_text(
-        "facts,0,3,60\nsteps,0,100,300\nbunny,0,9,300\nlego,124,420,420\npeer,0,9,300\n"
+        "facts,0,3,60\nsteps,0,100,300\nbunny,0,9,300\nlego,124,420,420\npeer,0,9,300\ntf32,0,9,300\n"
     )
     (tmp_path / "facts.log").write_text("a card\n" * 100)
     (tmp_path / "steps.json").write_text(json.dumps(STEPS))
     (tmp_path / "peer.json").write_text(json.dumps(PEER))
     (tmp_path / "bunny.json").write_text(json.dumps({"surface": {"chamfer": 0.006, "f_score": 0.9}}))
+    (tmp_path / "tf32.json").write_text(json.dumps({"tf32": [{"seconds": 0.008}]}))
     (tmp_path / "lego.json").write_text("cut short {")
     return tmp_path
 
@@ -34,6 +35,7 @@ def test_stages_figures_and_targets_are_in_the_table(results):
     assert "| lego | 124 | 420 | 420 |" in text and "| share of the card's float32 rate >= 0.6 | 0.7 | yes |" in text
     assert "| step against the published code <= 0.5 | 0.25 | yes |" in text
     assert "| Chamfer distance of the bunny <= 0.0065 | 0.006 | yes |" in text
+    assert "| step in TF32 against the published code in TF32 <= 0.35 | 0.4 | no |" in text
     assert "| PSNR of lego's test views, dB >= 28.0 | not measured | no |" in text
     found = json.loads((results / "results.json").read_text())
     assert found["logs"]["facts"] == ["a card"] * gpu_report.LAST_LINES and found["measured"]["steps"] == STEPS

@@ -117,6 +117,45 @@ def test_a_pack_that_fails_is_one_sentence_a_status_and_no_file(call, tmp_path, 
 # a run
 
 
+@pytest.mark.parametrize("words", [["--help"], ["packk"], ["pack", "a", "b"]])
+def test_words_that_mean_nothing_start_nothing(call, tmp_path, words):
+    told = ended(call(PYTHON, *words))
+    assert (
+        told.returncode == 2
+        and told.stderr.count("\n") == 1
+        and {path.name for path in tmp_path.iterdir()} == {"python"}
+    )
+
+
+def test_a_device_that_is_none_starts_nothing(call, tmp_path):
+    told = ended(call(PYTHON, DEVICE="gpu"))
+    assert told.returncode == 2 and "DEVICE=cpu" in told.stderr and not (tmp_path / "out").exists()
+
+
+def test_without_packages_nothing_is_measured(call, tmp_path):
+    told = ended(
+        call(
+            PYTHON.replace(
+                "*parity*)", '*import*mcubes*) echo "error: cannot import cv2" >&2; exit 1 ;;\n    *parity*)'
+            )
+        )
+    )
+    assert told.returncode == 1 and "cannot import cv2" in told.stdout and "packages are missing" in told.stderr
+    assert [row[0] for row in rows(tmp_path)] == ["facts", "packages"]
+
+
+def test_a_training_that_takes_longer_than_it_may_is_evaluated_all_the_same(call, tmp_path):
+    program = PYTHON.replace("*parity*)", "*mode\\ train*lego*) exec sleep 60 ;;\n    *parity*)")
+    program = "#!/bin/sh\n" + 'case "$*" in *evaluate*lego*) echo evaluated ;; esac\n' + program.partition("\n")[2]
+    script = tmp_path / "gpu.sh"
+    text = Path(SCRIPT).read_text().replace("fast_nerf.conf lego 300", "fast_nerf.conf lego 1")
+    script.write_text(text.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}"))
+    told = call(program, STAGE="exit 0")
+    told["args"][1] = str(script)
+    assert ended(told).returncode == 0
+    assert "evaluated" in (tmp_path / "out" / "lego.log").read_text()
+
+
 def rows(tmp_path):
     return [line.split(",") for line in (tmp_path / "out" / "stages.csv").read_text().splitlines()]
 
@@ -126,7 +165,7 @@ def test_a_stage_that_fails_stops_no_other(call, tmp_path):
     told = ended(call(PYTHON, STAGE="exit 3"))
     assert told.returncode == 0, told.stderr
     names = [row[0] for row in rows(tmp_path)]
-    assert names[:3] == ["facts", "doctor", "parity"] and names[-1] == "flat"
+    assert names[:4] == ["facts", "packages", "doctor", "parity"] and names[-1] == "flat"
     assert {row[0]: row[1] for row in rows(tmp_path)}["parity"] == "3"
     facts = (tmp_path / "out" / "facts.log").read_text().splitlines()
     assert any(line.endswith("/g++") for line in facts) and not [line for line in facts if "invalid option" in line]
@@ -190,7 +229,7 @@ def is_alive(number):
 def check_stopped(tmp_path, pids):
     waited_for(lambda: not any(map(is_alive, pids)))
     names = [row[0] for row in rows(tmp_path)]
-    assert names == ["facts", "doctor", "parity"] and rows(tmp_path)[-1][1] == "stopped"
+    assert names == ["facts", "packages", "doctor", "parity"] and rows(tmp_path)[-1][1] == "stopped"
     assert "| parity | stopped |" in (tmp_path / "out" / "results.md").read_text()
 
 
@@ -247,5 +286,6 @@ def test_packing_that_is_stopped_leaves_nothing(call, tmp_path):
     pids = waited_for(lambda: numbers(tmp_path))
     running.terminate()
     running.communicate(timeout=SECONDS)
-    assert running.returncode == 128 + signal.SIGTERM and not any(map(is_alive, pids))
+    assert running.returncode == 128 + signal.SIGTERM
+    waited_for(lambda: not any(map(is_alive, pids)))
     assert {path.name for path in tmp_path.iterdir()} == {"python", "pids"}

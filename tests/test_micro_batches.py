@@ -187,6 +187,15 @@ def test_a_measurement_leaves_the_run_as_it_was():
     assert losses[0] == losses[1]
 
 
+def test_a_measurement_whose_arrays_find_no_memory_leads_to_a_chunk_that_fits():
+    trainer = trainer_of()
+    trainer.model.objective = without_memory(trainer.model.objective, 3)
+    choice = chunks.training_chunk(trainer)
+    assert (choice.chunk, choice.fits) == (2, True)
+    trainer.ray_chunk = choice.chunk
+    assert np.isfinite(trainer.step().scalars()["Loss/loss"])
+
+
 def test_a_tight_limit_splits_the_step():
     limit = memory.GB, 4096
     trainer = trainer_of(f"train.batch_size={limit[1]}")

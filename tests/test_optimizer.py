@@ -4,7 +4,7 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
-from forms import FORMS, in_form
+from forms import FORMS, in_form, only_on_the_cpu
 from memory_that_ends import unallocated
 from tiny_networks import params64, random_rays, tiny_renderer, training_losses
 
@@ -180,6 +180,7 @@ def test_parameters_stay_trainable_and_every_one_has_moved(training):
             assert (value != before[network][name]).any(), f"{network}.{name} has not moved"
 
 
+@only_on_the_cpu
 @all_paths
 def test_an_update_that_finds_no_memory_leaves_all_as_it_was():
     optimizer = adam_of(jt.array(START))

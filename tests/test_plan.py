@@ -4,6 +4,7 @@ import math
 
 import pytest
 from config_samples import changed
+from memory_that_ends import without_memory
 from runs import run
 
 from models.commands import plan_table as plan
@@ -44,6 +45,37 @@ def test_where_there_is_plenty_one_small_measurement_is_enough():
 def test_a_measurement_that_turns_out_larger_than_foreseen_is_not_chosen():
     choice = memory.largest_chunk(512, lambda chunk: chunk if chunk < 200 else 10 * chunk, lambda: 600)
     assert choice.chunk == 128 and choice.fits
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 64, 500, 512, 1024])
+@pytest.mark.parametrize("fitting", [1, 2, 5, 40, 100, 400])
+@pytest.mark.parametrize("kind", [MemoryError, RuntimeError])
+def test_a_measurement_that_runs_out_of_memory_does_not_fit_and_smaller_ones_are_tried(most, fitting, kind):
+    asked = []
+
+    def measure(chunk):
+        asked.append(chunk)
+        if chunk > fitting:
+            raise kind("Unable to alloc")
+        return chunk
+
+    choice = memory.largest_chunk(most, measure, lambda: 10 * most)
+    expected = max(size for size in memory.halvings(most) if size <= fitting)
+    assert choice.fits and choice.chunk == (most if max(asked) <= fitting else expected)
+    assert len(asked) == len(set(asked))
+
+
+def test_where_memory_runs_out_with_one_entry_or_the_work_fails_otherwise_that_is_raised():
+    def failing(text):
+        def measure(chunk):
+            raise RuntimeError(f"{text} {chunk}")
+
+        return measure
+
+    with pytest.raises(RuntimeError, match="Unable to alloc 1$"):
+        memory.largest_chunk(512, failing("Unable to alloc"), lambda: 10**6)
+    with pytest.raises(RuntimeError, match="no such kernel 64"):
+        memory.largest_chunk(512, failing("no such kernel"), lambda: 10**6)
 
 
 @pytest.mark.parametrize("most", [1, 2, 5, 100])
@@ -94,6 +126,21 @@ def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsy
     assert all(math.isfinite(value) and value > 0 for row in figures for value in row)
     assert figures[-1][1] > figures[0][1] and figures[-1][3] > figures[0][3]
     assert not (tmp_path / "new").exists()
+
+
+def test_the_table_has_the_chunk_that_a_step_went_on_with(tmp_path, capsys, monkeypatch):
+    build = plan.build_model
+
+    def built(*arguments):
+        model = build(*arguments)
+        model.objective = without_memory(model.objective, 3)
+        return model
+
+    monkeypatch.setattr(plan, "build_model", built)
+    monkeypatch.setattr(plan, "IMPORTANCES", ())
+    assert run(tmp_path, "--mode", "plan", settings=("train.batch_size=8", "train.ray_chunk=8")) == 0
+    row = next(text.split() for text in capsys.readouterr().out.splitlines() if text.split()[0] == "8*")
+    assert row[1] == "2"
 
 
 def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsys):

@@ -74,7 +74,7 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     seconds = _seconds_of_steps(trainer)
     return PlanRow(
         n_importance=n_importance,
-        ray_chunk=choice.chunk,
+        ray_chunk=trainer.ray_chunk,  # fewer than chosen where the steps found no memory for those
         step_bytes=base + step_peak,
         render_chunk=chunk,
         image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.moment)),

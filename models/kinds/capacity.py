@@ -9,6 +9,7 @@ from __future__ import annotations
 from data.errors import UserError
 from models.kinds.block import ModelConfig
 from models.kinds.conf import ExperimentConfig
+from models.machine import backend
 from models.machine.available import available_bytes
 
 FLOAT_BYTES = 4
@@ -23,14 +24,19 @@ MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
-    """Raises UserError where the networks of the conf exceed what is free."""
+    """Raises UserError where the networks of the conf exceed main memory, and the card where one will hold them.
+
+    The card is asked for only where main memory does not do.
+    """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
-    if needed > free:
-        raise UserError(
-            f"the networks of the conf have {count} numbers and need {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"lower the widths and layers of {_network_keys(model)}"
-        )
+    if needed <= free or needed <= (card := backend.card_bytes()):
+        return
+    raise UserError(
+        f"the networks of the conf have {count} numbers and need {_gb(needed)} of memory, "
+        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: "
+        f"lower the widths and layers of {_network_keys(model)}"
+    )
 
 
 def require_batch(conf: ExperimentConfig) -> None:

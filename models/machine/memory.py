@@ -7,10 +7,12 @@ the process, it is the same each time the same work is done. Bytes everywhere; 1
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from data.errors import is_allocation_failure
 from models.machine import backend
 from models.machine.available import available_bytes
 from models.machine.backend import jt
@@ -106,24 +108,26 @@ def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], i
     A small probe comes first, so that nothing is tried that is foreseen not to fit.
 
     Args:
-        measure: chunk -> bytes at its peak; grows with the chunk at most in proportion, beyond a fixed part.
+        measure: chunk -> bytes at its peak; grows with the chunk at most in proportion, beyond a fixed part. Where
+            memory runs out meanwhile the chunk does not fit; that of 1 raises what it met.
         left: bytes there are; asked after the first probe, which loads what any work needs.
     """
-    sizes = halvings(most)
-    large = max(0, min(PROBE_HALVINGS, len(sizes) - 2))  # such that there is a smaller one, to tell the slope
-    measured = {sizes[large]: measure(sizes[large])}
+    sizes, has_failed = halvings(most), False
+    while math.isinf(peak := _peak(measure, sizes[large := _probe(sizes)])):
+        sizes, has_failed = sizes[large + 1 :], True
+    measured = {sizes[large]: peak}
     allowed = left()
-    bound = measured[sizes[large]] * most // sizes[large]  # counts the fixed part several times
-    if bound <= SAFE_SHARE * allowed:
+    bound = peak * sizes[0] // sizes[large]  # counts the fixed part several times
+    if bound <= SAFE_SHARE * allowed and not has_failed:
         return Choice(most, bound, True)
     small = min(large + 1, len(sizes) - 1)
     if small != large:
-        measured[sizes[small]] = measure(sizes[small])
+        measured[sizes[small]] = _peak(measure, sizes[small])
     foreseen = _line(sizes[small], measured[sizes[small]], sizes[large], measured[sizes[large]])
     for size in sizes:
         if size > sizes[large] and foreseen(size) > allowed:
             continue
-        peak = measured[size] if size in measured else measure(size)
+        peak = measured[size] if size in measured else _peak(measure, size)
         if peak <= allowed:
             return Choice(size, peak, True)
     return Choice(1, peak, False)
@@ -135,7 +139,23 @@ def chunk_that_fits(most: int, work: Callable[[int], object], memory_limit: floa
     return largest_chunk(most, lambda size: extra + growth(lambda: work(size)), lambda: budget(memory_limit))
 
 
-def _line(small: int, at_small: int, large: int, at_large: int) -> Callable[[int], float]:
+def _probe(sizes: list[int]) -> int:
+    """Which of the sizes is measured first: such that there is a smaller one, to tell the slope."""
+    return max(0, min(PROBE_HALVINGS, len(sizes) - 2))
+
+
+def _peak(measure: Callable[[int], int], size: int) -> float:
+    """What a chunk takes; infinity where memory runs out as it is measured, which a chunk of 1 raises."""
+    try:
+        return measure(size)
+    except (MemoryError, RuntimeError) as error:
+        if size == 1 or not is_allocation_failure(error):
+            raise
+        let_go(error)
+        return math.inf
+
+
+def _line(small: int, at_small: float, large: int, at_large: float) -> Callable[[int], float]:
     """Bytes of a chunk, foreseen from two measured ones; at least in proportion where the two tell no slope."""
     slope = (at_large - at_small) / (large - small) if large > small else 0.0
     if slope <= 0.0:

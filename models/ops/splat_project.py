@@ -95,13 +95,18 @@ def _placed(means: Var, camera: Var) -> tuple[Var, Var, list[Var]]:
     return turn, jt.matmul(means, turn.transpose()) + camera[9:12].reshape((1, 3)), [camera[k] for k in range(12, 17)]
 
 
+def _turned(turn: Var, matrices: Var) -> Var:
+    """A rotation [3, 3] times each of [N, 3, 3]; repeated, for on a card two batches have to be equally long."""
+    return jt.matmul(turn.broadcast(matrices.shape, [0]), matrices)
+
+
 def _ellipsoids_reference(
     means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
 ) -> Ellipsoids:
     """Ellipsoids by the slope of the projection at their centres."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
     x, y, z = placed[:, 0], placed[:, 1], placed[:, 2].maximum(near)
-    axes = jt.matmul(turn.unsqueeze(0), rotations(quats) * log_sizes.exp().unsqueeze(1))
+    axes = _turned(turn, rotations(quats) * log_sizes.exp().unsqueeze(1))
     margin_x, margin_y = 0.5 * MARGIN * width / fx, 0.5 * MARGIN * height / fy
     slope_x = (x / z).maximum(-cx / fx - margin_x).minimum((width - cx) / fx + margin_x)
     slope_y = (y / z).maximum(-cy / fy - margin_y).minimum((height - cy) / fy + margin_y)
@@ -123,7 +128,7 @@ def _surfels_reference(
 ) -> Surfels:
     """Surfels exactly, as planes; the third size is not read."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
-    seen = jt.matmul(turn.unsqueeze(0), rotations(quats))
+    seen = _turned(turn, rotations(quats))
     sizes = log_sizes[:, :2].exp().unsqueeze(1)
     plane = jt.concat([seen[:, :, :2] * sizes, placed.unsqueeze(2)], dim=2)
     rows = [fx * plane[:, 0] + skew * plane[:, 1] + cx * plane[:, 2], fy * plane[:, 1] + cy * plane[:, 2], plane[:, 2]]

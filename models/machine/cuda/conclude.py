@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from models.machine.cuda.facts import Card, Driver, Facts, Release, Toolkit, dotted
+from models.machine.cuda.facts import CUB, Card, Driver, Facts, Release, Toolkit, dotted
 
 OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, what Jittor 1.3.11 was compiled with
 REQUIREMENTS = "requirements-cuda.txt"
 CARD_REMEDY = "see what nvidia-smi says; restart the machine, or install the driver anew"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
 PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
-PIP_DRIVER = "580"  # the first driver that runs it
+PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the first drivers that run it, and CUDA 12
+PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the capabilities from which CUDA 13 compiles, and CUDA 12
+TOO_OLD = "the card is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
 # Capabilities of boards that hold the processor too: their code runs on them alone, whatever numbers follow.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
@@ -55,7 +57,7 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
     card = driver.cards[gpu]
     if driver.cuda < (OLDEST_MAJOR, 0):
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}"
-        return Conclusion(None, f"{card.words} is not used, {runs}: update it to {PIP_DRIVER} or newer, then {PIP_ALL}")
+        return Conclusion(None, f"{card.words} is not used, {runs}: {install(driver, card)}")
     tried = [(_obstacle(toolkit, driver, card), toolkit) for toolkit in facts.toolkits]
     if plans := [_plan(toolkit, card) for (_, words), toolkit in tried if not words]:
         return Conclusion(plans[0], others=tuple(plans[1:]))
@@ -85,10 +87,11 @@ def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
         return 1, f"{untried}: {install(driver, card)}"
     if release[0] > driver.cuda[0]:
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
-        return 2, f"{runs}: update it to {PIP_DRIVER} or newer, or install a CUDA {driver.cuda[0]} toolkit"
+        newer = f"update it to {PIP_DRIVER} or newer, or " if card.capability >= PIP_OLDEST_CARD else ""
+        return 2, f"{runs}: {newer}{_for_old(card)}"
     if toolkit.codes and card.capability < toolkit.codes[0]:
         older = f"{name} compiles for {dotted(toolkit.codes[0])} and newer only"
-        return 3, f"{older}: {_for_old(release, card)}"
+        return 3, f"{older}: {_for_old(card)}"
     _, is_translated = _code(toolkit, card)
     if is_translated and release > driver.cuda:
         return 4, f"{name} does not know it and is newer than {driver.words}: update the driver"
@@ -117,12 +120,16 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
 
 
 def install(driver: Driver, card: Card) -> str:
-    """What gives this machine a toolkit."""
-    if driver.cuda >= (PIP_MAJOR, 0) and card.capability >= 75:  # the oldest that CUDA 13 compiles for
-        return PIP_ALL
-    if card.capability < 75:
-        return _for_old((PIP_MAJOR, 0), card)
-    return f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}, or install a CUDA 12 toolkit"
+    """What gives this machine a toolkit that fits, and a driver that runs it."""
+    is_new = card.capability >= PIP_OLDEST_CARD
+    if driver.cuda >= (PIP_MAJOR, 0):
+        return PIP_ALL if is_new else _for_old(card)
+    newer = f"update {driver.words} to {PIP_DRIVER} or newer and {PIP_ALL}"
+    if driver.cuda >= (OLDEST_MAJOR, 0):
+        return f"{newer}, or {_for_old(card)}" if is_new else _for_old(card)
+    if is_new or card.capability < OLDEST_CARD:
+        return newer if is_new else TOO_OLD
+    return f"update {driver.words} to {OLDEST_DRIVER} or newer and {_for_old(card)}"
 
 
 def anew(toolkit: Toolkit) -> str:
@@ -130,11 +137,9 @@ def anew(toolkit: Toolkit) -> str:
     return PIP_ALL if toolkit.is_pips else "install the CUDA toolkit anew"
 
 
-def _for_old(release: Release, card: Card) -> str:
-    """What a card that is too old for a release needs."""
-    if release[0] >= PIP_MAJOR and card.capability >= 50:
-        return "install a CUDA 12 toolkit"
-    return "it is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
+def _for_old(card: Card) -> str:
+    """What a card needs that is too old for pip's packages, or has a driver that is."""
+    return TOO_OLD if card.capability < OLDEST_CARD else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
 def _parts(toolkit: Toolkit) -> str:
@@ -149,6 +154,8 @@ def _complete(toolkit: Toolkit) -> str:
         return PIP_ALL
     wheels = {"cublas": "nvidia-cublas-cu12", "curand": "nvidia-curand-cu12", "cuda": "nvidia-cuda-runtime-cu12"}
     names = [name for stem, name in wheels.items() if any(stem in file for file in toolkit.missing)]
+    if CUB not in toolkit.headers and wheels["cuda"] in names:  # nothing but the compiler is there
+        names.append("nvidia-cuda-cccl-cu12")
     return f"pip install {' '.join(names)}"
 
 

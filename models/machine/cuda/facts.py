@@ -11,6 +11,7 @@ Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) where it is not told
 HEADERS = ("cuda_runtime.h", "cublas_v2.h", "curand.h")
 LIBRARIES = ("cudart", "cublas", "cublasLt", "curand")
 HOME_PREFIX = "cuda-home-"  # of the names of the folders that home.py makes: none is a toolkit
+CUB = "cub/cub.cuh"  # of CUDA 12, whose compiler may come without; where it lies nvcc 13 knows by itself
 NPP = "npp.h"  # Jittor takes eight limits from it: home.py writes them where it is missing
 
 

@@ -22,7 +22,7 @@ from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
 from models.machine.cuda import refusal
 from models.machine.cuda.conclude import Plan, anew
-from models.machine.cuda.facts import HEADERS, HOME_PREFIX, NPP, Toolkit
+from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
 
 STANDARD = "c++17"  # of kernels, for all toolkits: CUB of CUDA 13 asks for it where Jittor says c++14
 PROBE_SECONDS = 1800  # seconds of work, on a machine that may be busy
@@ -207,10 +207,10 @@ def _targets(plan: Plan) -> str:
 
 def _link_headers(toolkit: Toolkit, include: Path) -> None:
     """The headers with all their neighbours, which they include; the compiler's own where two have one name."""
-    for name in (*HEADERS, NPP):
+    for name in (*HEADERS, NPP, CUB):
         if name not in toolkit.headers:
             continue
-        folder = Path(toolkit.headers[name]).parent
+        folder = Path(toolkit.headers[name]).parents[name.count("/")]
         if folder == Path("/usr/include"):
             continue  # every compiler looks there
         for entry in sorted(folder.iterdir()):

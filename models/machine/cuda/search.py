@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from models.machine.cuda.facts import HEADERS, HOME_PREFIX, LIBRARIES, NPP, Release, Toolkit
+from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, LIBRARIES, NPP, Release, Toolkit
 
 NVCC_SECONDS = 30
 TARGET = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(platform.machine(), f"{platform.machine()}-linux")
@@ -97,7 +97,8 @@ def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
     release = release_of(_said(nvcc, "--version"))
     codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _said(nvcc, "--list-gpu-code"))})
     fitting = [own, *(root for root in roots if root != own and major_of(root) in (0, release[0]))]
-    headers = {name: _first(name, fitting, INCLUDE_FOLDERS) for name in (*HEADERS, NPP)}
+    optional = (NPP, CUB) if release[0] == 12 else (NPP,)
+    headers = {name: _first(name, fitting, INCLUDE_FOLDERS) for name in (*HEADERS, *optional)}
     libraries = {name: _library(name, fitting, release[0]) for name in LIBRARIES}
     # A compiler without CUB of its own, as pip's is without nvidia-cuda-cccl, takes it from the folders of headers.
     return Toolkit(

@@ -76,7 +76,13 @@ inline void each(long count, Work work) {
 template <typename T>
 inline void clear(T *values, long count) {
     const cudaError_t status = cudaMemsetAsync(values, 0, count * sizeof(T));
-    demand(status == cudaSuccess, "cudaMemset", status);
+    demand(status == cudaSuccess, cudaGetErrorString(status), status);
+}
+
+// What cuBLAS tells no more of than a number: its workspace is not from Jittor's pool, and the rest is CUDA's last error.
+inline std::string told(cublasStatus_t status) {
+    if (status == CUBLAS_STATUS_ALLOC_FAILED) return "cuBLAS found no memory (out of memory)";
+    return std::string("cuBLAS (") + cudaGetErrorString(cudaPeekAtLastError()) + ")";
 }
 
 // C [rows, columns] = scale A B + keep C, where A is [rows, depth], or [depth, rows] if turned, and B likewise.
@@ -90,7 +96,7 @@ inline void product(long rows, long columns, long depth, float scale, const floa
         jittor::cublas_handle, turn_b ? CUBLAS_OP_T : CUBLAS_OP_N, turn_a ? CUBLAS_OP_T : CUBLAS_OP_N, (int)columns,
         (int)rows, (int)depth, &scale, b, CUDA_R_32F, (int)stride_b, a, CUDA_R_32F, (int)stride_a, &keep, c,
         CUDA_R_32F, (int)stride_c, kind, CUBLAS_GEMM_DEFAULT);
-    demand(status == CUBLAS_STATUS_SUCCESS, "cuBLAS", status);
+    if (status != CUBLAS_STATUS_SUCCESS) demand(false, told(status).c_str(), status);
 }
 
 // Memory that the threads of a block share.

@@ -1,0 +1,46 @@
+"""What of the tests runs on a card, in which forms, and on no other device."""
+
+import re
+import runpy
+import sys
+
+import forms
+import pytest
+from runs import ROOT
+
+from benchmarks import on_device
+from data.errors import UserError
+from models.ops import source
+
+
+def test_the_tests_for_a_card_are_there_and_emulate_nothing_themselves():
+    listed = re.findall(r'^ *TESTS="(?:\$TESTS )?([^"]+)"', (ROOT / "benchmarks" / "gpu.sh").read_text(), re.MULTILINE)
+    names = " ".join(listed).split()
+    assert len(names) > 10
+    for name in names:
+        text = (ROOT / "tests" / f"test_{name}.py").read_text()
+        assert not re.search(r"from emulation|emulated\(|numpy_code|cuda_machines", text), name
+
+
+def test_on_a_card_the_forms_are_its_own_and_the_reference(monkeypatch):
+    monkeypatch.setattr(source, "device", lambda: source.CUDA)
+    found = runpy.run_path(forms.__file__)
+    assert found["FORMS"] == ("native", "reference") and found["CUDA_FORMS"] == found["OWN_FORMS"] == ("native",)
+    with found["in_form"]("native") as called:
+        assert called is None
+
+
+def test_a_program_runs_on_the_device_it_is_given_or_not_at_all(monkeypatch, capsys, tmp_path):
+    program = tmp_path / "it.py"
+    program.write_text("import sys\nprint('ran with', sys.argv[1:])")
+    monkeypatch.setattr(sys, "argv", [])
+    on_device.main(["cpu", str(program), "a", "b"])
+    assert "device cpu" in (told := capsys.readouterr().out) and "ran with ['a', 'b']" in told
+
+    def refuse(device):
+        raise UserError("no card: use --device cpu")
+
+    monkeypatch.setattr(on_device.backend, "select", refuse)
+    with pytest.raises(SystemExit, match="error: no card"):
+        on_device.main(["cuda", str(program)])
+    assert "ran" not in capsys.readouterr().out

@@ -194,7 +194,8 @@ for name in sys.argv[1:]:
         importlib.import_module(name)
     except ImportError as error:
         missing.append(f"{name} ({error})")
-sys.exit(f"error: {sys.executable} cannot import {chr(44).join(missing)}: install them for it" if missing else 0)
+words = ", ".join(missing)
+sys.exit(f"error: {sys.executable} cannot import {words}: install what is missing" if missing else 0)
 ' $OF_THE_MACHINE $OF_THE_PACK
 }
 
@@ -250,14 +251,14 @@ stage facts 60 bash -c facts
 unpacked=true
 if [ -f "$PACK/site.tar.xz" ]; then stage unpack 120 bash -c unpack || unpacked=false; fi
 [ $unpacked = true ] && [ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
-stage packages 120 bash -c packages || { echo "error: packages are missing, see above: install them" >&2; exit 1; }
+stage packages 120 bash -c packages || { echo "error: packages are missing: install those that are named above" >&2; exit 1; }
 python_config
 stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
 # shellcheck disable=SC2086 (a list of words)
 stage parity 300 "$PYTHON" -m benchmarks.on_device "$DEVICE" tests/parity.py $GOLDEN
 stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json" "${STEPS[@]}"
 # shellcheck disable=SC2086 (a list of words)
-stage tests 600 "$PYTHON" -m benchmarks.on_device "$DEVICE" pytest -v --tb=short $(printf 'tests/test_%s.py ' $TESTS)
+stage tests 600 "$PYTHON" -m benchmarks.on_device "$DEVICE" pytest -vv --tb=short $(printf 'tests/test_%s.py ' $TESTS)
 stage demo 300 bash -c 'train demo confs/demo.conf demo 200'
 stage bunny 300 bash -c 'train bunny confs/fast.conf bunny 200 dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
 stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego 300'

@@ -8,6 +8,7 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from data.errors import UserError
 from models.machine import backend
@@ -27,6 +28,7 @@ def main(arguments: Sequence[str]) -> None:
         command = command[1:]
     sys.argv = command
     if command[0].endswith(".py"):
+        sys.path.insert(0, str(Path(command[0]).resolve().parent))
         runpy.run_path(command[0], run_name="__main__")
     else:
         runpy.run_module(command[0], run_name="__main__", alter_sys=True)

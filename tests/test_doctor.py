@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from cuda_machines import card, computes, driver, facts, takes_its_process_along, toolkit
+from cuda_machines import card, computes, driver, facts, planned, takes_its_process_along, toolkit
 from runs import ROOT
 
 from data.errors import UserError
@@ -19,6 +19,7 @@ from models.fields.sdf import SDFNetwork
 from models.machine.backend import DeviceInfo, jt
 from models.machine.cuda import start
 from models.machine.cuda.conclude import conclude
+from models.machine.cuda.home import Home
 from models.ops.examples import MAKERS, Example, kernels
 from models.ops.kernel import REFERENCE, Kernel, use
 
@@ -147,8 +148,18 @@ def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine)
 def test_of_several_toolkits_each_is_told_whether_and_why_not(machine):
     found = machine(driver((13, 0)), toolkit((13, 0), without=("cublas",)), toolkit((12, 4)), toolkit((12, 8)))
     fates = [line.found.rpartition("whole, ")[2] for line in found if line.name == "CUDA toolkit"]
-    assert "lacks libcublas.so" in fates[0] and fates[1:] == ["used", "not used: another comes first"]
+    assert "lacks libcublas.so" in fates[0] and fates[1:] == ["not used: nothing can be built against it"] * 2
     assert found[-1].remedy == "make room"
+
+
+def test_the_toolkit_that_is_used_is_the_one_whose_home_was_made(machine, monkeypatch, tmp_path):
+    broken, good, other = toolkit((12, 4)), toolkit((13, 0)), toolkit((12, 8))
+    machine(driver((13, 0)), broken, good, other)
+    home = Home(tmp_path / "cuda-home-0123456789ab", planned(good))
+    monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(home))
+    found = lines_of(lambda: cuda.cuda("auto", 0))
+    fates = [line.found.rpartition("whole, ")[2] for line in found if line.name == "CUDA toolkit"]
+    assert fates == ["not used: nothing can be built against it", "used", "not used: another comes first"]
 
 
 # what is computed
@@ -236,7 +247,8 @@ def test_a_card_that_jittor_does_not_run_on_is_wrong(monkeypatch, device, is_ok)
         monkeypatch.setattr(computing, check, lambda *given: iter(()))
     told = []
     computing.compute(told.append, device, 0)
-    assert [line.is_ok for line in told] == [is_ok] and "status -6" in told[0].found
+    lines = [one for one in told if isinstance(one, Line)]
+    assert [line.is_ok for line in lines] == [is_ok] and "status -6" in lines[0].found
 
 
 def test_a_start_that_is_refused_is_a_line_with_the_whole_sentence(monkeypatch):

@@ -286,5 +286,6 @@ def test_packing_that_is_stopped_leaves_nothing(call, tmp_path):
     pids = waited_for(lambda: numbers(tmp_path))
     running.terminate()
     running.communicate(timeout=SECONDS)
-    assert running.returncode == 128 + signal.SIGTERM and not any(map(is_alive, pids))
+    assert running.returncode == 128 + signal.SIGTERM
+    waited_for(lambda: not any(map(is_alive, pids)))
     assert {path.name for path in tmp_path.iterdir()} == {"python", "pids"}

@@ -24,11 +24,12 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
         size = f", {card.memory / GIB:.0f} GiB" if card.memory else ""
         yield Line(f"card {index}", f"{card.name}, capability {dotted(card.capability)}{size}")
     found = facts.toolkits or search.toolkits(os.environ, search.package_folders())
+    ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
     for toolkit in found:
-        yield Line("CUDA toolkit", f"{_told(toolkit)}, {_fate(toolkit, facts, conclusion, gpu)}")
+        yield Line("CUDA toolkit", f"{_told(toolkit)}, {_fate(toolkit, facts, conclusion, gpu, ready)}")
     if packages := _packages():
         yield Line("CUDA from pip", ", ".join(packages))
-    yield _use(facts, conclusion, device, gpu)
+    yield _use(facts, conclusion, device, gpu, ready)
 
 
 def _driver(facts: Facts, is_wanted: bool) -> Line:
@@ -49,13 +50,17 @@ def _told(toolkit: Toolkit) -> str:
     return f"{release} ({toolkit.nvcc}), {has}"
 
 
-def _fate(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int) -> str:
-    """Whether a toolkit is used, or why not."""
-    if conclusion.plan is not None and conclusion.plan.toolkit == toolkit:
-        return "used"
+def _fate(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, ready: start.Ready | None) -> str:
+    """Whether a toolkit is used, or why not; ready: what came of those that fit, where that was tried."""
     if facts.driver is None or gpu >= len(facts.driver.cards):
         return "not used: no card"
-    return f"not used: {obstacle(toolkit, facts.driver, facts.driver.cards[gpu]) or 'another comes first'}"
+    if words := obstacle(toolkit, facts.driver, facts.driver.cards[gpu]):
+        return f"not used: {words}"
+    fitting = [plan.toolkit for plan in (conclusion.plan, *conclusion.others) if plan is not None]
+    used = fitting.index(ready.home.plan.toolkit) if ready and ready.home else len(fitting) if ready else 0
+    if toolkit in fitting[:used]:
+        return "not used: nothing can be built against it"
+    return "used" if toolkit in fitting[used : used + 1] else "not used: another comes first"
 
 
 def _packages() -> list[str]:
@@ -65,17 +70,16 @@ def _packages() -> list[str]:
     return sorted({f"{name} {version}" for name, version in named if name == "torch" or name.startswith(wanted[:-1])})
 
 
-def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int) -> Line:
+def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int, ready: start.Ready | None) -> Line:
     """What comes of it."""
     if device == "cpu":
         return Line("CUDA", "not asked for: --device cpu")
-    if conclusion.plan is None:
+    if conclusion.plan is None or ready is None:
         chosen = f" and --gpu {gpu} chooses nothing" if gpu else ""
         otherwise = f", the CPU is used{chosen}" if device == "auto" else ""
         line = Line.told("CUDA", conclusion.reason, DRIVER_REMEDY, otherwise)
         is_plain = conclusion.reason == NO_DRIVER and device == "auto"
         return Line(line.name, line.found) if is_plain else line
-    ready = backend.cuda_ready(gpu)
     if ready.home is None:
         return Line.told("CUDA", ready.reason, "use --device cpu")
     codes = ", ".join(dotted(code) for code in ready.home.plan.codes)

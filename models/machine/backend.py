@@ -44,7 +44,7 @@ KERNEL_FLAGS = " --extended-lambda "  # for nvcc: operations are written with la
 
 
 class RebuiltError(Exception):
-    """Jittor has built its own compiler helper anew and wants to be imported by a new process."""
+    """Jittor has built its own compiler helper anew and ended the import: "please rerun your command"."""
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,13 @@ def _start_again(is_second: bool) -> NoReturn:
     if _choice.is_trial:
         raise RuntimeError(trial.AGAIN)
     if is_second:
-        raise UserError("Jittor keeps rebuilding itself: remove ~/.cache/jittor and try again")
+        raise UserError(f"Jittor keeps rebuilding itself: remove {_cache_folder()} and try again")
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | {RERUN: "1"})
 
 
 def cuda_ready(gpu: int) -> start.Ready:
     """The CUDA home for card `gpu`, made where need be, or why there is none."""
-    place = Path(toolchain.jittor_home()) / ".cache" / "jittor"
-    return start.ready(gpu, place, toolchain.compiler())
+    return start.ready(gpu, _cache_folder(), toolchain.compiler())
 
 
 def _place() -> tuple[Home | None, str]:
@@ -237,7 +236,6 @@ def _import_quietly() -> Any:
         with compile_progress(_cache), contextlib.redirect_stdout(printed), _without_mpi(), stops.unheard():
             import jittor
     except SystemExit:
-        # Jittor ends the process after it rebuilt its own compiler helper ("please rerun your command").
         raise RebuiltError from None
     except Exception as error:
         sys.unraisablehook = _quiet_lock(sys.unraisablehook)
@@ -286,6 +284,11 @@ def _attach_matmul(module: Any) -> str:
         return gemm.attach(module)
 
 
+def _cache_folder() -> Path:
+    """Where Jittor keeps all that it compiles, and CUDA homes lie."""
+    return Path(toolchain.jittor_home()) / ".cache" / "jittor"
+
+
 def _cache() -> list[Path]:
     """Where Jittor, once its import has begun, compiles itself into."""
     utils = sys.modules.get("jittor_utils")
@@ -294,5 +297,4 @@ def _cache() -> list[Path]:
 
 def _caches() -> list[Path]:
     """The same of another process of this program: it may be any."""
-    cache = Path(toolchain.jittor_home()) / ".cache" / "jittor"
-    return list(cache.glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))
+    return list(_cache_folder().glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))

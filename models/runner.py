@@ -31,7 +31,12 @@ from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
 from models.watch.agreement import require_agreement, require_same_weights
-from models.watch.endings import Ending, saved_at_the_end_of_memory, saved_at_the_end_of_ranks
+from models.watch.endings import (
+    Ending,
+    saved_at_the_end_of_memory,
+    saved_at_the_end_of_ranks,
+    told_where_the_card_fails,
+)
 from models.watch.interrupts import Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
@@ -101,7 +106,7 @@ class Runner:
 
         The report is written in `language`, None for that of the browser; it and `followers` are told what happens.
         Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
-        numbers do not stay finite.
+        numbers do not stay finite; CardFailedError where the card fails.
         """
         if self.ranks.is_first:
             record(self.experiment)
@@ -109,7 +114,7 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self._begin(language, followers)
-        with self._told_how_it_ends():
+        with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
             ending = Ending(lambda: self.step, self._saved)
             with Interrupts() as interrupts, progress as bar:

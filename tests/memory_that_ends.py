@@ -4,24 +4,28 @@ from dataclasses import replace
 
 from models.machine.backend import jt
 
+WORDS = "Unable to alloc cuda device memory"
 
-def without_memory(objective, most):
-    """An objective whose numbers cannot be computed for more than `most` entries."""
+
+def without_memory(objective, most, words=WORDS):
+    """An objective whose numbers cannot be computed for more than `most` entries, with `words` of another kind too."""
 
     def failing(batch, noise, moment, settled):
         found = objective(batch, noise, moment, settled)
         if len(batch) <= most:
             return found
         name, term = next(iter(found.terms.items()))
-        return replace(found, terms=found.terms | {name: replace(term, total=term.total + unallocated(term.total))})
+        return replace(
+            found, terms=found.terms | {name: replace(term, total=term.total + unallocated(term.total, words))}
+        )
 
     return failing
 
 
-def unallocated(like):
+def unallocated(like, words=WORDS):
     """Zero, if it could be computed."""
 
     def compute(np, data):
-        raise RuntimeError("Unable to alloc cuda device memory")
+        raise RuntimeError(words)
 
     return jt.numpy_code(like.shape, like.dtype, [like], compute, [compute])

@@ -55,7 +55,7 @@ default conf and the bundled scene are taken from the program's own folder; the 
 The keys of a conf, with units and ranges, are explained in confs/base/.
 
 exit status: 0 done; 1 not finite, or a line of doctor's is wrong; 2 a mistake in a flag, conf, scene or checkpoint,
-or no surface;
+or no surface; 3 the card failed as it computed: run again;
 129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 

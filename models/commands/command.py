@@ -18,6 +18,7 @@ else:
 EXIT_DONE = 0
 EXIT_EMPTY_SURFACE = 2  # as for all that the user can mend: a threshold, a region, more steps
 EXIT_NOT_FINITE = 1
+EXIT_CARD_FAILED = 3
 EXIT_STOPPED = 143  # 128 + SIGTERM
 # The groups of the help page, in its order.
 EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "which experiment", "what to write", "what to prepare", "where to run"

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data.errors import UserError
+from models.doctor.compiling import Stage
 from models.doctor.line import Line, guarded
 from models.machine import backend
+from models.machine.progress import Word, hand_on
 
 ROWS, INNER = 16384, 256  # a large batch through a hidden layer of the released networks
 REPEATS = 10
@@ -17,8 +19,9 @@ MATMUL_BOUND = 1e-5  # relative, of sums of 256 products in float32; TF32 is off
 REMEDY = "report it with all of these lines, or use --device cpu"
 
 
-def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
-    """Import Jittor and compute; each line is reported as it is known."""
+def compute(report: Callable[[Line | Stage | Word], None], device: str, gpu: int) -> None:
+    """Import Jittor and compute; each line is reported as it is known, and what is begun with."""
+    hand_on(report)
     begin = time.perf_counter()
     try:
         backend.select(device, gpu)
@@ -28,8 +31,15 @@ def compute(report: Callable[[Line], None], device: str, gpu: int) -> None:
         return
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
     report(Line("Jittor", found, info.warning))
-    checks = {"matmul": _matmul, "gradients": _gradients, "operations": _operations, "checkpoint": _checkpoint}
+    folder = str(Path(backend.jt.flags.cache_path) / "jit")
+
+    def begun(name: str) -> None:
+        report(Stage(name, folder))
+
+    checks = {"the matrix product": _matmul, "the gradients": _gradients}
+    checks |= {"operations": lambda: _operations(begun), "the checkpoint": _checkpoint}
     for name, check in checks.items():
+        begun(name)
         for line in guarded(name, check, REMEDY):
             report(line)
 
@@ -41,11 +51,11 @@ def _gradients() -> Iterator[Line]:
     yield from gradients()
 
 
-def _operations() -> Iterator[Line]:
+def _operations(begun: Callable[[str], None]) -> Iterator[Line]:
     """Each in its own form and in plain Jittor."""
     from models.doctor.operations import operations
 
-    yield from operations()
+    yield from operations(begun)
 
 
 def _matmul() -> Iterator[Line]:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from data.io.child import ChildError, run_apart
 from models.doctor import cuda, system
+from models.doctor.compiling import Compiling, Stage
 from models.doctor.computing import compute
 from models.doctor.line import Check, Line, guarded
+from models.machine.progress import Word, show
 
 REMEDY = "report it with all of these lines"
 LAST_LINES = 3  # of what the child said, which tell most of why it ended
@@ -41,10 +43,17 @@ def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
 
 def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
     """The lines that need Jittor; where its process ends before it should, one that says how far it came."""
+    compiling = Compiling()
+
+    def heard(event: Line | Stage | Word) -> None:
+        hear = take if isinstance(event, Line) else compiling.begin if isinstance(event, Stage) else show
+        hear(event)
+
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
         try:
-            run_apart(compute, device, gpu, log=log, on_event=take)
+            run_apart(compute, device, gpu, log=log, on_event=heard, on_wait=compiling.look)
+            compiling.finish()
         except (ChildError, MemoryError) as error:
             said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
             last = " | ".join([line.strip() for line in said if line.strip()][-LAST_LINES:])

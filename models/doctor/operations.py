@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -17,14 +17,16 @@ FAILED = "report it with all of these lines, or use --device cpu"
 REMEDY = "its results are wrong on this machine: use --device cpu, and report it with all of these lines"
 
 
-def operations() -> Iterator[Line]:
-    """A line for each operation."""
-    for name, kernel in kernels().items():
+def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Line]:
+    """A line for each operation; `begun` hears of each that is to be computed, and how many there are."""
+    found = kernels()
+    for number, (name, kernel) in enumerate(found.items(), 1):
         if not kernel.is_native:
             yield Line(f"op {name}", f"in its plain form, {device_info().name} has none of its own")
         elif name not in MAKERS:
             yield Line(f"op {name}", "without an example to compare with")
         else:
+            begun(f"op {name}, {number} of {len(found)}")
             yield from guarded(f"op {name}", lambda name=name: _line(name), FAILED)
 
 

@@ -1,4 +1,4 @@
-"""A training that cannot go on, for want of memory or of other ranks: it is saved, and one sentence says so."""
+"""A training that cannot go on, for want of memory, of other ranks or of its card: one sentence says what is saved."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from data.errors import UserError, is_allocation_failure
 from models.machine import memory
+from models.machine.cuda.failure import CardFailedError, last_words
 from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
 from models.watch.interrupts import Interrupts
 
@@ -52,3 +53,14 @@ def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Endi
         raise RankFailedError(told, error.status) from error
     finally:
         del ranks.stopping
+
+
+@contextmanager
+def told_where_the_card_fails(kept: Callable[[], str]) -> Iterator[None]:
+    """Where the card fails nothing of it can be saved any more: CardFailedError with what is `kept`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if words := last_words(error):
+            raise CardFailedError(words, kept()) from error
+        raise

@@ -96,6 +96,15 @@ class Recovery:
                 self.log.warn(f"step {step}: {what} cannot be written, the training goes on without: {error}")
         return None
 
+    def kept(self) -> str:
+        """What a training that cannot save any more leaves, as half a sentence with what to do."""
+        if not self.ranks.is_first:
+            return "run again with --is_continue"
+        newest = self.store.last_finite(complain)
+        if newest is None:
+            return "no checkpoint of this run was written yet, run again"
+        return f"the checkpoint of step {newest.step} is the newest, run again with --is_continue"
+
     def has_learnt(self, steps: int) -> bool:
         """Whether any of the `steps` taken was accepted, as far as is known."""
         return self.trainer.guard.bad_steps < steps

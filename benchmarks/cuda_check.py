@@ -45,13 +45,34 @@ SHOWN = ("wmask", "womask", "nerf_synthetic", "fast", "fast_nerf", "gaussians", 
 def main(arguments: Sequence[str]) -> int:
     """Check and print; returns the exit status."""
     try:
-        return _check(flags.parser().parse_args(arguments))
+        return _check(_parser().parse_args(arguments))
     except UserError as error:
         sentence = str(error)
     except OSError as error:  # a full disk is met anywhere
         sentence = f"{error.filename or tempfile.gettempdir()}: {error.strerror or error}: make room, or {HOME_HINT}"
     print(one_line(f"error: {sentence}"), file=sys.stderr)
     return EXIT_USER_ERROR
+
+
+def _parser() -> argparse.ArgumentParser:
+    """What reads the flags; raises UserError for one that makes no sense, before anything is done."""
+    made = flags.Parser(prog="benchmarks/cuda_check.py", description=flags.DESCRIPTION, allow_abbrev=False)
+    made.add_argument(
+        "--conf", action="append", type=flags.conf, metavar="NAME", help="of confs/, repeatable (default: all)"
+    )
+    made.add_argument("--steps", type=flags.count, default=flags.STEPS, help=f"steps of each (default {flags.STEPS})")
+    made.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
+    made.add_argument(
+        "--capability",
+        action="append",
+        type=flags.capability,
+        metavar="N.N",
+        help="to compile for, repeatable, the highest is the pretended card's (default: 8.0 and 9.0)",
+    )
+    made.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
+    made.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
+    made.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
+    return made
 
 
 def _check(given: argparse.Namespace) -> int:

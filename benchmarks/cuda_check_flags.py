@@ -1,4 +1,4 @@
-"""The flags of cuda_check.py."""
+"""What the flags of cuda_check.py may be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def confs() -> list[str]:
     return sorted(path.stem for path in (ROOT / "confs").glob("*.conf"))
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Raises UserError, one sentence, where argparse prints a page."""
 
     def error(self, message: str) -> NoReturn:
@@ -40,42 +40,21 @@ class _Parser(argparse.ArgumentParser):
         raise UserError(message)
 
 
-def parser() -> argparse.ArgumentParser:
-    """What reads the flags; raises UserError for one that makes no sense, before anything is done."""
-    made = _Parser(prog="benchmarks/cuda_check.py", description=DESCRIPTION, allow_abbrev=False)
-    made.add_argument(
-        "--conf", action="append", type=_conf, metavar="NAME", help="of confs/, repeatable (default: all)"
-    )
-    made.add_argument("--steps", type=_steps, default=STEPS, help=f"steps of each (default {STEPS})")
-    made.add_argument("--one", action="store_true", help="for capability 9.0 alone, as a user's card has it compiled")
-    made.add_argument(
-        "--capability",
-        action="append",
-        type=_capability,
-        metavar="N.N",
-        help="to compile for, repeatable, the highest is the pretended card's (default: 8.0 and 9.0)",
-    )
-    made.add_argument("--first", action="store_true", help="only the first start and step, everything compiled anew")
-    made.add_argument("--no-host", dest="host", action="store_false", help="without the released size")
-    made.add_argument("--no-plain", dest="plain", action="store_false", help="its own forms only")
-    return made
-
-
-def _conf(text: str) -> str:
+def conf(text: str) -> str:
     """The name of a conf; raises ArgumentTypeError, as the others do."""
     if text not in confs():
         raise argparse.ArgumentTypeError(f"{text!r} is no conf of confs/{nearest(text, confs())}")
     return text
 
 
-def _steps(text: str) -> int:
+def count(text: str) -> int:
     """How many steps are taken."""
     if not re.fullmatch("0*[1-9][0-9]{0,5}", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number in 1..999999")
     return int(text)
 
 
-def _capability(text: str) -> int:
+def capability(text: str) -> int:
     """75 for 7.5."""
     if not re.fullmatch("[1-9][0-9]?[.][0-9]", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: write it as 9.0 is written")

@@ -11,8 +11,14 @@ from emulation import ORDERS, Emulator
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.ops.source import CUDA, device, emulated
 
+
+def emulated_on(name):
+    """The forms that are emulated on a device."""
+    return () if name == CUDA else tuple(f"cuda, threads {order}" for order in ORDERS)
+
+
 IS_ON_CARD = device() == CUDA
-EMULATED = () if IS_ON_CARD else tuple(f"cuda, threads {order}" for order in ORDERS)
+EMULATED = emulated_on(device())
 CUDA_FORMS = EMULATED or (NATIVE,)
 OWN_FORMS = (NATIVE, *EMULATED)  # all but the reference
 FORMS = (NATIVE, REFERENCE, *EMULATED)

@@ -1,7 +1,6 @@
 """What of the tests runs on a card, in which forms, and on no other device."""
 
 import re
-import runpy
 import sys
 from types import SimpleNamespace
 
@@ -11,7 +10,7 @@ from runs import ROOT
 
 from benchmarks import cuda_check_tests, on_device
 from data.errors import UserError
-from models.ops import source
+from models.ops.kernel import NATIVE
 
 
 def test_the_tests_for_a_card_are_there_and_emulate_nothing_themselves():
@@ -22,11 +21,9 @@ def test_the_tests_for_a_card_are_there_and_emulate_nothing_themselves():
         assert not re.search(r"from emulation|emulated\(|numpy_code|cuda_machines", text), name
 
 
-def test_on_a_card_the_forms_are_its_own_and_the_reference(monkeypatch):
-    monkeypatch.setattr(source, "device", lambda: source.CUDA)
-    found = runpy.run_path(forms.__file__)
-    assert found["FORMS"] == ("native", "reference") and found["CUDA_FORMS"] == found["OWN_FORMS"] == ("native",)
-    with found["in_form"]("native") as called:
+def test_on_a_card_nothing_is_emulated():
+    assert forms.emulated_on("cuda") == () and len(forms.emulated_on("cpu")) == 3
+    with forms.in_form(NATIVE) as called:
         assert called is None
 
 

@@ -165,7 +165,7 @@ def test_a_stage_that_fails_stops_no_other(call, tmp_path):
     told = ended(call(PYTHON, STAGE="exit 3"))
     assert told.returncode == 0, told.stderr
     names = [row[0] for row in rows(tmp_path)]
-    assert names[:4] == ["facts", "packages", "doctor", "parity"] and names[-1] == "flat"
+    assert names[:5] == ["facts", "packages", "parity", "steps", "doctor"] and names[-1] == "flat"
     assert {row[0]: row[1] for row in rows(tmp_path)}["parity"] == "3"
     facts = (tmp_path / "out" / "facts.log").read_text().splitlines()
     assert any(line.endswith("/g++") for line in facts) and not [line for line in facts if "invalid option" in line]
@@ -229,7 +229,7 @@ def is_alive(number):
 def check_stopped(tmp_path, pids):
     waited_for(lambda: not any(map(is_alive, pids)))
     names = [row[0] for row in rows(tmp_path)]
-    assert names == ["facts", "packages", "doctor", "parity"] and rows(tmp_path)[-1][1] == "stopped"
+    assert names == ["facts", "packages", "parity"] and rows(tmp_path)[-1][1] == "stopped"
     assert "| parity | stopped |" in (tmp_path / "out" / "results.md").read_text()
 
 

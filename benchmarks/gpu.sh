@@ -113,10 +113,10 @@ pack() { # [SCENES]: in a shell of its own, which ends at whatever fails; the pa
     doing="fetch the packages" remedy="pip has to work here"
     for tag in 2_28 2_27 2_17 2_12 2_5; do tags="$tags --platform manylinux_${tag}_x86_64"; done
     tags="$tags --platform manylinux2014_x86_64 --platform manylinux1_x86_64 --platform any"
-    # shellcheck disable=SC2086 (lists of words)
+    # shellcheck disable=SC2086 # lists of words
     "$PYTHON" -m pip download -q --no-deps --only-binary=:all: --python-version "$VERSION" --implementation cp $tags \
         -d "$wheels" $WHEELS
-    # shellcheck disable=SC2086 (a list of words)
+    # shellcheck disable=SC2086 # a list of words
     "$PYTHON" -m pip wheel -q --no-deps -w "$wheels" $SOURCES
     doing="unpack the packages and scenes" remedy="make room in ${TMPDIR:-/tmp}, or set TMPDIR"
     for wheel in "$wheels"/*.whl; do "$PYTHON" -m zipfile -e "$wheel" "$scratch/site"; done
@@ -186,7 +186,7 @@ unpack() { # anew: nothing of another pack stays beside it
 }
 
 packages() { # all that are missing, in one sentence; Jittor is found, not imported: that would compile it
-    # shellcheck disable=SC2086 (lists of words)
+    # shellcheck disable=SC2086 # lists of words
     "$PYTHON" -c 'import importlib, importlib.util, sys
 missing = [] if importlib.util.find_spec("jittor") else ["jittor"]
 for name in sys.argv[1:]:
@@ -204,7 +204,7 @@ python_config() { # what Jittor asks of python-config, where the headers were pa
     [ -f "$include/Python.h" ] && command -v "python$VERSION-config" > /dev/null && return
     [ -f "$include/Python.h" ] || include=$SITE/python-include
     [ -f "$include/Python.h" ] || return
-    # shellcheck disable=SC2016 ($1 is of the script that is written)
+    # shellcheck disable=SC2016 # $1 is of the script that is written
     printf '#!/bin/sh\ncase "$1" in --includes) echo "-I%s" ;; --extension-suffix) echo "%s" ;; esac\n' "$include" \
         "$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')" > "$SITE/python-config"
     chmod +x "$SITE/python-config"
@@ -215,7 +215,7 @@ train() { # NAME CONF SCENE SECONDS SETTING...: train, that long at most, and ev
     local name=$1 conf=$2 scene=$3 seconds=$4 settings=() setting resolution=256 status
     shift 4
     if [ "$scene" != demo ]; then set -- "dataset.data_dir=$SCENES/$scene" "$@"; fi
-    # shellcheck disable=SC2086 (a list of words)
+    # shellcheck disable=SC2086 # a list of words
     if [ "$DEVICE" = cpu ]; then set -- "$@" $REDUCED; resolution=32; fi
     for setting in "general.base_exp_dir=$RUNS/$name" "$@"; do settings+=(--set "$setting"); done
     # In the foreground, which is the stage's group of processes; its checkpoint is saved when it is interrupted.
@@ -225,6 +225,10 @@ train() { # NAME CONF SCENE SECONDS SETTING...: train, that long at most, and ev
     [ $status = 124 ] && echo "the $seconds s of the training are over: what it has come to is evaluated"
     [ $status = 0 ] || [ $status = 124 ] || return $status
     "$PYTHON" exp_runner.py --conf "$conf" --device "$DEVICE" --mode evaluate --resolution $resolution "${settings[@]}"
+}
+
+bunny() { # NAME SECONDS: the training that the target is of
+    train "$1" confs/fast.conf bunny "$2" dataset.test_every=8 "dataset.reference_mesh=$SCENES/bunny/gt_unit.ply"
 }
 
 for signal in INT TERM HUP PIPE; do trap "stop $signal" "$signal"; done
@@ -240,34 +244,41 @@ set_aside && mkdir -p "$RUNS" || { echo "error: an earlier run's results cannot 
 # Those of the operations, each in the form of the card and beside its reference; none pretends another machine.
 TESTS="cuda_forms splats grid march packed hits patches nerf fields native_sampling splat_wander guard_update optimizer"
 TESTS="$TESTS volrend sampling renderer finite"
+# A kind each: the same again, and gone on with from half-way.
+RESUMES="tests/test_training_runs.py tests/test_nerf_runs.py tests/test_fast_neus.py tests/test_gaussians.py"
 GOLDEN="tests/golden/wmask_small.npz tests/golden/womask_small.npz"
 REDUCED="train.end_iter=8 train.batch_size=64 train.mesh_resolution=32 train.val_freq=8 train.val_mesh_freq=0"
 REDUCED="$REDUCED train.save_freq=8 train.validate_resolution_level=8"
 STEPS=(--device "$DEVICE") WIDTHS="0 16 32 64 128 256" FLAT=2000
 if [ "$DEVICE" = cpu ]; then STEPS+=(--rehearse) WIDTHS="0 8" FLAT=8 TESTS=march; fi
 export DEVICE PYTHON OUT GRACE OF_THE_MACHINE OF_THE_PACK SITE VERSION PACK SCENES RUNS REDUCED PYTHONUNBUFFERED=1 PYTHONPATH=$PWD/tests
-export -f facts unpack packages train
+export -f facts unpack packages train bunny
 stage facts 60 bash -c facts
 unpacked=true
 if [ -f "$PACK/site.tar.xz" ]; then stage unpack 120 bash -c unpack || unpacked=false; fi
 [ $unpacked = true ] && [ -d "$SITE/jittor" ] && export PYTHONPATH=$SITE:$PYTHONPATH
 stage packages 120 bash -c packages || { echo "error: packages are missing: install those that are named above" >&2; exit 1; }
 python_config
-# shellcheck disable=SC2086 (a list of words)
+# shellcheck disable=SC2086 # a list of words
 stage parity 300 "$PYTHON" -m benchmarks.on_device "$DEVICE" tests/parity.py $GOLDEN
 stage steps 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/steps.json" "${STEPS[@]}"
 # Not the first: with nothing compiled it takes most of its limit, which parity and steps would wait for.
 stage doctor 600 "$PYTHON" exp_runner.py --mode doctor --device "$DEVICE"
-# shellcheck disable=SC2086 (a list of words)
+# shellcheck disable=SC2046,SC2086 # a list of words
 stage tests 600 "$PYTHON" -m benchmarks.on_device "$DEVICE" pytest -vv --tb=short $(printf 'tests/test_%s.py ' $TESTS)
 stage demo 300 bash -c 'train demo confs/demo.conf demo 200'
-stage bunny 300 bash -c 'train bunny confs/fast.conf bunny 200 dataset.test_every=8 dataset.reference_mesh=$SCENES/bunny/gt_unit.ply'
+stage bunny 300 bash -c 'bunny bunny 200'
+stage bunny_40s 140 bash -c 'bunny bunny_40s 40' # by the clock, its start included
 stage lego 420 bash -c 'train lego confs/fast_nerf.conf lego 300'
+# shellcheck disable=SC2086 # a list of words
+stage resume 400 "$PYTHON" -m benchmarks.on_device "$DEVICE" pytest -vv --tb=short $RESUMES -k 'bit_for_bit or equal_six'
+stage gaussians 360 bash -c 'train gaussians confs/gaussians.conf lego 240'
 stage tf32 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/tf32.json" "${STEPS[@]}" --tf32
-# shellcheck disable=SC2086 (a list of words)
+# shellcheck disable=SC2086 # a list of words
 stage parity_tf32 300 "$PYTHON" -m benchmarks.on_device "$DEVICE" --tf32 tests/parity.py $GOLDEN
+stage demo_tf32 300 bash -c 'train demo_tf32 confs/demo.conf demo 200 train.tf32=true'
 [ -n "${PEER:-}" ] && stage peer 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/peer.json" "${STEPS[@]}" --peer "$PEER"
-# shellcheck disable=SC2086 (a list of numbers)
+# shellcheck disable=SC2086 # a list of numbers
 stage sweep 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/sweep.json" "${STEPS[@]}" --importance $WIDTHS
 stage flat 300 "$PYTHON" -m benchmarks.gpu_steps "$OUT/flat.json" "${STEPS[@]}" --flat $FLAT
 "$PYTHON" -m benchmarks.gpu_report "$OUT"

@@ -1,6 +1,7 @@
 """What benchmarks/gpu.sh found becomes one file and one table, however much of it is there."""
 
 import json
+import re
 import subprocess
 
 import numpy as np
@@ -18,12 +19,12 @@ PEER = {"peer": {"float32_seconds": 0.04, "tf32_seconds": 0.02, "peak_mib": 4000
 def results(tmp_path):
     """A folder with two stages, one of which failed."""
     (tmp_path / "stages.csv").write_text(
-        "facts,0,3,60\nsteps,0,100,300\nbunny,0,9,300\nlego,124,420,420\npeer,0,9,300\ntf32,0,9,300\n"
+        "facts,0,3,60\nsteps,0,100,300\nbunny_40s,0,9,300\nlego,124,420,420\npeer,0,9,300\ntf32,0,9,300\n"
     )
     (tmp_path / "facts.log").write_text("a card\n" * 100)
     (tmp_path / "steps.json").write_text(json.dumps(STEPS))
     (tmp_path / "peer.json").write_text(json.dumps(PEER))
-    (tmp_path / "bunny.json").write_text(json.dumps({"surface": {"chamfer": 0.006, "f_score": 0.9}}))
+    (tmp_path / "bunny_40s.json").write_text(json.dumps({"surface": {"chamfer": 0.006, "f_score": 0.9}}))
     (tmp_path / "tf32.json").write_text(json.dumps({"tf32": [{"seconds": 0.008}]}))
     (tmp_path / "lego.json").write_text("cut short {")
     return tmp_path
@@ -34,7 +35,7 @@ def test_stages_figures_and_targets_are_in_the_table(results):
     text = (results / "results.md").read_text()
     assert "| lego | 124 | 420 | 420 |" in text and "| share of the card's float32 rate >= 0.6 | 0.7 | yes |" in text
     assert "| step against the published code <= 0.5 | 0.25 | yes |" in text
-    assert "| Chamfer distance of the bunny <= 0.0065 | 0.006 | yes |" in text
+    assert "| Chamfer distance of the bunny after 40 s <= 0.0065 | 0.006 | yes |" in text
     assert "| step in TF32 against the published code in TF32 <= 0.35 | 0.4 | no |" in text
     assert "| PSNR of lego's test views, dB >= 28.0 | not measured | no |" in text
     found = json.loads((results / "results.json").read_text())
@@ -59,7 +60,8 @@ def test_the_script_is_one_and_its_programs_are_there():
     text = script.read_text(encoding="utf-8")
     for name in ("gpu_steps", "gpu_report"):
         assert f"benchmarks.{name}" in text and (ROOT / "benchmarks" / f"{name}.py").is_file()
-    assert [word for word in text.split() if word.startswith("tests/test_") and not (ROOT / word).is_file()] == []
+    files = re.findall(r"tests/test_\w+\.py", text)
+    assert files and [name for name in files if not (ROOT / name).is_file()] == []
 
 
 def test_what_the_published_code_is_given_is_plain_numbers(tmp_path):

@@ -212,8 +212,8 @@ def test_targets_of_the_released_size_are_told(check, capsys):
     text = capsys.readouterr().out
     assert "memory asked of the card 0 times in 30 steps, the host waits 1 times a step" in text
     assert "target host time <= 0.25 of plain (0.20): reached" in text and "operations <= 30: reached" in text
-    check([toolkit()], ["--conf", "debug", "--no-plain"], [GOOD, RELEASED | {"operations": 480}])
-    assert "target operations <= 30: missed" in (text := capsys.readouterr().out) and "of plain" not in text
+    assert check([toolkit()], ["--conf", "debug", "--no-plain"], [GOOD, RELEASED | {"operations": 480}]) == 1
+    assert "WRONG  target operations <= 30: missed" in (text := capsys.readouterr().out) and "of plain" not in text
 
 
 def test_a_first_start_is_weighed_with_all_that_it_compiles(check, capsys):
@@ -222,6 +222,21 @@ def test_a_first_start_is_weighed_with_all_that_it_compiles(check, capsys):
     text = capsys.readouterr().out
     assert "100 in the step, 34 operations" in text and "target 400 processor seconds: reached" in text
     assert check([toolkit()], ["--first"], [{"error": "it does not compile"}]) == 1
+
+
+def test_a_first_start_that_takes_too_long_is_wrong(check, capsys, monkeypatch):
+    monkeypatch.setattr(cuda_check, "MOST_COMPILED", -1)
+    assert check([toolkit()], ["--first", "--one"], [{"compiled": 34, "compile_seconds": 100.0}]) == 1
+    assert "WRONG  target -1 processor seconds: missed" in capsys.readouterr().out
+
+
+def test_an_interruption_is_a_sentence(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cuda_check, "found_compiler", interrupted)
+    assert cuda_check.main([]) == cuda_check.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "interrupted: what is compiled by now is kept\n"
 
 
 def test_jittor_is_not_loaded_before_the_card_is_chosen():

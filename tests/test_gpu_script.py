@@ -145,8 +145,9 @@ def test_without_packages_nothing_is_measured(call, tmp_path):
 
 
 def test_a_training_that_takes_longer_than_it_may_is_evaluated_all_the_same(call, tmp_path):
-    program = PYTHON.replace("*parity*)", "*mode\\ train*lego*) exec sleep 60 ;;\n    *parity*)")
-    program = "#!/bin/sh\n" + 'case "$*" in *evaluate*lego*) echo evaluated ;; esac\n' + program.partition("\n")[2]
+    program = PYTHON.replace("*parity*)", "*mode\\ train*runs/lego\\ *) exec sleep 60 ;;\n    *parity*)")
+    evaluation = 'case "$*" in *evaluate*runs/lego\\ *) echo evaluated ;; esac'
+    program = f"#!/bin/sh\n{evaluation}\n{program.partition(chr(10))[2]}"
     script = tmp_path / "gpu.sh"
     text = Path(SCRIPT).read_text().replace("fast_nerf.conf lego 300", "fast_nerf.conf lego 1")
     script.write_text(text.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', f"cd {ROOT}"))

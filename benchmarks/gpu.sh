@@ -15,8 +15,9 @@ DEVICE=${DEVICE:-cuda} PYTHON=${PYTHON:-python3} OUT=${OUT:-$PWD/gpu-results} VE
 PACK=${PACK:-$PWD/.gpu}; SITE=${SITE:-$PACK/site} RUNS=$OUT/runs; SCENES=$SITE/scenes
 # What a machine with PyTorch seldom has; numpy and SciPy in versions that Jittor runs with. The rest is the machine's:
 OF_THE_MACHINE="cv2 PIL skimage matplotlib safetensors"
-OF_THE_PACK="numpy scipy igl trimesh mcubes tensorboardX pyhocon tqdm pytest hypothesis"
-WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 PyMCubes==0.1.6 tensorboardX==2.6.5 astunparse==1.6.3"
+OF_THE_PACK="numpy scipy igl trimesh embreex mcubes tensorboardX pyhocon tqdm pytest hypothesis"
+WHEELS="numpy==1.26.4 scipy==1.14.1 libigl==2.6.3 trimesh==5.2.0 embreex==4.4.0.post1 PyMCubes==0.1.6"
+WHEELS="$WHEELS tensorboardX==2.6.5 astunparse==1.6.3"
 WHEELS="$WHEELS protobuf==7.36.2 six==1.17.0 pyparsing==3.3.3 packaging==26.3 tqdm==4.70.1" # what these import
 WHEELS="$WHEELS pytest==9.2.0 pluggy==1.7.0 iniconfig==2.3.1 pygments==2.21.0 hypothesis==6.170.15 sortedcontainers==2.4.0"
 SOURCES="jittor==1.3.11.0 pyhocon==0.3.63" # pure Python, without wheels

@@ -7,6 +7,9 @@ from models.structs import Var
 
 _LARGE = 1e15  # components beyond it are squared in another unit, lest the square be infinite
 _UNIT = 2.0**80  # a power of two: changing to it and back rounds nothing
+# By the bits: all ones in the exponent are infinite, or not a number. Fast maths takes every number for finite.
+_FINITE = "uint32_t bits; memcpy(&bits, in0_p, 4); *out0_p = (bits & 0x7f800000u) != 0x7f800000u;"
+_FINITE_KERNEL = f"__global__ static void finite_kernel(const float *in0_p, bool *out0_p) {{ {_FINITE} }}"
 _SMALLEST_SQUARE = 1e-30  # a length of 1e-15: far below any that is measured, far above float32's smallest
 
 
@@ -53,3 +56,21 @@ def length(x: Var, keepdims: bool = False) -> Var:
     unit = (is_large * (_UNIT - 1.0) + 1.0).stop_grad()
     scaled = (x / unit).sqr().sum(dim=-1, keepdims=keepdims)
     return jt.maximum(scaled, _SMALLEST_SQUARE).sqrt() * (unit if keepdims else unit.squeeze(-1))
+
+
+def is_finite(x: Var) -> Var:
+    """Whether one number [1] is finite, bool [1].
+
+    Not Jittor's `isfinite`: its text calls Python while it is compiled, from threads that Python has not heard of, which
+    ends in a segmentation fault from Python 3.12 on (Jittor 1.3.11, src/parallel_compiler.cc and src/pyjt/py_caller.cc).
+    """
+    on_card = {"cuda_header": _FINITE_KERNEL, "cuda_src": "finite_kernel<<<1, 1>>>(in0_p, out0_p);"}
+    return jt.code((1,), "bool", [x], cpu_src=_FINITE, **on_card)
+
+
+def count_up_to(ascending: Var, values: Var) -> Var:
+    """How many entries of a row are at most each value: [R, N], [R, K] -> [R, K] int32.
+
+    Not Jittor's `searchsorted`, which calls Python as its `isfinite` does.
+    """
+    return (ascending.unsqueeze(1) <= values.unsqueeze(2)).int32().sum(2)

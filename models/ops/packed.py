@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
+from models.ops.elementwise import count_up_to
 from models.ops.kernel import Kernel
 from models.ops.network import filled, shapes32
 from models.ops.source import Source
@@ -56,7 +57,7 @@ def _sum_reference(weights: Var, values: Var, offsets: Var) -> Var:
 def _places(offsets: Var, samples: int) -> tuple[Var, Var, Var]:
     """Of each sample its ray [S], the first sample of that [S, 1], and whether it has one [S, 1]."""
     places = jt.arange(samples)
-    rays = jt.searchsorted(offsets, places, right=True) - 1
+    rays = count_up_to(offsets.unsqueeze(0), places.unsqueeze(0))[0] - 1
     last = offsets.shape[0] - 2
     is_used = (rays <= last).stop_grad()
     rays = rays.minimum(last).stop_grad()

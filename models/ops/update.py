@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops.elementwise import is_finite
 from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
@@ -65,7 +66,7 @@ def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[fl
         seconds.append(second * step.beta_2 + gradient.sqr() * (1.0 - step.beta_2))
         parameters.append(parameter - firsts[-1] * rate / (seconds[-1].sqrt() * step.root + step.epsilon))
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
-    taken = jt.logical_and(before.taken, jt.isfinite(total)).stop_grad()
+    taken = jt.logical_and(before.taken, is_finite(total)).stop_grad()
 
     def gated(new: list[Var], kept: list[Var]) -> list[Var]:
         pairs = zip(new, kept, strict=True)
@@ -108,7 +109,7 @@ def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[V
 
 def _finite_reference(values: Sequence[Var]) -> Var:
     """Whether every reading is finite, bool [1]."""
-    return jt.isfinite(sum(value.sum() for value in values)).stop_grad()
+    return is_finite(sum(value.sum() for value in values)).stop_grad()
 
 
 def _finite_native(values: Sequence[Var]) -> Var:

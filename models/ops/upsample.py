@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.elementwise import length
+from models.ops.elementwise import count_up_to, length
 from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.ops.volrend import (
@@ -107,7 +107,7 @@ def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) 
         u = jt.array(np.broadcast_to(quantiles, (edges.shape[0], count)).copy())
     else:
         u = (jt.array(np.arange(count, dtype=np.float32)[None, :]) + jitter) / float(count)
-    index = jt.searchsorted(cdf, u, right=True)
+    index = count_up_to(cdf, u)
     below, above = (index - 1).maximum(0), index.minimum(bins)
     cdf_below, cdf_above = cdf.gather(1, below), cdf.gather(1, above)
     edge_below, edge_above = edges.gather(1, below), edges.gather(1, above)

@@ -1,0 +1,53 @@
+"""Nothing of Jittor's is used whose text calls Python while it is compiled.
+
+Jittor compiles in threads that Python has not heard of: there such a call is a segmentation fault from Python 3.12 on.
+"""
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import architecture
+import pytest
+
+CALLS_PYTHON = "@python."  # in a text that Jittor compiles
+OTHERS = ("np", "numpy", "math", "torch")  # whose functions of these names are their own
+PROGRAM = [path for folder in ("models", "tests", "benchmarks") for path in (architecture.ROOT / folder).rglob("*.py")]
+
+
+def calling(source):
+    """The functions of a module that hold such a text, or call one that does."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    texts = {node.name: ast.get_source_segment(source, node) for node in functions}
+    found = {name for name, text in texts.items() if CALLS_PYTHON in text}
+    while more := {name for name, text in texts.items() if any(f"{other}(" in text for other in found)} - found:
+        found |= more
+    return found
+
+
+def used(source, names):
+    """Lines that reach for one of them."""
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute) and node.attr in names]
+    return [node.lineno for node in nodes if not (isinstance(node.value, ast.Name) and node.value.id in OTHERS)]
+
+
+@pytest.fixture(scope="module")
+def names():
+    """Of all of Jittor's functions."""
+    folder = Path(find_spec("jittor").origin).parent
+    sources = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
+    return set().union(*(calling(source) for source in sources if CALLS_PYTHON in source))
+
+
+def test_those_that_are_known_are_found(names):
+    assert names >= {"isfinite", "isnan", "isinf", "searchsorted"} and not names & {"sum", "matmul", "argsort", "where"}
+
+
+def test_the_program_uses_none_of_them(names):
+    found = {path.name: lines for path in PROGRAM if (lines := used(path.read_text(encoding="utf-8"), names))}
+    assert len(PROGRAM) > 100 and found == {}
+
+
+@pytest.mark.parametrize("line", ["jt.isfinite(x)", "x.isnan()", "jt.misc.searchsorted(a, b)", "f = jt.isfinite"])
+def test_each_use_is_seen(line, names):
+    assert used(f"import numpy as np\nnp.isfinite(1)\n{line}", names) == [3]

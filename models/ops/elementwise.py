@@ -61,8 +61,8 @@ def length(x: Var, keepdims: bool = False) -> Var:
 def is_finite(x: Var) -> Var:
     """Whether one number [1] is finite, bool [1].
 
-    Not Jittor's `isfinite`: its text calls Python while it is compiled, from threads that Python has not heard of, which
-    ends in a segmentation fault from Python 3.12 on (Jittor 1.3.11, src/parallel_compiler.cc and src/pyjt/py_caller.cc).
+    Not Jittor's `isfinite`: its text calls Python while it is compiled, from threads that Python has not heard of. That
+    is a segmentation fault from Python 3.12 on (Jittor 1.3.11, src/parallel_compiler.cc and src/pyjt/py_caller.cc).
     """
     on_card = {"cuda_header": _FINITE_KERNEL, "cuda_src": "finite_kernel<<<1, 1>>>(in0_p, out0_p);"}
     return jt.code((1,), "bool", [x], cpu_src=_FINITE, **on_card)

@@ -1,4 +1,4 @@
-"""Element-wise operations where Jittor's own differ from the published code's, in value or in gradient."""
+"""Element-wise operations where Jittor's own differ from the published code's, in value or in gradient, or crash."""
 
 from __future__ import annotations
 
@@ -66,11 +66,3 @@ def is_finite(x: Var) -> Var:
     """
     on_card = {"cuda_header": _FINITE_KERNEL, "cuda_src": "finite_kernel<<<1, 1>>>(in0_p, out0_p);"}
     return jt.code((1,), "bool", [x], cpu_src=_FINITE, **on_card)
-
-
-def count_up_to(ascending: Var, values: Var) -> Var:
-    """How many entries of a row are at most each value: [R, N], [R, K] -> [R, K] int32.
-
-    Not Jittor's `searchsorted`, which calls Python as its `isfinite` does.
-    """
-    return (ascending.unsqueeze(1) <= values.unsqueeze(2)).int32().sum(2)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.ops.elementwise import count_up_to
 from models.ops.kernel import Kernel
 from models.ops.network import filled, shapes32
+from models.ops.scan import count_up_to
 from models.ops.source import Source
 from models.structs import Var
 

@@ -1,4 +1,7 @@
-"""Scans along the last axis. Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient."""
+"""Scans and counts along the last axis.
+
+Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
+"""
 
 from __future__ import annotations
 
@@ -18,3 +21,11 @@ def exclusive_cumprod(factors: Var) -> Var:
         product = jt.concat([product[:, :step], product[:, step:] * product[:, :-step]], dim=1)
         step *= 2
     return product
+
+
+def count_up_to(ascending: Var, values: Var) -> Var:
+    """How many entries of a row are at most each value: [R, N], [R, K] -> [R, K] int32.
+
+    Not Jittor's `searchsorted`: it calls Python while it is compiled, as `elementwise.is_finite` tells.
+    """
+    return (ascending.unsqueeze(1) <= values.unsqueeze(2)).int32().sum(2)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.elementwise import count_up_to, length
+from models.ops.elementwise import length
 from models.ops.kernel import Kernel
+from models.ops.scan import count_up_to
 from models.ops.source import Source
 from models.ops.volrend import (
     ALPHA_EPS,

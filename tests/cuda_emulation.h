@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+using std::isfinite;
+
 #define __global__
 #define __device__
 #define __host__

@@ -17,7 +17,7 @@ from models.ops.source import CUDA, Source, numbers
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
-# No contractions: what a text asks to be rounded is; no fast maths: a NaN that was read stays one.
+# No contractions: what a text asks to be rounded is.
 FLAGS = ("-O1", "-std=c++17", "-fPIC", "-shared", "-w", "-ffp-contract=off")
 LARGEST_MESSAGE = 1000
 MOST_INPUTS = 10  # of Jittor's numpy_code

@@ -124,8 +124,10 @@ def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     source = tmp_path / "empty.cc"
     source.write_text("")
-    for flags in precompiled.VARIANTS.values():  # -H: a header that is taken precompiled is marked with an exclamation
-        command = ["g++", *precompiled.COMMON_FLAGS, *flags, *flag.split(), "-H", "-c", source, "-o", os.devnull]
+    for (
+        flags
+    ) in precompiled.variants().values():  # -H: a header that is taken precompiled is marked with an exclamation
+        command = ["g++", *precompiled.common_flags(), *flags, *flag.split(), "-H", "-c", source, "-o", os.devnull]
         shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
         assert "! " in [line[:2] for line in shown.splitlines()], flags
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models.machine import environment, toolchain
+from models.machine import environment, isa, toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -209,4 +209,4 @@ def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_cach
     assert seen[0] == seen[1] == (str(tmp_path / "bin/g++"), seen[0][1])
     monkeypatch.setattr(toolchain, "USUAL_COMPILER", seen[0][0])
     monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain._config_beside()))
-    assert toolchain.cache_name() == toolchain.CACHE_NAME != seen[0][1]
+    assert toolchain.cache_name() == f"{toolchain.CACHE_NAME}-{isa.level().name}" != seen[0][1]

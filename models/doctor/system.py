@@ -17,7 +17,7 @@ from pathlib import Path
 from data.errors import UserError, reason
 from data.io.child import ChildError, run_apart
 from models.doctor.line import Line
-from models.machine import toolchain
+from models.machine import isa, toolchain
 from models.machine.available import available_bytes
 from models.machine.backend import INSTALL
 
@@ -127,12 +127,12 @@ def _numbers(version: str) -> list[int]:
 
 
 def compiler() -> Iterator[Line]:
-    """The C++ compiler builds and runs a program of several threads."""
+    """The C++ compiler builds and runs a program of several threads for the instruction set in use."""
     command = toolchain.compiler()
     with tempfile.TemporaryDirectory() as name:
         source, program = Path(name) / "program.cc", Path(name) / "program"
         source.write_text(PROGRAM, encoding="utf-8")
-        call = [command, "-std=c++14", "-march=native", "-fopenmp", source, "-o", program]
+        call = [command, "-std=c++14", *isa.core_flags(), *isa.operation_flags(), "-fopenmp", source, "-o", program]
         try:
             shown = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
             subprocess.run(call, capture_output=True, text=True, check=True)
@@ -143,6 +143,9 @@ def compiler() -> Iterator[Line]:
             yield Line("C++ compiler", found, toolchain.compiler_remedy())
             return
     yield Line("C++ compiler", f"{command}, {shown.splitlines()[0]}")
+    used, most = isa.level(), isa.highest()
+    lowered = "" if used == most else f", by {isa.VARIABLE}; the processor has {most.name}"
+    yield Line("instruction set", f"{used.name}{lowered}")
 
 
 def memory() -> Iterator[Line]:

@@ -10,12 +10,12 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from models.machine import precompiled, toolchain
+from models.machine import isa, precompiled, toolchain
 from models.machine.cuda import start
 from models.machine.cuda.home import Home
 
 # What libraries that are loaded later read too; whoever finds them set comes to the same home and cache.
-STAYING = {toolchain.THREADS_VARIABLE, "OMP_WAIT_POLICY"}
+STAYING = {toolchain.THREADS_VARIABLE, "OMP_WAIT_POLICY", isa.ONEDNN_VARIABLE}
 
 
 @contextlib.contextmanager
@@ -49,11 +49,14 @@ def tell(home: Home | None, gpu: int = 0) -> None:
         "FIX_TORCH_ERROR": "0",  # else torch is imported where it is installed, with a CUDA of its own
         "python_config_path": toolchain.python_config(),
     }
-    more = precompiled.include_flag(toolchain.compiler())
-    if home is not None:
-        more += f" {home.flags}"
-    defaults["cc_flags"] = f" {' '.join(precompiled.CORE_FLAGS)} {more} "
-    defaults["kernel_flags"] = f" {' '.join(precompiled.OPERATION_FLAGS)} "
+    level = isa.level()
+    if level != isa.highest():
+        defaults[isa.ONEDNN_VARIABLE] = level.onednn
+    # Before the user's: without a flag -O among them Jittor would add -Ofast.
+    cc_flags = (precompiled.CORE_OPTIMISATION, *isa.core_flags(), precompiled.include_flag(toolchain.compiler()))
+    cuda_flags = "" if home is None else home.flags
+    for name, flags in (("cc_flags", (*cc_flags, cuda_flags)), ("kernel_flags", isa.operation_flags())):
+        os.environ[name] = f" {' '.join(flags)} {os.environ.get(name, '')} "
     for key, value in defaults.items():
         os.environ.setdefault(key, value)
     if not toolchain.threads(os.environ.get(toolchain.THREADS_VARIABLE, "")):

@@ -12,18 +12,29 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from models.machine import isa
+
 # What Jittor's own headers include, and with them every file that it compiles.
 HEADERS = (
     *("algorithm", "chrono", "cmath", "cstring", "fstream", "functional", "iomanip", "iostream", "limits", "map"),
     *("memory", "mutex", "queue", "random", "set", "sstream", "string", "thread", "unordered_map", "unordered_set"),
     "vector",
 )
-# The flags under which Jittor 1.3.11 compiles itself, given `CORE_FLAGS`, and operations, given `OPERATION_FLAGS` too.
-COMMON_FLAGS = ("-Wall", "-Wno-unknown-pragmas", "-std=c++14", "-fPIC", "-march=native", "-fdiagnostics-color=always")
+# The flags that Jittor 1.3.11 gives the compiler by itself; -march=native only on x86-64.
+JITTOR_FLAGS = ("-Wall", "-Wno-unknown-pragmas", "-std=c++14", "-fPIC", "-march=native", "-fdiagnostics-color=always")
 # Jittor's own files spend their time on a graph of small objects: -O1 costs a step nothing and compiles faster.
-CORE_FLAGS = ("-O1",)
-OPERATION_FLAGS = ("-Ofast",)
-VARIANTS = {"core": CORE_FLAGS, "operations": (*CORE_FLAGS, *OPERATION_FLAGS, "-fopenmp")}
+CORE_OPTIMISATION = "-O1"
+
+
+def common_flags() -> tuple[str, ...]:
+    """The flags under which Jittor compiles itself and every operation."""
+    given = JITTOR_FLAGS if isa.level().march else tuple(flag for flag in JITTOR_FLAGS if flag != "-march=native")
+    return (*given, CORE_OPTIMISATION, *isa.core_flags())
+
+
+def variants() -> dict[str, tuple[str, ...]]:
+    """The flags beside `common_flags` under which a file may be compiled: Jittor's own, or an operation."""
+    return {"core": (), "operations": (*isa.operation_flags(), "-fopenmp")}
 
 
 def include_flag(compiler: str) -> str:
@@ -33,10 +44,10 @@ def include_flag(compiler: str) -> str:
     """
     if not Path(compiler).name.startswith("g++"):
         return ""
-    text = "".join(f"#include <{name}>\n" for name in HEADERS)
+    text = "".join(f"#include <{name}>\n" for name in HEADERS) + isa.VECTOR_FUNCTIONS
     try:
         version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
-        key = hashlib.sha256(repr((version, text, COMMON_FLAGS, VARIANTS)).encode()).hexdigest()[:16]
+        key = hashlib.sha256(repr((version, text, common_flags(), variants())).encode()).hexdigest()[:16]
         folder = Path.home() / ".cache" / "jittor" / f"headers-{key}"
         if not folder.is_dir():
             _build(compiler, text, folder)
@@ -54,8 +65,8 @@ def _build(compiler: str, text: str, folder: Path) -> None:
         header.write_text(text, encoding="utf-8")
         compiled.mkdir()
         processes = [
-            subprocess.Popen([compiler, *COMMON_FLAGS, *flags, "-x", "c++-header", header, "-o", compiled / name])
-            for name, flags in VARIANTS.items()
+            subprocess.Popen([compiler, *common_flags(), *flags, "-x", "c++-header", header, "-o", compiled / name])
+            for name, flags in variants().items()
         ]
         statuses = [process.wait() for process in processes]  # all have ended before the folder may go
         if any(statuses):

@@ -15,6 +15,7 @@ import sysconfig
 from pathlib import Path
 
 from data.errors import UserError
+from models.machine import isa
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 MOST_THREADS = 1024  # far above any machine's cores; a million threads end the process
@@ -52,6 +53,11 @@ def check() -> None:
         raise UserError('numpy 2 gives Jittor 1.3.11 wrong numbers without an error: pip install "numpy<2"')
     if shutil.which(compiler()) is None:
         raise UserError(f"the C++ compiler {compiler()} is missing: {compiler_remedy()}")
+    if not _compiles(march := " ".join(isa.core_flags())):
+        raise UserError(
+            f"the C++ compiler {compiler()} does not take {march}: use GCC 11 or newer (cc_path names another), or set "
+            f"{isa.VARIABLE}={isa.BASELINE.name}"
+        )
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
     if not os.environ.get(CONFIG_VARIABLE) and not (header.is_file() and python_config()):
         raise UserError(
@@ -77,6 +83,7 @@ def check_limits() -> None:
 def check_environment() -> None:
     """Raises UserError for a variable of the environment that a library would stumble over."""
     threads(os.environ.get(THREADS_VARIABLE, ""))
+    isa.level()
     for name in NUMBER_VARIABLES:
         if (text := os.environ.get(name)) is not None and not re.fullmatch("[0-9]{1,9}", text):
             raise UserError(f"the environment variable {name} = {text!r}: must be a whole number; set it or unset it")
@@ -164,11 +171,12 @@ def _compiles(flags: str) -> bool:
 
 
 def cache_name() -> str:
-    """Name of Jittor's cache: one for each compiler and Python, so that they do not throw away each other's build."""
+    """Name of Jittor's cache, one for each instruction set, compiler and Python: they would undo each other's build."""
     used = (compiler(), python_config())
+    name = f"{CACHE_NAME}-{isa.level().name}"
     if used == (USUAL_COMPILER, str(_config_beside())):
-        return CACHE_NAME
-    return f"{CACHE_NAME}-{hashlib.sha256(repr(used).encode()).hexdigest()[:8]}"
+        return name
+    return f"{name}-{hashlib.sha256(repr(used).encode()).hexdigest()[:8]}"
 
 
 def python_config() -> str:

@@ -169,7 +169,7 @@ def _adam(rng: np.random.Generator) -> Example:
     parameters, gradients, firsts = ([_normal(rng, *shape) for shape in shapes] for _ in range(3))
     seconds = [_normal(rng, *shape).sqr() for shape in shapes]
     before = Update(parameters, firsts, seconds, jt.array(np.array([True])))
-    return Example(adam, (before, gradients, [1e-2, 2e-2, 3e-2], AdamStep(root=1.1)))
+    return Example(adam, (before, gradients, [1e-2, 2e-2, 3e-2], AdamStep.after(3)))
 
 
 def _readings(rng: np.random.Generator) -> Example:

@@ -2,6 +2,7 @@
 
 A layout is a frozen dataclass of numbers, tuples of numbers and other layouts, whose names differ from its own. It is
 declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by name.
+A Python float is a float there, an np.float64 a double.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+import numpy as np
+
 from models.machine.backend import jt
 from models.structs import Var
 
@@ -26,7 +29,7 @@ _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
 _FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
 _KERNEL = re.compile(r"^(template <.*>\n)?__global__ inline void (\w+)", re.MULTILINE)
 _UNUSED = "template <int Unused = 0> "
-_TYPES = {int: "int", bool: "int", float: "float"}
+_TYPES = {int: "int", bool: "int", float: "float", np.float64: "double"}
 Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
 # Runs `function(layout, ...)` of a source's text for CUDA, the outputs as Jittor's, at the next synchronisation.
 Emulator = Callable[["Source", str, Any, Outputs, Sequence[Var]], list[Var]]
@@ -106,7 +109,7 @@ def numbers(layout: Any) -> dict[str, float]:
         elif isinstance(value, tuple):
             found |= {field.name: len(value)} | {f"{field.name}{index}": entry for index, entry in enumerate(value)}
         else:
-            found[field.name] = value
+            found[field.name] = float(value) if isinstance(value, np.float64) else value  # Jittor takes Python's alone
     return found
 
 

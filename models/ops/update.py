@@ -6,6 +6,7 @@ before: its steps shrink where gradients are about 1e-8, as a small network's of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,16 +20,23 @@ from models.structs import Var
 
 BETA_1 = 0.9
 BETA_2, EPSILON = 0.999, 1e-8  # where the conf does not say
+SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
 class AdamStep:
     """The layout of a step."""
 
-    root: float  # 1 over the root of the bias correction of the second
-    beta_1: float = BETA_1
-    beta_2: float = BETA_2
-    epsilon: float = EPSILON
+    root: np.float64  # 1 over the root of the bias correction of the second
+    beta_1: np.float64
+    beta_2: np.float64
+    epsilon: np.float64
+
+    @classmethod
+    def after(cls, steps: int, beta_2: float = BETA_2, epsilon: float = EPSILON) -> AdamStep:
+        """The layout of step number `steps`, counted from 1."""
+        root = 1.0 / math.sqrt(1.0 - beta_2**steps)
+        return cls(*map(np.float64, (root, BETA_1, beta_2, epsilon)))
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,7 @@ def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[fl
     """The update after a step; nothing is differentiated.
 
     Where it may not be taken, or any number that it makes is not finite, all are as they were and `taken` is False.
+    Computed in float64, as on the CPU: see csrc/both/adam.h, and why moments below the smallest normal number are 0.
 
     Args:
         rates: of each parameter, learning rate over the bias correction of the first moment.
@@ -62,9 +71,12 @@ def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[fl
     parameters, firsts, seconds = [], [], []
     values = (before.parameters, gradients, rates, before.exp_avg, before.exp_avg_sq)
     for parameter, gradient, rate, first, second in zip(*values, strict=True):
-        firsts.append(first * step.beta_1 + gradient * (1.0 - step.beta_1))
-        seconds.append(second * step.beta_2 + gradient.sqr() * (1.0 - step.beta_2))
-        parameters.append(parameter - firsts[-1] * rate / (seconds[-1].sqrt() * step.root + step.epsilon))
+        g = gradient.float64()
+        m = first.float64() * step.beta_1 + g * (1.0 - step.beta_1)
+        v = second.float64() * step.beta_2 + g.sqr() * (1.0 - step.beta_2)
+        parameters.append((parameter.float64() - m * rate / (v.sqrt() * step.root + step.epsilon)).float32())
+        firsts.append(_without_subnormal(m.float32()))
+        seconds.append(_without_subnormal(v.float32()))
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
     taken = jt.logical_and(before.taken, is_finite(total)).stop_grad()
 
@@ -74,6 +86,11 @@ def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[fl
 
     found = (gated(parameters, before.parameters), gated(firsts, before.exp_avg), gated(seconds, before.exp_avg_sq))
     return Update(*found, taken)
+
+
+def _without_subnormal(x: Var) -> Var:
+    """The same with 0 for numbers below the smallest normal one."""
+    return jt.ternary(x.abs() < SMALLEST_NORMAL, jt.zeros_like(x), x)
 
 
 def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
@@ -88,15 +105,13 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
 
 
 def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """The loss, each gradient's sum of squares and the sum of all parameters, G + 2 numbers in one Var or several.
+    """The loss, each gradient's sum of magnitudes and the sum of all parameters, G + 2 numbers in one Var or several.
 
-    What is not finite in a step is not finite in here. The parameters are looked at themselves because a ReLU, or a
-    clip, swallows their NaN.
-
-    A gradient beyond 1e19 overflows its square; Adam's second moment would too, so it rightly counts.
+    What is not finite in a step is not finite in here. The parameters are included because a ReLU, or a clip, does not
+    pass their NaN on to the loss.
     """
     total = sum(value.detach().sum() for value in parameters)
-    values = [loss.detach(), *(gradient.detach().sqr().sum() for gradient in gradients), total]
+    values = [loss.detach(), *(gradient.detach().abs().sum() for gradient in gradients), total]
     return [value.stop_grad() for value in values]
 
 
@@ -113,7 +128,7 @@ def _finite_reference(values: Sequence[Var]) -> Var:
 
 
 def _finite_native(values: Sequence[Var]) -> Var:
-    """The same by the bits: the fast maths that kernels are built with takes every number for finite."""
+    """One operation."""
     return SOURCE.call("all_finite", Readings(0), [((1,), "bool")], list(values))[0].stop_grad()
 
 

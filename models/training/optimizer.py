@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -55,7 +54,7 @@ class Adam:
         rates = [rate * factors.get(name, factors.get(network, 1.0)) for name, network in owners]
         may_be = jt.array(np.ones(1, bool)) if accepted is None else accepted
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
-        layout = AdamStep(1.0 / math.sqrt(1.0 - self.beta_2**steps), beta_2=self.beta_2, epsilon=self.epsilon)
+        layout = AdamStep.after(steps, self.beta_2, self.epsilon)
         after = adam(before, [gradient.detach() for gradient in gradients], rates, layout)
         # Outside no_grad: within it Jittor would freeze the parameters for ever.
         parameters = [value.detach() for value in after.parameters]

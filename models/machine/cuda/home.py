@@ -56,6 +56,7 @@ using TransformInputIterator = thrust::transform_iterator<Function, Iterator, Va
 # The flags for the card take the place of those that Jittor knows, which end at 9.0; it asks for the version by itself.
 # What g++ is to include first, compiled once for Jittor's own files, is not for nvcc. It may call an older g++ than the
 # one that compiles everything else: both build for one C++ library, the newer one's, which runs what the older made.
+# Without --use_fast_math division, roots and subnormal numbers are IEEE 754's, as on the CPU (models/machine/isa.py).
 SCRIPT = """#!/bin/sh
 # nvcc {release} as Jittor needs it
 [ "$1" = --version ] && exec '{nvcc}' --version
@@ -66,7 +67,7 @@ for word do
     case "$word" in
         -include) skips=yes ;;
         -std=c++14) set -- "$@" -std={standard} ;;
-        -arch=compute_*|-code=sm_*|-ccbin=*) ;;
+        -arch=compute_*|-code=sm_*|-ccbin=*|--use_fast_math) ;;
         *) set -- "$@" "$word" ;;
     esac
 done

@@ -22,8 +22,7 @@ __device__ inline void philox(uint32_t place, uint32_t first_key, uint32_t secon
 __device__ inline void normals(const uint32_t *words, float *drawn) {
     constexpr float SHARE = 1.f / (1 << BITS), TURN = 3.14159265f * 2 * SHARE;
     const int high = (int)(words[0] >> (32 - BITS)), around = (int)(words[1] >> (32 - BITS)) - (1 << (BITS - 1));
-    // The logarithm of fast maths may lie above 0 where the share is nearly 1.
-    const float radius = sqrtf(fmaxf(-2.f * logf((float)(high + 1) * SHARE), 0.f)), angle = (float)around * TURN;
+    const float radius = sqrtf(-2.f * logf((float)(high + 1) * SHARE)), angle = (float)around * TURN;
     drawn[0] = radius * cosf(angle), drawn[1] = radius * sinf(angle);
 }
 

@@ -12,7 +12,7 @@ __device__ inline int heaviest_sample(float opacity, const float *weights, int b
         sum += weights[i];
         if (at < 0 || weights[i] > weights[at]) at = i;
     }
-    return is_finite(sum) && sum > opacity ? at : -1;
+    return isfinite(sum) && sum > opacity ? at : -1;
 }
 
 // By the bits of a place [3], whether it is the one in `every` that is chosen.
@@ -36,7 +36,7 @@ __device__ inline int hit_of_ray(int every, float opacity, float reach, float st
     if (at < 0) return -1;
     const float *place = places + 3L * at, *direction = directions + 3L * at;
     const float slope = product3(gradient + 3L * at, direction);
-    if (!is_chosen(every, place) || !is_finite(sdf[at]) || !is_finite(slope)) return -1;
+    if (!is_chosen(every, place) || !isfinite(sdf[at]) || !isfinite(slope)) return -1;
     if (!(slope < -steepest && fabsf(sdf[at]) < reach)) return -1;
     for (int k = 0; k < 3; k++) {
         point[k] = place[k] - sdf[at] / slope * direction[k];

@@ -3,7 +3,7 @@
 // A new depth is a quotient of differences of a cumulated sum: one unit in the last place of that sum moves it by 1e-4.
 // So that depths agree with the published code's, each step is rounded to float32 as there, and running sums and products
 // are carried in double as PyTorch carries them. Products and quotients of float32 are therefore written as what is never
-// fused nor approximated, whatever the compiler's flags; a sum needs no such word, and double has no fast maths on a card.
+// contracted, whatever the compiler's flags; a sum needs no such word.
 #pragma once
 #include "device.h"
 

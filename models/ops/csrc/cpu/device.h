@@ -4,5 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+using std::isfinite;  // CUDA's is global
+
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))

@@ -1,4 +1,4 @@
-// CUDA's words for what is rounded as it stands, where the compiler may neither reorder nor fuse: include it there.
+// CUDA's products and quotients that are rounded by themselves. Include it where contraction is off.
 #pragma once
 
 namespace neus {

@@ -1,7 +1,6 @@
 // Where the rays of packed samples meet a surface, ray by ray. The reference is ops/hits.py. `entries` is the number of
 // offsets, one more than the rays.
 #pragma once
-#include "finite.h"
 #include "ray_hit.h"
 
 namespace neus {

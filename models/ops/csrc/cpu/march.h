@@ -1,7 +1,7 @@
 // Samples of rays in the occupied cells of a grid. The reference is ops/march.py.
 //
 // Every sample is looked up by its own place, rounded as the reference rounds it; what is skipped are depths that lie well
-// inside an empty box. So both find the same samples, to the bit, and the compiler may neither reorder nor fuse.
+// inside an empty box. So both find the same samples, to the bit, and the compiler may not contract.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include <omp.h>
 
 #pragma GCC push_options
-#pragma GCC optimize("no-fast-math", "fp-contract=off")
+#pragma GCC optimize("fp-contract=off")
 
 namespace neus {
 
@@ -69,8 +69,7 @@ struct Ray {
     }
 };
 
-// The depths of a ray's samples, into `depths` from `used` on; returns where they end. What is called is written out here:
-// the library's functions on numbers, compiled with the fast maths of kernels, would not be inlined.
+// The depths of a ray's samples, into `depths` from `used` on; returns where they end.
 inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths,
                    size_t used) {
     const float half = (float)(0.5 * is.cells), cells = (float)is.cells;

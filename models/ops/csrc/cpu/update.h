@@ -1,12 +1,8 @@
 // One step of Adam over all parameters, and the readings by which a step is judged beforehand. `Vars` is a list of
 // Jittor's variables, all float32 but the verdict.
 #pragma once
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <vector>
-#include "finite.h"
+#include "adam.h"
 
 namespace neus {
 
@@ -15,9 +11,9 @@ inline float *values(const Vars &vars, size_t index) {
     return vars[index]->template ptr<float>();
 }
 
-// Numbers that a thread takes at a time, and those of them that are checked while they are still in its first cache. Pieces
-// lie as the sizes of the parameters say, so that no number depends on the threads.
-constexpr long PIECE = 1 << 14, RUN = 1 << 10;
+// Numbers that a thread takes at a time. The sizes of the parameters alone decide where they begin and end, so that no
+// result depends on the threads.
+constexpr long PIECE = 1 << 14;
 
 struct Piece {
     int index;  // whose it is
@@ -34,8 +30,8 @@ inline std::vector<Piece> pieces_of(const Vars &vars, int first, int count) {
     return pieces;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of squares, the sum of all
-// parameters}. A square is taken in float32, where Adam takes it too: it shall overflow here as it does there.
+// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum of
+// all parameters}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients;
@@ -46,9 +42,10 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
     for (size_t p = 0; p < pieces.size(); p++) {
         const Piece &piece = pieces[p];
         const float *value = values(inputs, 1 + piece.index);
-        double sum = 0.0;
-        for (long i = piece.begin; i < piece.end; i++) sum += piece.index < gradients ? value[i] * value[i] : value[i];
-        parts[p] = sum;
+        double sum = 0.0, magnitudes = 0.0;
+#pragma omp simd reduction(+ : sum, magnitudes)
+        for (long i = piece.begin; i < piece.end; i++) sum += value[i], magnitudes += std::fabs(value[i]);
+        parts[p] = piece.index < gradients ? magnitudes : sum;
     }
     for (size_t p = 0; p < pieces.size(); p++) sums[std::min(pieces[p].index, gradients)] += parts[p];
     readings[0] = values(inputs, 0)[0];
@@ -60,36 +57,28 @@ template <typename Vars>
 inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs) {
     bool finite = true;
     for (size_t k = 0; k < inputs.size(); k++)
-        for (long i = 0; i < inputs[k]->num; i++) finite &= is_finite(values(inputs, k)[i]);
+        for (long i = 0; i < inputs[k]->num; i++) finite &= std::isfinite(values(inputs, k)[i]);
     outputs[0]->template ptr<bool>()[0] = finite;
 }
 
-// Whether a number is infinite or not a number, as 0 or 1: what a loop over many can add up without branches.
-inline uint32_t is_lost(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof(bits));
-    return (bits & EXPONENT) == EXPONENT;
-}
-
-// What a step reads of `size` numbers, and what it replaces.
+// What a step reads of a parameter, and what it replaces.
 struct Run {
     const float *parameter, *gradient, *first, *second;
     float *to, *to_first, *to_second;
 };
 
-// Take the step for some numbers; returns whether any of the new ones is lost.
-inline uint32_t adam_run(const AdamStep &step, float rate, long size, const Run &at) {
-#pragma omp simd
-    for (long i = 0; i < size; i++) {
-        const float g = at.gradient[i];
-        at.to_first[i] = at.first[i] * step.beta_1 + g * (1.f - step.beta_1);
-        at.to_second[i] = at.second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
-        at.to[i] = at.parameter[i] - at.to_first[i] * rate / (std::sqrt(at.to_second[i]) * step.root + step.epsilon);
-    }
-    // A loop of its own: within the one above it changes how the compiler rounds there.
-    uint32_t lost = 0;
+// Take the step for the entries from `begin` to `end`; returns whether any of the new numbers is not finite.
+inline int adam_run(const AdamStep &step, float rate, long begin, long end, const Run &at) {
+    int lost = 0;
 #pragma omp simd reduction(| : lost)
-    for (long i = 0; i < size; i++) lost |= is_lost(at.to[i]) | is_lost(at.to_first[i]) | is_lost(at.to_second[i]);
+    for (long i = begin; i < end; i++) {
+        const Entry entry =
+            adam_entry<double>(step, rate, {at.parameter[i], at.first[i], at.second[i]}, at.gradient[i]);
+        at.to[i] = entry.parameter;
+        at.to_first[i] = entry.exp_avg;
+        at.to_second[i] = entry.exp_avg_sq;
+        lost |= gap(entry.parameter, entry.exp_avg, entry.exp_avg_sq) != 0.f;
+    }
     return lost;
 }
 
@@ -101,22 +90,20 @@ inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) 
     const int count = (int)outputs.size() / 3;
     const bool accepted = inputs[0]->template ptr<bool>()[0];
     const std::vector<Piece> pieces = pieces_of(outputs, 0, count);
-    uint32_t lost = 0;
+    int lost = 0;
 #pragma omp parallel for schedule(dynamic) reduction(| : lost)
     for (size_t p = 0; p < pieces.size(); p++) {
-        const int k = pieces[p].index;
         if (!accepted) continue;
+        const int k = pieces[p].index;
         const float rate = values(inputs, 1)[k];
-        for (long i = pieces[p].begin; i < pieces[p].end; i += RUN) {
-            const Run at{values(inputs, 2 + k) + i,
-                         values(inputs, 2 + count + k) + i,
-                         values(inputs, 2 + 2 * count + k) + i,
-                         values(inputs, 2 + 3 * count + k) + i,
-                         values(outputs, k) + i,
-                         values(outputs, count + k) + i,
-                         values(outputs, 2 * count + k) + i};
-            lost |= adam_run(step, rate, std::min(RUN, pieces[p].end - i), at);
-        }
+        const Run run{values(inputs, 2 + k),
+                      values(inputs, 2 + count + k),
+                      values(inputs, 2 + 2 * count + k),
+                      values(inputs, 2 + 3 * count + k),
+                      values(outputs, k),
+                      values(outputs, count + k),
+                      values(outputs, 2 * count + k)};
+        lost |= adam_run(step, rate, pieces[p].begin, pieces[p].end, run);
     }
     const bool is_taken = accepted && !lost;
     outputs[3 * count]->template ptr<bool>()[0] = is_taken;

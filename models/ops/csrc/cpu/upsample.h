@@ -1,4 +1,4 @@
-// Up-sampling rounds, ray by ray. The reference is ops/upsample.py. The compiler may neither reorder nor fuse.
+// Up-sampling rounds, ray by ray. The reference is ops/upsample.py. The compiler may not contract.
 #pragma once
 #include <numeric>
 #include <vector>
@@ -6,7 +6,7 @@
 #include "device.h"
 
 #pragma GCC push_options
-#pragma GCC optimize("no-fast-math", "fp-contract=off")
+#pragma GCC optimize("fp-contract=off")
 #include "exact.h"
 #include "upsample_ray.h"
 

@@ -115,15 +115,6 @@ namespace neus {
 
 inline long at_once(long rows) { return rows < 1 ? 1 : rows < ROWS_AT_ONCE ? rows : ROWS_AT_ONCE; }
 
-constexpr uint32_t EXPONENT = 0x7f800000u;  // all ones in what is infinite or not a number
-
-// Seen by the bits: the fast maths that kernels are built with takes every number for finite.
-__device__ inline bool is_finite(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return (bits & EXPONENT) != EXPONENT;
-}
-
 // work(row, column, row * width + column) for all of [rows, width], in any order.
 template <typename Work>
 struct AtPlaces {

@@ -1,5 +1,5 @@
-// The sharpness of a density, one number. The reference is ops/sharpness.py. In double, lest the fast maths that kernels
-// are built with err by the size of the exponent.
+// The sharpness of a density, one number. The reference is ops/sharpness.py. In double: a relative error of the
+// exponential grows with the exponent.
 #pragma once
 #include "device.h"
 

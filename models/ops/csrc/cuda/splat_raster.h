@@ -163,7 +163,7 @@ inline void composite(const Canvas is, const typename Form::Inputs &in, const in
 // Add a tile's part to the two sums of a number; parts that are not finite are told by lost[0].
 __device__ inline void add_part(float part, unsigned long long *sums, int *lost) {
     if (part == 0.f) return;
-    if (!is_finite(part)) {
+    if (!isfinite(part)) {
         atomicOr(lost, 1);
         return;
     }

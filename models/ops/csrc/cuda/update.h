@@ -2,6 +2,7 @@
 // ops/update.py. `Vars` is a list of Jittor's variables, all float32 but the verdict. What a launch needs to know of some
 // variables travels with it: nothing is copied to the card.
 #pragma once
+#include "adam.h"
 #include "reduce.h"
 
 namespace neus {
@@ -40,20 +41,19 @@ inline ViewedSome view(const Vars &vars, int begin, int end) {
     return some;
 }
 
-// sums [variables, parts] of squares, or from the variable `squared` on of the numbers themselves. A square is taken in
-// float32, where Adam takes it too: it shall overflow here as it does there.
-__global__ inline void sums_kernel(ViewedSome some, int squared, double *sums) {
+// sums [variables, parts] of the magnitudes of the first `gradients` variables, of the numbers themselves of the others.
+__global__ inline void sums_kernel(ViewedSome some, int gradients, double *sums) {
     SHARED(double, shared, THREADS);
     const Viewed &at = some.at[blockIdx.y];
     double sum = 0.0;
     for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
-        sum += (int)blockIdx.y < squared ? at.values[i] * at.values[i] : at.values[i];
+        sum += (int)blockIdx.y < gradients ? fabsf(at.values[i]) : at.values[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0) sums[blockIdx.y * MOST_PARTS + blockIdx.x] = sum;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of squares, the sum of all
-// parameters}.
+// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum of
+// all parameters}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients, count = (int)inputs.size() - 1;
@@ -81,10 +81,10 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
 
 __global__ inline void lost_kernel(ViewedSome some, int *lost) {
     const Viewed &at = some.at[blockIdx.y];
-    bool is_lost = false;
+    bool any = false;
     for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
-        is_lost |= !is_finite(at.values[i]);
-    if (is_lost) atomicOr(lost, 1);
+        any |= !isfinite(at.values[i]);
+    if (any) atomicOr(lost, 1);
 }
 
 // outputs = {whether all numbers of all inputs are finite}.
@@ -119,18 +119,16 @@ __global__ inline void adam_kernel(SteppedSome some, const float *rates, const b
     const AdamStep &step = some.step;
     const Stepped &at = some.at[blockIdx.y];
     const float rate = rates[blockIdx.y];
-    bool is_lost = false;
+    bool any = false;
     for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS) {
-        const float g = at.gradient[i];
-        const float first = at.first[i] * step.beta_1 + g * (1.f - step.beta_1);
-        const float second = at.second[i] * step.beta_2 + g * g * (1.f - step.beta_2);
-        const float value = at.parameter[i] - first * rate / (sqrtf(second) * step.root + step.epsilon);
-        at.to[i] = value;
-        at.to_first[i] = first;
-        at.to_second[i] = second;
-        is_lost |= !is_finite(value) || !is_finite(first) || !is_finite(second);
+        // In float32: many cards take 64 times as long for double.
+        const Entry entry = adam_entry<float>(step, rate, {at.parameter[i], at.first[i], at.second[i]}, at.gradient[i]);
+        at.to[i] = entry.parameter;
+        at.to_first[i] = entry.exp_avg;
+        at.to_second[i] = entry.exp_avg_sq;
+        any |= gap(entry.parameter, entry.exp_avg, entry.exp_avg_sq) != 0.f;
     }
-    if (is_lost) atomicOr(lost, 1);
+    if (any) atomicOr(lost, 1);
 }
 
 // The old numbers where the step was not taken.

@@ -1,0 +1,108 @@
+"""The instruction set and the floating-point rules that everything is compiled with: the one place that decides both.
+
+Instruction set: the highest x86-64 level that the processor has (https://gitlab.com/x86-psABIs/x86-64-ABI), or the
+lower one that the environment variable NEUS_ISA names, so that any machine can test what another one runs. A level,
+unlike -march=native, compiles to the same code on every processor that has it. Other architectures have one level,
+their baseline.
+
+Floating point: IEEE 754 single precision with subnormal numbers, NaN and infinity. Three relaxations are kept:
+
+* contraction: a * b + c may be rounded once (FMA). Twice as fast in matrix products, and more exact.
+* no errno after mathematical functions, no floating-point traps: nothing reads either. Without them loops with roots,
+  comparisons or library functions are not vectorised.
+* reassociation, only where a text asks for it: `omp simd reduction` and the accumulators of the tiles of `tile.h`.
+
+Loops over exp, log, sin and cos call the vector functions of glibc (libmvec, at most 4 units in the last place), which
+need a declaration to be used without -ffast-math: `VECTOR_FUNCTIONS`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from data.errors import UserError
+
+VARIABLE = "NEUS_ISA"
+# Read by oneDNN at its first product; set where a level below the processor's is asked for.
+ONEDNN_VARIABLE = "ONEDNN_MAX_CPU_ISA"
+X86 = ("x86_64", "AMD64")
+FLOATING_POINT = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
+# GCC's default without -ffast-math, said because the estimates give NaN for subnormal numbers.
+NO_ESTIMATES = "-mno-recip"
+VECTOR_FUNCTIONS = """
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(_OPENMP)
+extern "C" {
+#pragma omp declare simd notinbranch
+float expf(float) noexcept;
+#pragma omp declare simd notinbranch
+float logf(float) noexcept;
+#pragma omp declare simd notinbranch
+float sinf(float) noexcept;
+#pragma omp declare simd notinbranch
+float cosf(float) noexcept;
+}
+#endif
+"""
+
+
+@dataclass(frozen=True)
+class Level:
+    """An instruction set that code is compiled for."""
+
+    name: str
+    march: str  # the compiler's word; "" for its default
+    onednn: str = ""  # the highest instruction set that oneDNN may use at this level
+    features: frozenset[str] = frozenset()  # what the processor needs, in the words of /proc/cpuinfo
+
+
+_V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
+_V3 = _V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+BASELINE = Level("x86-64", "x86-64", "SSE41")
+LEVELS = (
+    Level("x86-64-v4", "x86-64-v4", "ALL", _V4),
+    Level("x86-64-v3", "x86-64-v3", "AVX2", _V3),
+    Level("x86-64-v2", "x86-64-v2", "SSE41", _V2),
+)
+
+
+@cache
+def highest(cpuinfo: Path = Path("/proc/cpuinfo")) -> Level:
+    """The highest level of this processor."""
+    if platform.machine() not in X86:
+        return Level(platform.machine(), "")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.is_file() else []
+    found = next((line for line in lines if line.startswith("flags")), "")
+    has = set(found.partition(":")[2].split())
+    return next((level for level in LEVELS if level.features <= has), BASELINE)
+
+
+def level() -> Level:
+    """The level that is compiled for; raises UserError where NEUS_ISA names none that this processor has."""
+    most, asked = highest(), os.environ.get(VARIABLE)
+    if not asked:
+        return most
+    possible = [entry for entry in (*LEVELS, BASELINE, most) if entry.features <= most.features and most.march]
+    chosen = next((entry for entry in possible or [most] if entry.name == asked), None)
+    if chosen is None:
+        names = ", ".join(dict.fromkeys(entry.name for entry in possible or [most]))
+        raise UserError(
+            f"the environment variable {VARIABLE} = {asked!r}: this processor can run {names}; set it to one of these "
+            "or unset it"
+        )
+    return chosen
+
+
+def core_flags() -> tuple[str, ...]:
+    """The compiler flags that choose the level, for Jittor's own files and operations alike."""
+    march = level().march
+    return (f"-march={march}",) if march else ()
+
+
+def operation_flags() -> tuple[str, ...]:
+    """The compiler flags of operations beside `core_flags`."""
+    return (*FLOATING_POINT, *((NO_ESTIMATES,) if level().march else ()))

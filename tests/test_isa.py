@@ -1,0 +1,144 @@
+"""Which instruction set is compiled for, and that floating point is IEEE 754's in everything that is compiled."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from forms import only_on_the_cpu
+
+from data.errors import UserError
+from models.machine import environment, isa, toolchain
+from models.machine.backend import jt
+from models.training.optimizer import Adam
+
+ROOT = Path(__file__).resolve().parents[1]
+V2 = "fpu cx16 lahf_lm popcnt pni ssse3 sse4_1 sse4_2"
+V3 = f"{V2} avx avx2 bmi1 bmi2 f16c fma abm movbe"
+V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+PROCESSORS = {"x86-64-v4": V4, "x86-64-v3": f"{V3} avx512f", "x86-64-v2": V2, "x86-64": "fpu sse2"}
+# Each permits what the rules of models/machine/isa.py do not.
+UNSAFE = ("-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-ffinite-math-only", "-fassociative-math", "-mrecip")
+on_x86 = pytest.mark.skipif(platform.machine() not in isa.X86, reason="levels are those of x86-64")
+
+
+@pytest.fixture
+def processor(monkeypatch, tmp_path):
+    """A function that makes this machine's processor another one."""
+
+    def become(flags, machine="x86_64"):
+        path = tmp_path / f"cpuinfo{len(flags)}"
+        path.write_text(f"processor : 0\nflags\t\t: {flags}\nbugs :\n")
+        found = isa.highest.__wrapped__
+        monkeypatch.setattr(platform, "machine", lambda: machine)
+        monkeypatch.setattr(isa, "highest", lambda: found(path))
+
+    monkeypatch.delenv(isa.VARIABLE, raising=False)
+    return become
+
+
+@pytest.mark.parametrize(("name", "flags"), PROCESSORS.items())
+def test_the_highest_level_that_the_processor_has_is_used(processor, name, flags):
+    processor(flags)
+    assert isa.level().name == name and isa.core_flags() == (f"-march={name}",)
+
+
+@pytest.mark.parametrize("name", ["x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"])
+def test_the_variable_chooses_a_lower_level(processor, monkeypatch, name):
+    processor(V4)
+    monkeypatch.setenv(isa.VARIABLE, name)
+    assert isa.level().name == name and toolchain.cache_name().startswith(f"{toolchain.CACHE_NAME}-{name}")
+
+
+@pytest.mark.parametrize("name", ["x86-64-v4", "v3", "native", "-march=haswell", "x86-64-v3 "])
+def test_a_level_that_the_processor_lacks_is_refused_with_those_that_it_has(processor, monkeypatch, name):
+    processor(V3)
+    monkeypatch.setenv(isa.VARIABLE, name)
+    with pytest.raises(UserError, match="NEUS_ISA.*x86-64-v3, x86-64-v2, x86-64;"):
+        toolchain.check_environment()
+
+
+def test_another_architecture_is_compiled_for_as_the_compiler_has_it(processor, monkeypatch):
+    processor("fp asimd", machine="aarch64")
+    assert (isa.level().name, isa.core_flags(), isa.NO_ESTIMATES in isa.operation_flags()) == ("aarch64", (), False)
+    monkeypatch.setenv(isa.VARIABLE, "x86-64-v3")
+    with pytest.raises(UserError, match="this processor can run aarch64;"):
+        isa.level()
+
+
+def test_a_compiler_that_does_not_know_the_level_is_named(monkeypatch):
+    monkeypatch.setattr(isa, "core_flags", lambda: ("-march=x86-64-v9",))
+    with pytest.raises(UserError, match="g.. does not take -march=x86-64-v9: use GCC 11 or newer"):
+        toolchain.check()
+
+
+@on_x86
+def test_one_library_that_chooses_by_itself_is_told_of_a_lower_level(monkeypatch):
+    monkeypatch.setattr(os, "environ", os.environ | {isa.VARIABLE: "x86-64-v2"})
+    os.environ.pop(isa.ONEDNN_VARIABLE, None)
+    environment.tell(None)
+    assert os.environ[isa.ONEDNN_VARIABLE] == "SSE41"
+
+
+def test_flags_of_the_user_add_to_the_programs_and_bring_no_fast_maths(monkeypatch):
+    monkeypatch.setattr(os, "environ", os.environ | {"cc_flags": "-DMINE", "kernel_flags": "-DTOO"})
+    environment.tell(None)
+    flags = os.environ["cc_flags"].split() + os.environ["kernel_flags"].split()
+    assert {"-DMINE", "-DTOO", "-O1", "-O3"} <= set(flags)  # without an -O of ours Jittor adds -Ofast
+    assert not {flag for flag in flags if flag.startswith(UNSAFE)}
+
+
+def test_nothing_is_compiled_with_flags_that_break_ieee_754():
+    used = jt.flags.cc_flags.split()
+    assert not {flag for flag in used if flag.startswith(UNSAFE)} and set(isa.operation_flags()) <= set(used)
+    assert [flag for flag in used if flag.startswith("-march=")][-1:] == list(isa.core_flags())
+    sources = [path.read_text() for path in (ROOT / "models").rglob("*.h")]
+    assert sources and not [text for text in sources if "fast-math" in text or "_mm_setcsr" in text]
+
+
+# What the compiler made of it. 1e-40 is subnormal; the values are no constants, so that nothing is folded.
+
+
+@only_on_the_cpu
+def test_generated_operations_know_nan_infinity_and_subnormal_numbers():
+    values = jt.array(np.float32([np.nan, np.inf, 1e-40, 4e-40, -np.inf, 0.0] * 16))
+    found = {
+        "nan": (values != values).numpy(),
+        "same": (values == values).numpy(),
+        "doubled": (values * 2.0).numpy(),
+        "root": values.sqrt().numpy(),
+        "divided": (values / (values + 1e-38)).numpy(),
+    }
+    given = values.numpy()
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found["nan"], np.isnan(given))
+        np.testing.assert_array_equal(found["same"], ~np.isnan(given))
+        np.testing.assert_array_equal(found["doubled"], given * np.float32(2))
+        np.testing.assert_array_equal(found["root"], np.sqrt(given))
+        np.testing.assert_allclose(found["divided"], given / (given + np.float32(1e-38)), rtol=1e-6)
+
+
+@only_on_the_cpu
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_second_moments_below_the_smallest_normal_number_skip_no_step(openmp_threads, threads):
+    openmp_threads(threads)
+    size = 1 << 17  # several pieces: threads that OpenMP has started take some
+    optimizer = Adam({"network": {"table": jt.zeros(size)}}, 0.99, 1e-15)
+    optimizer.restore(1000, [np.zeros(size, np.float32)], [np.full(size, 1e-40, np.float32)])
+    gradient = np.full(size, 1e-19, np.float32)
+    taken = optimizer.step([jt.array(gradient)], 1e-2)
+    step = 1e-2 * 0.1 * 1e-19 / (np.sqrt(0.01 * 1e-38 + 0.99 * np.float64(np.float32(1e-40))) + 1e-15)
+    assert taken.item()
+    np.testing.assert_allclose(optimizer.parameters[0].numpy(), -step, rtol=1e-4)
+
+
+def test_the_main_threads_subnormal_numbers_stay_switched_on():
+    program = (
+        "import numpy as np; from models.machine.backend import jt; jt.array(np.ones(3, np.float32)).exp().numpy()\n"
+        "print(float(np.float32(1e-40) * np.float32(2)))"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert float(shown.stdout.split()[-1]) > 0.0

@@ -22,6 +22,7 @@ inline void blur(const Window11 &window, long height, long width, std::vector<fl
     for (long y = 0; y < height; y++) {
         std::copy(plane.begin() + y * width, plane.begin() + (y + 1) * width, row.begin() + RADIUS);
         float *to = across.data() + y * width;
+#pragma omp simd
         for (long x = 0; x < width; x++) {
             float sum = 0.f;
             for (int k = 0; k <= 2 * RADIUS; k++) sum += window.weights[k] * row[x + k];
@@ -48,6 +49,7 @@ inline double likeness(const Window11 &window, long height, long width, float sc
     double total = 0;
     for (long row = 0; row < height; row++) {
         float sum = 0.f;
+#pragma omp simd reduction(+ : sum)
         for (long i = row * width; i < (row + 1) * width; i++) {
             const float u = mean_x[i], v = mean_y[i];
             const float a = 2 * u * v + STABLE_MEAN, b = 2 * (xy[i] - u * v) + STABLE_VARIANCE;
@@ -80,6 +82,7 @@ inline void picture_loss(const Pictures &is, long height, const float *picture, 
         apart[c] = 0;
         for (long row = 0; row < height; row++) {
             float sum = 0.f;
+#pragma omp simd reduction(+ : sum)
             for (long i = row * width; i < (row + 1) * width; i++) sum += std::fabs(x[i] - y[i]);
             apart[c] += sum;
         }

@@ -192,8 +192,7 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
                     Form::back(acc, splat, hit, -passed, weight, g[b], light.origin[b], is.absolute);
                 });
                 if (!is_met) continue;
-                for (int c = 0; c < GRADIENTS; c++)
-                    for (int i = 0; i < LANES; i++) record[c] += acc[c][i];
+                for (int c = 0; c < GRADIENTS; c++) record[c] = sum_of(acc[c]);
                 record[Form::D_OPACITY] /= splat.opacity;
                 Form::finish(splat, light.x0, light.y0, is.absolute, record);
             }

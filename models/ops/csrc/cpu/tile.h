@@ -22,6 +22,21 @@ constexpr int PANEL = 2 * LANES > PAD ? 2 * LANES : PAD;
 
 typedef float Vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 
+// The sum of a vector's numbers, of which the halves are added first.
+template <int COUNT>
+struct Sum {
+    typedef float Part __attribute__((vector_size(COUNT * sizeof(float)), aligned(4)));
+    static float of(const float *values) {
+        const Part both = *(const Part *)values + *(const Part *)(values + COUNT);
+        return Sum<COUNT / 2>::of((const float *)&both);
+    }
+};
+template <>
+struct Sum<1> {
+    static float of(const float *values) { return values[0] + values[1]; }
+};
+inline float sum_of(Vec values) { return Sum<LANES / 2>::of((const float *)&values); }
+
 inline int padded(int width) { return (width + PAD - 1) / PAD * PAD; }
 
 // Row stride of an activation block: off the powers of two, whose rows would all fall into the same few cache sets.

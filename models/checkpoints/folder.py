@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from data.io.files import make_folder, remove_empty
 from models.checkpoints.ours import (
     Checkpoint,
     CheckpointError,
@@ -23,6 +24,7 @@ from models.checkpoints.ours import (
 )
 
 SUFFIX = ".safetensors"
+EARLIER = "earlier"  # folder below that of the checkpoints, for those that a training which starts over replaces
 REFUSED_SUFFIX = ".refused"  # added to the name of a file that could not be read, where a new one takes its name
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
@@ -119,6 +121,29 @@ def _loaded(found: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> I
 def has_checkpoints(folder: Path, suffix: str = "") -> bool:
     """Whether checkpoints lie there; those of a suffix only, or of the published code too."""
     return folder.is_dir() and any(folder.glob(f"ckpt_*{suffix}"))
+
+
+def set_aside(folder: Path) -> None:
+    """Move the checkpoints of `folder` to `folder`/earlier, so that a training there begins at step 0.
+
+    Of two with one name the newer stays. Raises CheckpointError where they cannot be moved. Only where no other writer
+    can be alive.
+    """
+    found = [path for _, path in _newest_first(folder)]
+    try:
+        for path in found:
+            path.replace(make_folder(folder, EARLIER) / path.name)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: its checkpoints cannot be moved to {EARLIER}/ ({error.strerror or error}): do it yourself."
+        ) from error
+
+
+def remove_set_aside(folder: Path) -> None:
+    """Remove what `set_aside` moved, as far as this program wrote it; raises CheckpointError."""
+    for path in _of_this_program(folder / EARLIER):
+        _remove_earlier(path)
+    remove_empty([folder / EARLIER])
 
 
 def _remove_earlier(path: Path) -> None:

@@ -6,6 +6,7 @@ Every link but the measurement is a mode with flags that anybody may give; each 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import shlex
 from collections.abc import Mapping
@@ -25,8 +26,8 @@ from models.commands.reconstruction_folder import (
     RESULT,
     Plan,
     collect,
-    has_newer_checkpoint,
     read_plan,
+    starting_over,
     write_plan,
 )
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
@@ -55,6 +56,8 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
     conf = read_conf(arguments)
     folder = _checked_folder(arguments, conf)
     plan = None if arguments.values.overwrite else read_plan(folder)
+    if plan is not None and plan.starts_over:
+        plan = None
     if plan is not None and plan.minutes != minutes:
         raise UserError(
             f"{folder}: holds a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to go on "
@@ -62,7 +65,9 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
         )
     if plan is not None:
         _require_settled(arguments, plan, folder)
-    _link(arguments, prepare.COMMAND, 1)
+    data_dir = Path(conf.dataset.data_dir)
+    with starting_over(folder, minutes, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
+        _link(arguments, prepare.COMMAND, 1)
     if plan is None:
         plan = _first_look(arguments, conf, minutes, folder)
     else:
@@ -113,11 +118,26 @@ def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, fo
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
     if (given := _given(arguments, "train.end_iter")) is not None:
-        plan = Plan(minutes, {**settings, "train.end_iter": given}, starts_over=arguments.values.overwrite)
+        plan = Plan(minutes, {**settings, "train.end_iter": given})
     else:
         steps, seconds = _steps_for(read_conf(arguments), minutes)
-        plan = Plan(minutes, {**settings, "train.end_iter": str(steps)}, seconds, arguments.values.overwrite)
+        plan = Plan(minutes, {**settings, "train.end_iter": str(steps)}, seconds)
+    _set_checkpoints_aside(folder)
     return write_plan(folder, plan)
+
+
+def _set_checkpoints_aside(folder: Path) -> None:
+    """Have the training that was just settled begin at step 0; raises UserError where another one runs there."""
+    from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
+    from models.experiment import CHECKPOINTS
+    from models.watch.lock import FolderLock
+
+    if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
+        lock = FolderLock(folder)
+        try:
+            set_aside(folder / CHECKPOINTS)
+        finally:
+            lock.release()
 
 
 def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
@@ -155,12 +175,11 @@ def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
 def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
     """Train, mesh and evaluate; returns the exit status."""
     arguments = _with(arguments, plan.settings)
-    starts_over = plan.starts_over and not has_newer_checkpoint(folder, plan)
-    flags = {"overwrite": starts_over, "is_continue": not starts_over}
-    status = _link(arguments, train.COMMAND, 3, flags)
+    status = _link(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
     if status != EXIT_DONE:
-        say("the same call goes on where it stopped")
+        say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} goes on where it stopped")
         return status
+    _drop_earlier(folder, arguments.values.overwrite)
     # The colours of the mesh come from pictures of twice the side: they cost no training.
     finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
     status = _link(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
@@ -169,8 +188,19 @@ def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
     collect(folder)
     if status == EXIT_DONE:
         _conclude(arguments, folder)
-        write_plan(folder, replace(plan, is_finished=True, starts_over=False))
+        write_plan(folder, replace(plan, is_finished=True))
     return status
+
+
+def _drop_earlier(folder: Path, is_asked: bool) -> None:
+    """Once the training is done: remove the checkpoints it replaces where --overwrite asks for it, else name them."""
+    from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
+    from models.experiment import CHECKPOINTS
+
+    if is_asked:
+        remove_set_aside(folder / CHECKPOINTS)
+    if has_checkpoints(folder / CHECKPOINTS / EARLIER):
+        say(f"{folder / CHECKPOINTS / EARLIER}: holds the checkpoints of an earlier training; remove them yourself")
 
 
 def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import os
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.io.files import read_regular, write_result
-from models.checkpoints.folder import SUFFIX
+from data.writers.neus import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
-from models.experiment import CHECKPOINTS
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
 MOST_BYTES = 1 << 20  # of a plan, which is a page
+# The keys of the conf that a plan may set: those that `reconstruction` chooses. A plan comes from a disk.
+SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
 # What the results consist of beside the mesh: where each is made, and how it is called.
 PARTS = (
     (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
@@ -34,11 +38,10 @@ class Plan:
     """What was settled once, and what a further call keeps."""
 
     minutes: float
-    settings: dict[str, str]  # values of the conf by their keys
+    settings: dict[str, str]  # values of the conf by their keys, which are of SETTLED_KEYS
     seconds_per_step: float | None = None  # as measured; None where the steps were given
-    starts_over: bool = False  # the checkpoints that were there before are to go
+    starts_over: bool = False  # a call with --overwrite began and settled nothing yet: the next call settles a new plan
     is_finished: bool = False
-    written: float = 0.0  # when, seconds since 1970, by the clock of the file
 
 
 def read_plan(folder: Path) -> Plan | None:
@@ -47,27 +50,56 @@ def read_plan(folder: Path) -> Plan | None:
     if not os.path.lexists(path):
         return None
     try:
-        value = json.loads(read_regular(path, MOST_BYTES))
-        plan = Plan(**value, written=path.stat().st_mtime)
-        numbers = isinstance(plan.minutes, (int, float)) and not isinstance(plan.minutes, bool)
+        plan = Plan(**json.loads(read_regular(path, MOST_BYTES)))
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
-        if not (numbers and texts):
+        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
+        if not (_is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and flags):
             raise ValueError
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(f"{path}: is damaged; pass --overwrite to start afresh, or another --case") from error
+    if others := sorted(set(plan.settings).difference(SETTLED_KEYS)):
+        raise UserError(
+            f"{path}: sets {listed(others)}, which a plan may not (only {', '.join(SETTLED_KEYS)}); remove that, or "
+            "pass --overwrite to start afresh"
+        )
     return plan
 
 
+def _is_positive(value: object) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf
+
+
 def write_plan(folder: Path, plan: Plan) -> Plan:
-    """Put the plan down; returns it with its time. Raises UserError where the disk does not take it."""
-    kept = {name: value for name, value in asdict(plan).items() if name != "written"}
-    write_result(folder / PLAN, json.dumps(kept, indent=1).encode())
-    return replace(plan, written=(folder / PLAN).stat().st_mtime)
+    """Write the plan to the folder and return it. Raises UserError where the disk does not take it."""
+    write_result(folder / PLAN, json.dumps(asdict(plan), indent=1).encode())
+    return plan
 
 
-def has_newer_checkpoint(folder: Path, plan: Plan) -> bool:
-    """Whether a training has kept something since the plan was made."""
-    return any(path.stat().st_mtime > plan.written for path in (folder / CHECKPOINTS).glob(f"ckpt_*{SUFFIX}"))
+@contextlib.contextmanager
+def starting_over(folder: Path, minutes: float, data_dir: Path) -> Iterator[None]:
+    """While the body replaces the scene, and from then on, a plan that is there says that it no longer holds.
+
+    Where the body raises UserError and the scene in `data_dir` is what it was, the plan is put back.
+    """
+    path, cameras = folder / PLAN, data_dir / CAMERA_FILE  # the file that goes first where a scene is replaced
+    before, scene = _content(path), _content(cameras)
+    if before is not None:
+        write_plan(folder, Plan(minutes, {}, starts_over=True))
+    try:
+        yield
+    except UserError:
+        if before is not None and _content(cameras) == scene:
+            write_result(path, before)
+        raise
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None where there is none that can be read."""
+    try:
+        return read_regular(path)
+    except OSError:
+        return None
 
 
 def collect(folder: Path) -> None:

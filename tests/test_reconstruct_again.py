@@ -1,0 +1,147 @@
+"""What `--mode reconstruct` keeps: a call without --overwrite deletes no checkpoint, and file times decide nothing."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checkpoint_samples import make_checkpoint
+
+import exp_runner
+from data.errors import UserError
+from data.io.images import write_image
+from models.checkpoints.folder import EARLIER, latest_checkpoint
+from models.checkpoints.ours import save_checkpoint
+from models.commands import reconstruction
+from models.commands.command import EXIT_DONE, EXIT_STOPPED
+
+FOLDER, SCENE = Path("exp/photos/fast"), Path("public_data/photos")
+CHECKPOINTS = FOLDER / "checkpoints"
+
+
+class Links:
+    """Stands for the modes: a preparation that writes three photographs, trainings that add 10 steps."""
+
+    def __init__(self, monkeypatch):
+        self.started_at, self.refusal, self.stops_before = [], None, 0  # the last: trainings that end without a step
+        self.marks = 0
+        monkeypatch.setattr(reconstruction, "_link", self.run)
+        monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
+        monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
+
+    def run(self, arguments, command, number, flags=None):
+        name = command.name
+        if name == "prepare" and self.refusal:
+            raise UserError(self.refusal)
+        if name == "prepare" and (arguments.values.overwrite or not SCENE.exists()):
+            (SCENE / "image").mkdir(parents=True, exist_ok=True)
+            for view in range(3):
+                write_image(SCENE / f"image/{view:03d}.png", np.zeros((8, 8, 3), np.uint8))
+            self.marks += 1
+            (SCENE / "cameras_sphere.npz").write_bytes(b"%d" % self.marks)
+        return self.train(flags) if name == "train" else EXIT_DONE
+
+    def train(self, flags):
+        found = latest_checkpoint(CHECKPOINTS, pytest.fail)
+        self.started_at.append(found.step if found and not flags["overwrite"] else 0)
+        if self.stops_before > 0:
+            self.stops_before -= 1
+            return EXIT_STOPPED
+        if flags["overwrite"]:
+            shutil.rmtree(CHECKPOINTS)
+        save_checkpoint(CHECKPOINTS, make_checkpoint(self.started_at[-1] + 10))
+        return EXIT_STOPPED
+
+
+@pytest.fixture
+def links(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    return Links(monkeypatch)
+
+
+def call(*flags):
+    return exp_runner.main(["--mode", "reconstruct", "--images", "photos", "--set", "train.end_iter=99", *flags])
+
+
+def steps(folder=CHECKPOINTS):
+    return sorted(int(path.stem[5:]) for path in folder.glob("ckpt_*.safetensors"))
+
+
+def settle(**others):
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "reconstruct.json").write_text(json.dumps({"minutes": 10, "settings": {}, **others}))
+
+
+def test_an_interrupted_overwrite_goes_on_whatever_the_clock_says(links):
+    call()
+    call("--overwrite")
+    later = os.stat(FOLDER / "reconstruct.json").st_mtime + 3600
+    os.utime(FOLDER / "reconstruct.json", (later, later))  # as a copy in another order, or a clock set back, leaves it
+    call()
+    assert links.started_at == [0, 0, 10] and 20 in steps()
+
+
+def test_an_overwrite_that_is_interrupted_before_its_first_checkpoint_loses_nothing(links, capsys):
+    call()
+    call()
+    links.stops_before = 1
+    call("--overwrite")
+    assert steps() == [] and steps(CHECKPOINTS / EARLIER) == [10, 20]
+    call()
+    call()
+    assert links.started_at == [0, 10, 0, 0, 10], "the new training never goes on from the earlier one's"
+    assert steps() == [10, 20] and steps(CHECKPOINTS / EARLIER) == [10, 20], "only --overwrite deletes"
+
+
+def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeypatch, capsys):
+    monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
+    call()
+    monkeypatch.setattr(Links, "train", lambda self, flags: EXIT_DONE)
+    assert call("--overwrite") == EXIT_DONE and not (CHECKPOINTS / EARLIER).exists()
+    (CHECKPOINTS / EARLIER).mkdir()
+    save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
+    settle(settings={"train.end_iter": "99"})
+    assert call() == EXIT_DONE and steps(CHECKPOINTS / EARLIER) == [10]
+    assert "holds the checkpoints of an earlier training; remove them" in capsys.readouterr().out
+
+
+def test_a_call_that_ends_while_the_scene_is_replaced_settles_a_new_plan_next_time(links, capsys):
+    call()
+
+    def interrupted(*given):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(reconstruction, "_first_look", interrupted)
+        call("--overwrite")
+    assert json.loads((FOLDER / "reconstruct.json").read_text())["starts_over"]
+    call("--minutes", "3")
+    assert links.started_at == [0, 0] and steps(CHECKPOINTS / EARLIER) == [10]
+
+
+def test_an_overwrite_that_is_refused_changes_nothing(links):
+    call()
+    before = (FOLDER / "reconstruct.json").read_bytes()
+    links.refusal = "photos: no such photographs"
+    assert call("--overwrite") == 2
+    assert (FOLDER / "reconstruct.json").read_bytes() == before and steps() == [10]
+
+
+@pytest.mark.parametrize("key", ["general.base_exp_dir", "dataset.data_dir", "train.val_freq"])
+def test_a_plan_sets_its_own_keys_alone(links, capsys, tmp_path, key):
+    settle(settings={key: str(tmp_path / "elsewhere"), "train.end_iter": "9"})
+    assert call() == 2
+    told = capsys.readouterr().err
+    assert f"reconstruct.json: sets {key}, which a plan may not" in told and told.count("\n") == 1
+    assert not (tmp_path / "elsewhere").exists() and not SCENE.exists()
+
+
+@pytest.mark.parametrize(
+    "others", [{"minutes": float("nan")}, {"minutes": -1}, {"seconds_per_step": "x"}, {"is_finished": 2}, {"more": 1}]
+)
+def test_a_plan_of_other_types_is_damaged(links, capsys, others):
+    settle(**others)
+    assert call() == 2 and "reconstruct.json: is damaged; pass --overwrite" in capsys.readouterr().err

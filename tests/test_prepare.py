@@ -90,7 +90,10 @@ def test_another_region_repeats_the_last_step_only(copied, monkeypatch):
 
 
 def test_a_changed_photograph_repeats_everything(copied, monkeypatch):
-    os.utime(copied / "photos" / "photo_3.png", (1, 1))
+    photograph = copied / "photos" / "photo_3.png"
+    when, picture = photograph.stat().st_mtime_ns, read_image(photograph)
+    write_image(photograph, np.flipud(picture))
+    os.utime(photograph, ns=(when, when))
 
     def stop(*arguments):
         raise UserError("the first step ran")
@@ -98,6 +101,14 @@ def test_a_changed_photograph_repeats_everything(copied, monkeypatch):
     monkeypatch.setattr(pipeline, "copy_pictures", stop)
     with pytest.raises(UserError, match="the first step ran"):
         prepare(request(copied, overwrite=True), str)
+
+
+def test_a_plain_copy_of_photographs_masks_and_scene_is_ready(copied, tmp_path_factory):
+    shutil.copytree(copied / "photos", copied / "given")
+    assert prepare(request(copied, masks=str(copied / "given"), overwrite=True), str)
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    shutil.copytree(copied, elsewhere, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    assert not prepare(request(elsewhere, masks=str(elsewhere / "given")), str)
 
 
 def test_a_preparation_goes_on_after_its_last_finished_step(copied, monkeypatch):

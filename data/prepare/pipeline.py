@@ -128,13 +128,14 @@ def _inputs(
 ) -> dict[str, object]:
     """What each step depends on, in their order."""
     drawn = [[name, box.tolist()] for name, box in boxes.items()]
+    method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # wherever their folder lies
     is_video = not request.images.is_dir()
     return {
         "photographs": [fingerprint(sources), request.frames if is_video else 0, MAX_SIDE],
         "features": [],
         "matches": [is_video],
         "cameras": [],
-        "masks": [request.masks, fingerprint(mask_paths), *([drawn] if drawn else [])],
+        "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [request.roi, *(["outside"] if request.cameras_outside else [])],
     }
 

@@ -192,6 +192,5 @@ def _size_and_sum(path: Path) -> list[object]:
 
 
 def fingerprint(paths: Sequence[Path]) -> list[list[object]]:
-    """Name, size and time of change of each file: what tells that an input is another one."""
-    stats = [path.stat() for path in paths]
-    return [[path.name, stat.st_size, stat.st_mtime_ns] for path, stat in zip(paths, stats, strict=True)]
+    """Name, size and SHA-256 of each file: what tells that an input is another one. Raises OSError."""
+    return [[path.name, *_size_and_sum(path)] for path in paths]

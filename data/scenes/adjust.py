@@ -5,7 +5,7 @@ For cameras that are nearly right, a few pixels off. The frame stays that of the
 
 from __future__ import annotations
 
-import os
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ def adjusted(capture: Capture, refines_focal: bool) -> Capture:
     Raises SceneError where the photographs do not show enough in common.
     """
     files = (
-        (str(one.image), os.stat(one.image).st_mtime_ns, one.c2w.tobytes(), one.lens.intrinsics.tobytes())
+        (str(one.image), _digest(one.image), one.c2w.tobytes(), one.lens.intrinsics.tobytes())
         for one in capture.photographs
     )
     frame = b"" if capture.scale_mat is None else capture.scale_mat.tobytes()
@@ -61,6 +61,11 @@ def adjusted(capture: Capture, refines_focal: bool) -> Capture:
     if key not in _done:
         _done[key] = _adjusted(capture, refines_focal)
     return _done[key]
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _adjusted(capture: Capture, refines_focal: bool) -> Capture:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models.viewer.access import LOCAL_NAME, TOKEN, access_to, guarded
 
 if TYPE_CHECKING:
     import viser
@@ -37,21 +38,30 @@ def free_port(host: str, port: int, say: Callable[[str], None]) -> int:
     if not host:  # sockets take it for all addresses
         raise UserError(f"--host: is empty; use {LOOPBACK} for this machine alone, 0.0.0.0 for all that reach it")
     for tried in range(port, min(port + TRIES, LAST_PORT) + 1):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, tried))
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    continue
-                raise UserError(
-                    f"--host {host}: this machine cannot listen there ({error.strerror or error}); use {LOOPBACK} for "
-                    "this machine alone, 0.0.0.0 for all that reach it"
-                ) from error
+        try:
+            _bind(host, tried)
+        except (OSError, UnicodeError) as error:  # the latter for what is no host's name
+            if getattr(error, "errno", None) == errno.EADDRINUSE:
+                continue
+            why = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"--host {host}: this machine cannot listen there ({why}); use {LOOPBACK} for this machine alone, "
+                "0.0.0.0 for all that reach it"
+            ) from error
         if tried != port:
             say(f"port {port} is in use; the viewer takes {tried}")
         return tried
     raise UserError(f"--port {port}: it and the {TRIES} after it are in use; name another one")
+
+
+def _bind(host: str, port: int) -> None:
+    """Raises OSError where one of the host's addresses does not take a server at that port."""
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # as asyncio listens
+            probe.bind(address)
 
 
 def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser.ViserServer:
@@ -60,14 +70,24 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
 
     chosen = free_port(host, port, say)
     logging.getLogger("websockets").setLevel(logging.CRITICAL)  # a closed tab is no news
-    with contextlib.redirect_stdout(io.StringIO()):  # its banner
+    access = access_to(host, chosen)
+    with guarded(access) as guards, contextlib.redirect_stdout(io.StringIO()):  # its banner
         server = viser.ViserServer(host=host, port=chosen, label=title, verbose=False)
+    if not guards:
+        stop(server)
+        raise UserError(
+            f"{PACKAGE} {viser.__version__}: cannot be kept from other web pages by this program; run `pip install -r "
+            "requirements-view.txt`, or look at report.html"
+        )
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     # Light without reflections of a room and without shadows: half of what a browser without a GPU takes to begin.
     server.scene.configure_environment_map(None)
     server.scene.configure_default_lights(cast_shadow=False)
     server.scene.add_light_ambient("/daylight", intensity=DAYLIGHT)
-    say(f"viewer: http://{'localhost' if host == LOOPBACK else host}:{server.get_port()} (Ctrl-C ends it)")
+    if (port := server.get_port()) != chosen:  # another program was faster
+        say(f"port {chosen} is in use; the viewer takes {port}")
+    name = LOCAL_NAME if host == LOOPBACK else f"[{host}]" if ":" in host else host
+    say(f"viewer: http://{name}:{port}{f'/?{TOKEN}={access.token}' if access.token else ''} (Ctrl-C ends it)")
     return server
 
 

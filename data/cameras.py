@@ -18,6 +18,15 @@ from data.rays import PictureCamera, PictureRays, Rays
 # about (focal / width)^2 for an extremely wide one, and the rounding of float32 (1e-7) for a matrix of rank two.
 SMALLEST_ROW_VOLUME = 1e-6
 
+# World units: beyond it squares leave what float32 holds, and nothing that is photographed is measured so.
+LARGEST_NUMBER = 1e15
+
+# Picture sides. The shortest is about what SMALLEST_ROW_VOLUME allows; at the distance of the farthest camera that a
+# scene may have, the longest sees the unit sphere alone.
+SHORTEST_FOCAL, LONGEST_FOCAL = 1e-3, 1e6
+
+LEAST_UP = 1e-3  # of the mean of unit vectors: shorter is the rounding of poses that cancel out
+
 # Half the length of the span sampled along each ray: the radius of the unit sphere.
 SPAN_HALF_LENGTH = 1.0
 SPAN_LENGTH = 2 * SPAN_HALF_LENGTH
@@ -63,6 +72,13 @@ def row_volume(matrix: np.ndarray) -> float:
     """What the rows of `matrix` [3, 3] span once they have unit length: 0 to 1; 0 where one has none."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return abs(np.linalg.det(matrix / lengths)) if lengths.min() > 0 else 0.0
+
+
+def mean_up(c2w: np.ndarray) -> np.ndarray:
+    """The mean up of cameras [V, 4, 4], a unit vector [3]; +z where their ups cancel out."""
+    up = -c2w[:, :3, 1].mean(axis=0)
+    length = np.linalg.norm(up)
+    return up / length if length > LEAST_UP else np.array([0.0, 0.0, 1.0])
 
 
 def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from data.cameras import pixels_to_rays, spread
+from data.cameras import mean_up, pixels_to_rays, spread
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
 from data.io.images import eight_bits
 from data.roi.frustum import enclosing_ball
@@ -91,7 +91,7 @@ def side_views(c2w: np.ndarray) -> list[tuple[str, np.ndarray]]:
 
     Up is the cameras' mean up; the front is where most cameras are.
     """
-    up = _unit(-c2w[:, :3, 1].mean(axis=0), np.array([0.0, 0.0, 1.0]))
+    up = mean_up(c2w)
     away = c2w[:, :3, 3].mean(axis=0)
     across = np.cross(up, np.eye(3)[np.argmin(np.abs(up))])
     front = _unit(away - (away @ up) * up, across / np.linalg.norm(across), least=0.05)

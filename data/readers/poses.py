@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from data.cameras import LARGEST_NUMBER
 from data.errors import SceneError
 
 # How far R^T R may be from a multiple of the identity, relative to that: three decimals in a text file reach 2e-3, and
@@ -29,6 +30,11 @@ def rigid_pose(where: str, key: str, matrix: np.ndarray) -> np.ndarray:
         raise SceneError(
             f"{where}: {key} is no rotation (its first three columns must be at right angles and of one length); "
             "correct it"
+        )
+    if not np.abs(matrix[:3, 3]).max() < LARGEST_NUMBER:
+        raise SceneError(
+            f"{where}: {key} puts the camera {np.abs(matrix[:3, 3]).max():.3g} from the origin, beyond "
+            f"{LARGEST_NUMBER:g}; correct it"
         )
     left, _, right = np.linalg.svd(axes / np.sqrt(squared_scale))
     if np.linalg.det(left @ right) < 0:

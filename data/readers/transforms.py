@@ -21,6 +21,7 @@ from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
+from data.cameras import LONGEST_FOCAL
 from data.capture import Lens, Photograph
 from data.errors import SceneError, one_line
 from data.io.files import is_file
@@ -177,6 +178,8 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
     angle = math.radians(value) if key.endswith("_fov") else value
     if angle >= math.pi:
         raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, too wide for a pinhole camera; correct it")
+    if angle < 1.0 / LONGEST_FOCAL:
+        raise SceneError(f"{where}: {key} is {value:g}, too narrow for any lens; correct it")
     return 0.5 * length / math.tan(0.5 * angle)
 
 

@@ -33,6 +33,7 @@ SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
 LARGEST_POWER = 9  # of ten: the focal length in pixels of no camera is larger, or smaller than one over it
 LARGEST_ROI = 1e12  # world units, and one over the smallest radius: squares and cubes stay far from overflowing
+SAME_RATIO = 1.25  # of principal point to middle, in x and y alike, where pictures were resized
 OFF_CENTRE = 0.25  # of the picture, from its middle to the principal point: beyond it another size was meant, or a crop
 HINT = 'give the region as --roi "x y z r"'
 
@@ -111,11 +112,20 @@ def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray,
 
 
 def _require_centred(cameras: Cameras) -> None:
-    """Raises SceneError where principal points lie far off the middle of the pictures: these have another size."""
+    """Raises SceneError where principal points lie far off the middle of the pictures.
+
+    Where they do so by one ratio to the right and downwards, the cameras are for pictures of another size.
+    """
     principal = cameras.intrinsics[:, :2, 2]
     off = np.abs(principal - (cameras.sizes - 1) / 2).max(axis=1) / cameras.sizes.max(axis=1)
     if np.median(off) > OFF_CENTRE:
         (x, y), (width, height) = principal[np.argmax(off)], cameras.sizes[np.argmax(off)].astype(int)
+        across, down = 2 * x / width, 2 * y / height
+        if not 1 / SAME_RATIO < across / (down or 1.0) < SAME_RATIO:
+            raise SceneError(
+                f"the principal point of view {np.argmax(off)} is ({x:.4g}, {y:.4g}), far off the middle of its "
+                f"picture of {width}x{height} pixels; correct cx and cy, or give the photographs before they were cut"
+            )
         raise SceneError(
             f"the cameras are for pictures of another size: the principal point of view {np.argmax(off)} is ({x:.4g}, "
             f"{y:.4g}) and its picture {width}x{height} pixels; give the photographs that the cameras were made for, "

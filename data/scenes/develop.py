@@ -12,7 +12,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from data.cameras import SMALLEST_ROW_VOLUME, row_volume
+from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
 from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.errors import SceneError
@@ -45,6 +45,7 @@ def develop(
     """
     given = parse_roi(conf.roi) if conf.roi else None
     sizes = _stored_sizes(photographs)
+    _require_focal_lengths(capture, photographs, sizes)
     lenses = _undistorters(photographs, sizes)
     _require_invertible(capture, photographs, lenses)
     images, masks = _pictures(photographs, lenses, conf.downscale, background)
@@ -212,6 +213,22 @@ def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
     moved = np.linalg.inv(scale_mat) @ poses
     moved[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])
     return moved
+
+
+def _require_focal_lengths(
+    capture: Capture, photographs: Sequence[Photograph], sizes: Sequence[tuple[int, int]]
+) -> None:
+    """Raises SceneError for a focal length that no lens has; NaN and infinite ones are such too."""
+    for photograph, size in zip(photographs, sizes, strict=True):
+        width, height = photograph.lens.size or size
+        focal = np.abs(np.diag(photograph.lens.intrinsics)[:2])
+        longest = LONGEST_FOCAL * max(width, height)
+        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "next to nothing")):
+            if wrong.any():
+                raise SceneError(
+                    f"{capture.source}: the focal length of {photograph.image.name} is {focal[wrong][0]:.3g} pixels, "
+                    f"{words} for a picture of {width}x{height}; correct it or leave that view out"
+                )
 
 
 def _require_invertible(capture: Capture, photographs: Sequence[Photograph], lenses: Sequence[Undistorter]) -> None:

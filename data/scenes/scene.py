@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.cameras import camera_rays, image_pixels
+from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
 from data.capture import MASK_HALF, SparsePoints
 from data.errors import SceneError
 from data.io.images import sample_bilinear, to_float
@@ -20,6 +20,8 @@ from data.roi.region import OUTSIDE
 # In working-frame units. Rays are float32, whose step at this distance is 0.008 of the unit sphere's radius: a camera
 # farther off sees nothing of it, and was put there by a wrong matrix.
 FARTHEST_CAMERA = 1e5
+
+FARTHEST_REGION = 1e10  # radii from the origin of the world: float64 tells places in the region apart up to there
 
 # In radii: a camera nearer to the middle of the region stands in what it photographs.
 MIDDLE = 0.3
@@ -105,12 +107,7 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     the middle of it), or farther than FARTHEST_CAMERA from it, and for masks that are empty in every view (an empty one
     is a view that does not see the object).
     """
-    for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
-        if not np.isfinite(getattr(scene, name)).all():
-            raise SceneError(
-                f"{scene.name}: the matrices of its camera file hold numbers so large or small that {name} is not "
-                "finite; correct them"
-            )
+    _require_numbers(scene)
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     nearest = int(np.argmin(distances))
     camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
@@ -137,6 +134,27 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
             "store 0 off the object and 255 on it, or remove the masks and train with train.mask_weight = 0"
         )
     return scene
+
+
+def _require_numbers(scene: Scene) -> None:
+    """Raises SceneError for numbers that overflowed, or that float32, in which is computed, does not hold."""
+    for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
+        if not (np.abs(getattr(scene, name)) < LARGEST_NUMBER).all():
+            raise SceneError(
+                f"{scene.name}: the matrices of its camera file hold numbers so large or small that {name} is not "
+                f"finite or beyond {LARGEST_NUMBER:g}; correct them"
+            )
+    radius, distance = radius_of(scene), float(np.linalg.norm(scene.scene_to_world[:3, 3]))
+    if not radius > 1 / LARGEST_NUMBER or distance > FARTHEST_REGION * radius:
+        raise SceneError(
+            f"{scene.name}: its region of interest has the radius {radius:.3g} and lies {distance:.3g} from the origin "
+            "of its cameras' world, where numbers tell no places apart; move or scale the poses"
+        )
+    if scene.points is not None and not (np.abs(scene.points.xyz) < LARGEST_NUMBER).all():
+        raise SceneError(
+            f"{scene.name}: its points of structure from motion reach beyond {LARGEST_NUMBER:g} radii; remove those "
+            "that do, or all of them"
+        )
 
 
 def _such_as(scene: Scene, nearest: float) -> str:

@@ -71,7 +71,10 @@ def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:
     offset = np.abs(intrinsics[:2, 2] - (np.array(size) - 1) / 2) / size
     if not (offset <= FARTHEST_PRINCIPAL).all():
         x, y = intrinsics[:2, 2]
-        raise ValueError(f"is {size[0]}x{size[1]} pixels and the principal point of its camera ({x:.4g}, {y:.4g})")
+        raise ValueError(
+            f"the principal point of its camera, ({x:.4g}, {y:.4g}), lies far beyond the {size[0]}x{size[1]} pixels "
+            "of the picture"
+        )
 
 
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

@@ -118,6 +118,11 @@ def _loaded(found: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> I
             warn(f"{error} Trying the checkpoint before it.")
 
 
+def checkpoint_files(folder: Path) -> dict[int, Path]:
+    """The files with a checkpoint's name by their steps; raises CheckpointError where the folder cannot be listed."""
+    return dict(reversed(_newest_first(folder)))
+
+
 def has_checkpoints(folder: Path, suffix: str = "") -> bool:
     """Whether checkpoints lie there; those of a suffix only, or of the published code too."""
     return folder.is_dir() and any(folder.glob(f"ckpt_*{suffix}"))

@@ -66,12 +66,12 @@ def place_of(arguments: Arguments) -> Place:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Show a trained model until Ctrl-C; returns the exit status."""
+    from models.checkpoints.folder import checkpoint_files
     from models.experiment import CHECKPOINTS
 
     choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
-    folder = experiment.folder / CHECKPOINTS
-    files = {} if arguments.checkpoint else {int(path.stem[5:]): path for path in folder.glob("ckpt_*.safetensors")}
+    files = {} if arguments.checkpoint else checkpoint_files(experiment.folder / CHECKPOINTS)
     return work_on(experiment, lambda runner: _look(runner, files, place_of(arguments)))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
+from data.cameras import mean_up
 from data.errors import UserError
 from data.io.images import size_within
 from data.scenes.scene import Scene
@@ -80,9 +81,7 @@ def camera_lines(scene: Scene) -> str:
 
 def up_of(scene: Scene) -> list[float]:
     """The cameras' mean up, a unit vector of the working frame."""
-    up = -scene.c2w[:, :3, 1].mean(axis=0)
-    length = float(np.linalg.norm(up))
-    return (up / length).tolist() if length > 1e-6 else [0.0, 0.0, 1.0]
+    return mean_up(scene.c2w).tolist()
 
 
 def front_of(scene: Scene) -> list[float]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from data.cameras import mean_up
 from data.scenes.scene import Scene, radius_of
 from models.viewer.cameras import Cameras, fov_of, hit
 from models.viewer.words import Words
@@ -39,7 +40,7 @@ class Stage:
     ) -> None:
         """Build it; `say` is told the region of interest when it was moved; without it, it is shown when asked for."""
         self.server, self.scene, self.words, self._say = server, scene, words, say
-        self.up = _unit(-scene.c2w[:, :3, 1].mean(axis=0))
+        self.up = mean_up(scene.c2w)
         server.scene.set_up_direction(tuple(self.up))
         distance = float(np.median(np.linalg.norm(scene.c2w[:, :3, 3], axis=1)))
         level = int(np.argmin(np.abs(scene.c2w[:, :3, 3] @ self.up)))  # the camera that stands lowest over the middle

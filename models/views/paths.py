@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cameras import interpolate_pose
+from data.cameras import LONGEST_FOCAL, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import json_file
-from data.scenes.scene import Scene
+from data.scenes.scene import FARTHEST_CAMERA, Scene
 
 BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # y up and -z forwards, to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
@@ -29,6 +29,7 @@ MOST_PIXELS = 1 << 26  # of a frame: 8192 x 8192, beyond what players show
 FASTEST = 240.0  # frames per second
 SECONDS, FPS = 4.0, 24.0
 WIDEST = 170.0  # degrees
+NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,7 @@ class CameraPath:
 
 def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
     """Once around the middle, at the mean height and distance of the photographs, with the first one's lens."""
-    up = -scene.c2w[:, :3, 1].mean(axis=0)
-    up /= max(np.linalg.norm(up), 1e-9)
+    up = mean_up(scene.c2w)
     centres = scene.c2w[:, :3, 3]
     distance, height = float(np.median(np.linalg.norm(centres, axis=1))), float(np.mean(centres @ up))
     height = float(np.clip(height, -0.9 * distance, 0.9 * distance))
@@ -159,9 +159,13 @@ def _undone(path: Path) -> np.ndarray:
     content = json_file.read_object(path)
     transform = json_file.matrix(str(path), "transform", content.get("transform"))
     scale = json_file.positive(str(path), "scale", content.get("scale"))
-    if abs(np.linalg.det(transform[:3, :3])) < ROTATION_TOLERANCE:
-        raise SceneError(f"{path}: transform is singular; write it again")
-    return np.linalg.inv(transform) @ np.diag([1.0 / scale] * 3 + [1.0])
+    with np.errstate(all="ignore"):  # of numbers that overflow
+        if not ROTATION_TOLERANCE <= abs(np.linalg.det(transform[:3, :3])) <= 1.0 / ROTATION_TOLERANCE:
+            raise SceneError(f"{path}: transform is singular, or no rotation; write it again")
+        undone = np.linalg.inv(transform) @ np.diag([np.divide(1.0, scale)] * 3 + [1.0])
+    if not np.abs(undone).max() < FARTHEST_CAMERA**2:
+        raise SceneError(f"{path}: scale is {scale:g}, too small, or transform too large; write it again")
+    return undone
 
 
 def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarray) -> np.ndarray:
@@ -171,9 +175,16 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
         value = [value[row : row + 4] for row in range(0, 16, 4)]
     pose = json_file.matrix(where, "camera_to_world", value)
     axes = pose[:3, :3]
-    if np.abs(axes.T @ axes - np.eye(3)).max() > ROTATION_TOLERANCE or np.linalg.det(axes) < 0:
+    with np.errstate(all="ignore"):  # of numbers that overflow
+        deviation = np.abs(axes.T @ axes - np.eye(3)).max()
+    if not deviation <= ROTATION_TOLERANCE or np.linalg.det(axes) < 0:
         raise SceneError(f"{where}: camera_to_world holds no rotation (axes of length 1 at right angles); correct it")
     moved = np.linalg.inv(scene.scene_to_world) @ to_world @ pose @ BLENDER_AXES
+    if not np.linalg.norm(moved[:3, 3]) <= FARTHEST_CAMERA:
+        raise SceneError(
+            f"{where}: camera_to_world is {np.linalg.norm(moved[:3, 3]):.3g} radii from the unit sphere, beyond "
+            f"{FARTHEST_CAMERA:g}; correct its last column"
+        )
     left, _, right = np.linalg.svd(moved[:3, :3])
     moved[:3, :3] = left @ right  # the nearest rotation: scales are taken off
     return moved
@@ -182,8 +193,8 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
 def _fov(where: str, value: object) -> float:
     """Degrees from the upper to the lower border."""
     fov = json_file.positive(where, "fov", value)
-    if fov > WIDEST:
-        raise SceneError(f"{where}: fov is {fov:g} degrees and must be at most {WIDEST:g}")
+    if not NARROWEST <= fov <= WIDEST:
+        raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST:.1g} to {WIDEST:g}; correct it")
     return fov
 
 

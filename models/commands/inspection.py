@@ -18,6 +18,7 @@ from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
 from models.kinds.conf import ExperimentConfig
+from models.pages.markdown import escaped
 from models.watch.traces import Traces
 
 FOLDER = "inspect"
@@ -66,17 +67,17 @@ def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
 def markdown(scene: Scene, found: Sequence[Finding]) -> str:
     """The report as a page."""
     lines = [
-        f"# {_cell(scene.name)}",
+        f"# {escaped(scene.name)}",
         "",
-        one_line(summary(scene)),
+        escaped(summary(scene)),
         "",
-        *(f"- {one_line(note)}" for note in scene.notes),
+        *(f"- {escaped(note)}" for note in scene.notes),
     ]
     lines += ["", "![overview](overview.png)", "", "| check | verdict | figure | consequence for training |"]
     lines += ["| --- | --- | --- | --- |"]
     for finding in found:
         cells = (finding.check, finding.verdict, finding.figure, finding.consequence)
-        lines.append(f"| {' | '.join(map(_cell, cells))} |")
+        lines.append(f"| {' | '.join(map(escaped, cells))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -89,8 +90,3 @@ def as_json(scene: Scene, found: Sequence[Finding]) -> str:
         "findings": [dataclasses.asdict(finding) for finding in found],
     }
     return json.dumps(report, indent=2) + "\n"
-
-
-def _cell(text: str) -> str:
-    """`text` as one cell of a Markdown table."""
-    return one_line(text).replace("|", "\\|")

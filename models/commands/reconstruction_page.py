@@ -9,6 +9,7 @@ from typing import Any
 
 from data.errors import UserError, one_line
 from data.io.files import read_regular
+from models.pages.markdown import escaped
 from models.results.figure_table import lines
 from models.scores.witness import MISSING
 
@@ -69,17 +70,17 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
 def page(title: str, health: Mapping[str, Any], figures: Mapping[str, Any], commands: Sequence[str]) -> str:
     """The results on a page of Markdown."""
     text = [
-        f"# {one_line(title)}",
+        f"# {escaped(title)}",
         "",
         "![rendering, photograph, normals, mesh](report.png)",
         "",
         "mesh.ply: the coloured mesh",
         "",
     ]
-    text += ["## How far to trust it", "", *(f"- {line}" for line in trust(figures)), ""]
+    text += ["## How far to trust it", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
     risks = warnings(health)
     if risks:
-        text += ["## What inspect found", "", *(f"- {line}" for line in risks), ""]
+        text += ["## What inspect found", "", *(f"- {escaped(line)}" for line in risks), ""]
     text += ["## Figures", "", "```text", *lines([("", figures)]), "```", ""]
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, SimpleNamespace
@@ -22,6 +23,7 @@ from data.io.files import read_regular
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
+CASE_SIGNS = " ._-+"  # of a case, beside letters with their marks and digits
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
 LISTED_CONFS = 12  # names in the message about a missing file
 # The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
@@ -60,9 +62,13 @@ def parse_tree(text: str, source: str) -> dict[str, Any]:
 
 
 def check_case(case: str) -> None:
-    """Raises ConfigError for a case that would lead out of the folder it names; "" (no case) is allowed."""
-    if case and (case.strip() in ("", ".") or ".." in case or set(case) & set("/\\") or not case.isprintable()):
-        raise ConfigError(f"--case {case!r}: must be the name of one folder, without / or \\ and without ..")
+    """Raises ConfigError for a case that is not a plain name of one folder; "" (no case) is allowed."""
+    is_plain = all(letter in CASE_SIGNS or unicodedata.category(letter)[0] in "LMN" for letter in case)
+    if case and (case.strip() in ("", ".") or ".." in case or not is_plain):
+        raise ConfigError(
+            f"--case {case!r}: must be the name of one folder: letters of any language, digits, spaces and . _ - +, "
+            "without / or \\ and without .."
+        )
 
 
 def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:

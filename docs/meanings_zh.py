@@ -40,8 +40,9 @@ FLAG_MEANINGS = {
     "train, inspect: open the viewer in the browser as well (needs viser)": (
         "train、inspect：同时在浏览器里打开查看器（需要 viser）"
     ),
-    "view, --view: who may look: 127.0.0.1 for this machine alone (default), 0.0.0.0 for all that reach it": (
-        "view、--view：谁可以看：127.0.0.1 只限本机（默认），0.0.0.0 为所有能连上的机器"
+    "view, --view: who may look: 127.0.0.1 for this machine alone (default), 0.0.0.0 for all that reach it and "
+    "know the token of the printed address": (
+        "view、--view：谁可以看：127.0.0.1 只限本机（默认），0.0.0.0 为所有能连上并知道所打印地址中令牌的机器"
     ),
     "view, --view: the viewer's port, or the next one that is free (default: 8080)": (
         "view、--view：查看器的端口，被占用时取下一个空闲的（默认：8080）"

@@ -226,8 +226,9 @@ def _require_focal_lengths(
         for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "next to nothing")):
             if wrong.any():
                 raise SceneError(
-                    f"{capture.source}: the focal length of {photograph.image.name} is {focal[wrong][0]:.3g} pixels, "
-                    f"{words} for a picture of {width}x{height}; correct it or leave that view out"
+                    f"{capture.source}: the lens of {photograph.image.name} cannot be used, its focal length of "
+                    f"{focal[wrong][0]:.3g} pixels is {words} for a picture of {width}x{height}; correct it or leave "
+                    "that view out"
                 )
 
 

@@ -32,7 +32,8 @@ VIEWER = (
         OUTPUT,
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"view, --view: who may look: {LOOPBACK} for this machine alone (default), 0.0.0.0 for all that reach it",
+        help=f"view, --view: who may look: {LOOPBACK} for this machine alone (default), 0.0.0.0 for all that reach it "
+        "and know the token of the printed address",
     ),
     flag(
         "--port",

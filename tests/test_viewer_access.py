@@ -1,0 +1,127 @@
+"""Who may look through the viewer: its own page, from this machine, or with the token of the printed address."""
+
+import contextlib
+import importlib.util
+import re
+import socket
+
+import pytest
+
+from data.errors import UserError
+from models.viewer import server
+from models.viewer.access import Access
+
+needs_viser = pytest.mark.skipif(
+    importlib.util.find_spec("viser") is None, reason="viser, which is optional, is missing"
+)
+
+
+class Asked:
+    """A request of a browser."""
+
+    def __init__(self, path="/", **headers):
+        from websockets.datastructures import Headers
+
+        self.path, self.headers = path, Headers({"Host": "localhost:8080", **headers})
+
+
+SOCKET = {"Upgrade": "websocket"}
+LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
+
+
+@needs_viser
+@pytest.mark.parametrize(
+    ("access", "request_of", "is_admitted"),
+    [
+        *((LOCAL, {"Host": host, "Origin": f"http://{host}"}, True) for host in ("127.0.0.1:8080", "[::1]:9000")),
+        (LOCAL, {"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999"}, True),  # the near end of an SSH tunnel
+        (LOCAL, {}, True),
+        (LOCAL, {"Origin": "https://evil.example"}, False),
+        (LOCAL, {"Origin": "http://localhost:3000"}, False),  # another server on the same machine
+        (LOCAL, {"Origin": "null"}, False),
+        (LOCAL, {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}, False),  # DNS rebinding
+        (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
+        (LOCAL, {"Host": "[::1"}, False),
+        (SHARED, {"Host": "box:8080", "Origin": "http://box:8080"}, False),
+        (SHARED, {"Host": "box:8080", "Origin": "http://box:8080", "Cookie": "a=b; viewer=secret"}, True),
+        (SHARED, {"Host": "box:8080", "Origin": "http://evil.example", "Cookie": "viewer=secret"}, False),
+        (SHARED, {"Host": "box:8080", "Cookie": "viewer=secrets"}, False),
+        (SHARED, {"Host": "box:8080", "Cookie": "viewer=secre; ;;=[, x=secret"}, False),
+    ],
+)
+def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted):
+    assert (access.refusal(Asked(**SOCKET, **request_of)) == "") == is_admitted
+    assert (access.refusal(Asked("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
+
+
+@needs_viser
+def test_the_token_of_the_address_is_kept_by_the_browser():
+    assert "token is missing" in SHARED.refusal(Asked("/"))
+    assert "token is missing" in SHARED.refusal(Asked("/?token=wrong"))
+    assert SHARED.refusal(Asked("/?token=secret")) == "" == SHARED.refusal(Asked("/assets/viewer.js"))
+    for path, is_kept in (("/?token=secret", True), ("/assets/viewer.js", False), ("/?token=", False)):
+        response = Asked()
+        SHARED.admit(Asked(path), response)
+        assert ("Set-Cookie" in response.headers) == is_kept
+    assert Asked(**{"Cookie": "x=1"}).headers["Cookie"] == "x=1"
+
+
+def asked_of(port, headers, path="/"):
+    """The first line of what a server answers, and all of it."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+        head = {"Host": f"127.0.0.1:{port}", "Connection": "close", **headers}
+        line.sendall("\r\n".join([f"GET {path} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items()), "", ""]).encode())
+        found = b""
+        while b"\r\n\r\n" not in found and (part := line.recv(65536)):
+            found += part
+    return found.split(b"\r\n")[0].decode(), found.decode(errors="replace")
+
+
+def of_a_socket(port, origin):
+    """What a browser sends for a page at `origin`."""
+    import viser
+
+    keys = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"}
+    keys |= {"Connection": "Upgrade", "Sec-WebSocket-Protocol": f"viser-v{viser.__version__}"}
+    return {**SOCKET, **keys, "Origin": origin}
+
+
+@needs_viser
+def test_a_foreign_page_gets_nothing_of_a_running_viewer():
+    told = []
+    running = server.start("127.0.0.1", 9320, "test", told.append)
+    try:
+        port = running.get_port()
+        assert told == [f"viewer: http://localhost:{port} (Ctrl-C ends it)"]
+        assert " 200 " in asked_of(port, {})[0]
+        assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
+        assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
+        assert " 403 " in asked_of(port, {"Host": "evil.example"})[0]
+    finally:
+        server.stop(running)
+
+
+@needs_viser
+def test_a_viewer_that_others_reach_asks_for_its_token():
+    told = []
+    running = server.start("0.0.0.0", 9330, "test", told.append)
+    try:
+        port = running.get_port()
+        path = re.search(rf"http://0\.0\.0\.0:{port}(/\?token=\S{{16,}}) ", told[-1])[1]
+        own = of_a_socket(port, f"http://127.0.0.1:{port}")
+        assert " 403 " in asked_of(port, {})[0] and " 403 " in asked_of(port, own)[0]
+        first, answer = asked_of(port, {}, path)
+        cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
+        assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
+        second = server.start("0.0.0.0", port, "test", told.append)
+        server.stop(second)
+        assert told[-2] == f"port {port} is in use; the viewer takes {port + 1}"
+    finally:
+        server.stop(running)
+
+
+@needs_viser
+def test_a_viser_that_cannot_be_guarded_is_not_started(monkeypatch):
+    monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
+    with pytest.raises(UserError, match="cannot be kept from other web pages"):
+        server.start("127.0.0.1", 9340, "test", str)

@@ -12,9 +12,13 @@ from checkpoint_samples import assert_one_sentence, make_checkpoint
 from models.checkpoints import folder as checkpoint_folder
 from models.checkpoints import ours as checkpoint
 from models.checkpoints.folder import (
+    EARLIER,
     CheckpointFolder,
+    checkpoint_files,
     has_checkpoints,
     latest_checkpoint,
+    remove_set_aside,
+    set_aside,
 )
 from models.checkpoints.ours import CheckpointError, load_checkpoint, save_checkpoint
 
@@ -258,3 +262,33 @@ def test_numbers_that_are_not_finite_are_passed_over(tmp_path):
     spoilt = dataclasses.replace(make_checkpoint(6), tensors={"net": {"w": np.full(2, np.nan, np.float32)}})
     save_checkpoint(tmp_path, spoilt)
     assert CheckpointFolder(tmp_path, 0, False).last_finite(pytest.fail).step == 3
+
+
+# what the viewer's slider goes over, and what --mode reconstruct sets aside
+
+
+def test_copies_under_other_names_are_no_steps_of_the_slider(earlier):
+    shutil.copy(earlier / name(300), earlier / "ckpt_000300 copy.safetensors")
+    shutil.copy(earlier / name(300), earlier / "ckpt_000999.safetensors")
+    assert checkpoint_files(earlier) == {300: earlier / name(300), 600: earlier / name(600)}
+
+
+def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier):
+    (earlier / name(900)).write_bytes(b"of another program")
+    set_aside(earlier)
+    assert names(earlier) == [EARLIER] and names(earlier / EARLIER) == [name(300), name(600), name(900)]
+    assert latest_checkpoint(earlier, pytest.fail) is None
+    remove_set_aside(earlier)
+    assert names(earlier / EARLIER) == [name(900)]
+    (earlier / EARLIER / name(900)).unlink()
+    remove_set_aside(earlier)
+    remove_set_aside(earlier)
+    assert names(earlier) == []
+
+
+def test_nothing_is_set_aside_through_a_link(earlier, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (earlier / EARLIER).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="cannot be moved to earlier/"):
+        set_aside(earlier)
+    assert names(tmp_path / "elsewhere") == []

@@ -97,3 +97,11 @@ def test_what_cannot_be_read_is_a_sentence(name, content, words, tmp_path):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=words):
         read_reference(tmp_path / name, "--gt", None)
+
+
+def test_a_mesh_so_small_that_its_place_swallows_it_gets_its_sentence(tmp_path):
+    box = trimesh.creation.box()
+    trimesh.Trimesh(1e-20 * box.vertices, box.faces, process=False).export(tmp_path / "gt.ply")
+    to_working = trimesh.transformations.translation_matrix([1.0, 2.0, 3.0])
+    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the scene's frame"):
+        read_reference(tmp_path / "gt.ply", "--gt", to_working)

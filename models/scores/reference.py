@@ -12,7 +12,7 @@ import trimesh
 from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
-from models.surface.metrics import read_mesh, sample_surface
+from models.surface.metrics import has_area, read_mesh, sample_surface
 
 MOST_POINTS = 1_000_000  # of a cloud that are measured from, drawn by chance; all of them are measured to
 
@@ -53,7 +53,10 @@ def read_reference(path: Path | str, source: str, to_working: np.ndarray | None)
             raise UserError(f"{path}: holds neither triangles nor points; give a mesh or points")
         return Reference(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
-    return Reference(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
+    found = Reference(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
+    if not has_area(found.mesh):  # so small that its place in the scene swallows it
+        raise UserError(f"{path}: its triangles have no area in the scene's frame; give the mesh in the scene's units")
+    return found
 
 
 def _is_points(path: Path) -> bool:

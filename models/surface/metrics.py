@@ -54,11 +54,15 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
         raise UserError(f"{source}: has vertices that are NaN or infinite; export the mesh again")
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
         raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
-    with np.errstate(over="ignore", invalid="ignore"):
-        area = float(_double_areas(mesh).sum())
-    if not 0 < area < np.inf:
+    if not has_area(mesh):
         raise UserError(f"{source}: its triangles have no area, or one beyond all numbers; export the mesh again")
     return mesh
+
+
+def has_area(mesh: trimesh.Trimesh) -> bool:
+    """Whether points can be spread over its triangles: their area is neither 0 nor beyond all numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return 0 < float(_double_areas(mesh).sum()) < np.inf
 
 
 def _double_areas(mesh: trimesh.Trimesh) -> np.ndarray:

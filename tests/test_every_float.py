@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
-from forms import in_form
+from forms import in_form, only_on_the_cpu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.machine.backend import jt
+from models.ops import elementwise, grid_sdf
+from models.ops import section_alpha as sections
 from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.update import AdamStep, Update, adam
 
@@ -59,3 +61,97 @@ def test_adam_is_exact_for_any_finite_numbers(form, parameter, gradient, first, 
     np.testing.assert_array_less(np.abs(found[0] - expected), 1e-6 * np.abs(change) + rounding)
     for moment, exact in zip(found[1:], moments, strict=True):
         np.testing.assert_allclose(moment, exact, rtol=1e-6, atol=1.2e-38)
+
+
+# Functions of the texts for the CPU, by themselves
+
+
+def applied(source, call, values, lanes=1):
+    """What a C++ expression of `x` gives for each of an array's values; with `lanes`, for vectors of them."""
+    kind = "neus::Vec" if lanes > 1 else "float"
+    loop = f"""
+        for (long i = 0; i < in0->num; i += {"neus::LANES" if lanes > 1 else 1}) {{
+            const {kind} x = *(const {kind} *)(in0_p + i);
+            *({kind} *)(out0_p + i) = {call};
+        }}"""
+    padded = np.concatenate([values, np.zeros(-len(values) % 16, np.float32)])  # 16: the longest vector
+    out = jt.code(padded.shape, "float32", [jt.array(padded)], cpu_header=source.text(), cpu_src=loop)
+    return out.numpy()[: len(values)]
+
+
+def any_floats(rng, count=1 << 16):
+    """Finite numbers by their bits: as many of each exponent as of any other."""
+    values = rng.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
+    return np.concatenate([values[np.isfinite(values)], np.float32(CORNERS), np.float32([3.4e38, -3.4e38])])
+
+
+def units(actual, exact):
+    """Errors in units of the last place of the exact value, subnormal ones included."""
+    return np.abs(actual.astype(np.float64) - exact) / np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+
+
+@only_on_the_cpu
+@pytest.mark.parametrize("seed", range(4))
+def test_logistic_softplus_and_exponential_are_right_for_every_number(seed):
+    x = any_floats(np.random.default_rng(seed))
+    wide = x.astype(np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        logistic = 1 / (1 + np.exp(-wide))
+        softplus = np.maximum(wide, 0) + np.log1p(np.exp(-100 * np.abs(wide))) / 100
+        slope = np.where(wide > 0, 1.0, np.exp(-100 * np.abs(wide))) / (1 + np.exp(-100 * np.abs(wide)))
+        power = np.exp(np.maximum(-np.abs(wide), -87.0))
+    found = applied(sections.SOURCE, "neus::sigmoid(x)", x)
+    np.testing.assert_allclose(found, logistic, rtol=1e-6, atol=1e-38)
+    found = applied(grid_sdf.SOURCE, "neus::softplus(x, nullptr)", x, lanes=16)
+    np.testing.assert_allclose(found, softplus, rtol=1e-6, atol=1e-9)
+    found = applied(grid_sdf.SOURCE, "[&] { neus::Vec s; neus::softplus(x, &s); return s; }()", x, lanes=16)
+    np.testing.assert_allclose(found, slope, rtol=7e-6, atol=1e-37)  # 100 x is rounded: up to 87 * 6e-8
+    found = applied(grid_sdf.SOURCE, "neus::exp_negative(x > 0.f ? -x : x)", x, lanes=16)
+    np.testing.assert_allclose(found, power, rtol=1e-6)
+
+
+@only_on_the_cpu
+def test_nan_stays_nan():
+    x = np.float32([np.nan] * 16)
+    assert np.isnan(applied(sections.SOURCE, "neus::sigmoid(x)", x)).all()
+    for call in ("neus::softplus(x, nullptr)", "neus::exp_negative(x)", "neus::Positive()(x, 0, 0)"):
+        assert np.isnan(applied(grid_sdf.SOURCE, call, x, lanes=16)).all(), call
+
+
+@only_on_the_cpu
+@pytest.mark.parametrize("seed", range(2))
+def test_functions_of_the_library_are_within_four_units_of_the_last_place_in_loops(seed):
+    """Vectorised, as in all that is compiled; the bound is that of glibc's vector functions."""
+    x = any_floats(np.random.default_rng(seed))
+    small = np.float32(np.random.default_rng(seed).uniform(-1e4, 1e4, 1 << 12))
+    for name, function, values in (
+        ("exp", np.exp, x[np.abs(x) < 80]),
+        ("log", np.log, np.abs(x[x != 0])),
+        ("sin", np.sin, small),
+        ("cos", np.cos, small),
+        ("sqrt", np.sqrt, np.abs(x)),
+    ):
+        loop = f"for (long i = 0; i < in0->num; i++) out0_p[i] = std::{name}(in0_p[i]);"
+        out = jt.code(values.shape, "float32", [jt.array(values)], cpu_src=loop).numpy()
+        worst = units(out, function(values.astype(np.float64))).max()
+        assert worst <= (0.51 if name == "sqrt" else 4), (name, worst)
+
+
+@only_on_the_cpu
+@pytest.mark.parametrize("seed", range(2))
+def test_generated_operations_are_right_for_every_number(seed):
+    x = any_floats(np.random.default_rng(seed))
+    wide, given = x.astype(np.float64), jt.array(x)
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        np.testing.assert_array_equal((1.0 / given).numpy(), np.float32(1) / x)
+        np.testing.assert_array_equal((given * given).numpy(), x * x)
+        np.testing.assert_array_equal(given.abs().sqrt().numpy(), np.sqrt(np.abs(x)))
+        np.testing.assert_allclose(
+            elementwise.softplus(given, 100.0).numpy(), np.maximum(wide, 0), rtol=1e-6, atol=7e-3
+        )
+    vectors = x[: len(x) // 3 * 3].reshape(-1, 3)
+    exact = np.sqrt(np.square(vectors.astype(np.float64)).sum(axis=1))
+    with np.errstate(over="ignore"):
+        fits = exact < 3e38
+    lengths = elementwise.length(jt.array(vectors)).numpy()
+    np.testing.assert_allclose(lengths[fits], np.maximum(exact, 1e-15)[fits], rtol=1e-6)

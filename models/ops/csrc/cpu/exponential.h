@@ -6,15 +6,17 @@ namespace neus {
 
 typedef int Ints __attribute__((vector_size(LANES * sizeof(int)), aligned(4)));
 
-constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+constexpr float LOG2_E = 1.44269504f;
+constexpr float LN_2_HIGH = 0.693359375f, LN_2_LOW = -2.12194440e-4f;  // of ln 2: multiples of the first are exact
 constexpr float LOWEST_POWER = -87.f;  // e to it is nearly the smallest normal number
 constexpr int MANTISSA_BITS = 23;
 
-// e^x for x <= 0, to 3e-7 of it near 0: a power of two times the exponential series to the sixth power.
+// e^x for x <= 0, to 3e-7 of it, and e^LOWEST_POWER below that: a power of two times the exponential series to the sixth
+// power. NaN stays NaN.
 inline Vec exp_negative(Vec x) {
-    x = x > LOWEST_POWER ? x : Vec{} + LOWEST_POWER;
+    x = x < LOWEST_POWER ? Vec{} + LOWEST_POWER : x;
     const Ints power = __builtin_convertvector(x * LOG2_E - 0.5f, Ints);
-    const Vec r = x - __builtin_convertvector(power, Vec) * LN_2;
+    const Vec whole = __builtin_convertvector(power, Vec), r = (x - whole * LN_2_HIGH) - whole * LN_2_LOW;
     Vec sum = r * (1.f / 720) + 1.f / 120;
     sum = sum * r + 1.f / 24;
     sum = sum * r + 1.f / 6;

@@ -17,11 +17,11 @@ inline Vec log_one_plus(Vec x) {
     return sum * x;
 }
 
-// softplus(x), and its slope unless null.
+// softplus(x), and its slope unless null. NaN stays NaN.
 inline Vec softplus(Vec x, Vec *slope) {
     const Vec size = x > 0.f ? x : -x, e = exp_negative(size * -BETA);
     if (slope) *slope = (x > 0.f ? Vec{} + 1.f : e) / (1.f + e);
-    return (x > 0.f ? x : Vec{}) + log_one_plus(e) * (1.f / BETA);
+    return (x < 0.f ? Vec{} : x) + log_one_plus(e) * (1.f / BETA);
 }
 
 // The slope recovered from the value h.

@@ -60,7 +60,7 @@ struct AsItIs {
     Vec operator()(Vec sum, int, int) const { return sum; }
 };
 struct Positive {
-    Vec operator()(Vec sum, int, int) const { return sum > 0.f ? sum : Vec{}; }
+    Vec operator()(Vec sum, int, int) const { return sum < 0.f ? Vec{} : sum; }  // NaN stays NaN
 };
 
 // One tile: rows x (vectors * LANES) of C, from row i0 and column n0. A(i, k) = a[i * row + k * column], a and c at i0

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
-from models.checkpoints.ours import CheckpointError, not_finite
 from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
@@ -23,23 +23,24 @@ from models.machine.ranks.ranks import ALONE, joined
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
-from models.results.report import TrainingReport
+from models.results.report import REPORT, TrainingReport
 from models.results.snapshot import Snapshot
 from models.surface.extraction import EmptySurfaceError
 from models.surface.request import NETWORK, MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 from models.views.chunks import ResultChunks
-from models.watch.agreement import require_agreement, require_same_weights
+from models.watch.agreement import require_agreement
 from models.watch.endings import (
     Ending,
     saved_at_the_end_of_memory,
     saved_at_the_end_of_ranks,
     told_where_the_card_fails,
 )
-from models.watch.interrupts import Interrupted, Interrupts
+from models.watch.interrupts import DivergedError, Interrupted, Interrupts
 from models.watch.logger import RunLogger
 from models.watch.recovery import Recovery
+from models.watch.saving import Saving
 from models.watch.speed import Speed
 
 
@@ -69,6 +70,7 @@ class Runner:
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
+        self.saving = Saving(experiment.store, self.trainer, self.recovery, log, ranks, self._state)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
@@ -78,6 +80,7 @@ class Runner:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
             log.info(f"going on from the checkpoint of step {self.step}")
+            self.recovery.resume(experiment.checkpoint.state)
 
     @property
     def step(self) -> int:
@@ -114,9 +117,9 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self._begin(language, followers)
-        with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends():
+        with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
-            ending = Ending(lambda: self.step, self._saved)
+            ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
             with Interrupts() as interrupts, progress as bar:
                 with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):
                     speed = Speed()
@@ -128,14 +131,12 @@ class Runner:
                 if interrupts.received is None:
                     self.recovery.after_step()
                 if self.recovery.has_learnt(self._taken):
-                    self._save()
+                    self.saving.save()
             if interrupts.received is not None and self.step < self.conf.end_iter:
                 stop = Interrupted(interrupts.received, self.step)
                 if self.ranks.size > 1:
                     self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
                 raise stop
-            if not self.recovery.has_learnt(self._taken):
-                raise self.recovery.nothing_learnt(self._taken)
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
 
     def _begin(self, language: str | None, followers: Sequence[Follower]) -> None:
@@ -162,27 +163,29 @@ class Runner:
             if self._taken and state is not None:
                 self._tell(lambda follower: follower.write(self.step, self._seconds(), state))
 
+    @contextmanager
+    def _saved_where_it_diverges(self) -> Iterator[None]:
+        """Where the training is given up, its last good state is saved, and said in DivergedError."""
+        try:
+            yield
+        except DivergedError as error:
+            text = self.saving.after_divergence(str(error), self._taken, self.experiment.folder / REPORT)
+            self.log.keep(f"the training stopped at step {self.step} of {self.conf.end_iter}: {text}")
+            raise DivergedError(text) from error
+
     def _tell(self, what: Callable[[Follower], None]) -> None:
         """Tell all who follow the training; where one fails, the training goes on without."""
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
-    def _saved(self) -> str:
-        """Save what was trained where a training ends before its time; half a sentence that says so."""
-        if not self.ranks.is_first:
-            return ""
-        if not self._taken or not self.recovery.has_learnt(self._taken):
-            return "no step was finished"
-        self._save()
-        return "its checkpoint is written, go on with --is_continue"
-
     def _after_step(self, output: StepOutput, bar: Bar, speed: Speed) -> None:
         """What is due after a step, be it taken or refused."""
         if self.ranks.is_first:
             self._require_folder()
-        if self.step >= self.conf.end_iter:
-            self.trainer.settle()  # it may be the refused step that leads back, and then it is not the last one
-        self.recovery.after_step()
+        is_last = self.step >= self.conf.end_iter
+        if is_last:
+            self.trainer.settle()  # it may be the skipped step that leads back, and then it is not the last one
+        self.recovery.after_step(self._taken if is_last else None)
         bar.update(self.step - bar.n)
         speed.count(output.entries)
         if self._due(self.conf.report_freq):
@@ -222,7 +225,7 @@ class Runner:
 
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
-        return frequency > 0 and self.step % frequency == 0
+        return frequency > 0 and self.step > 0 and self.step % frequency == 0
 
     def _report(self, scalars: dict[str, float], speed: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
@@ -242,7 +245,7 @@ class Runner:
     def _write_due_results(self) -> None:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
-            self._save_progress()
+            self.saving.save_progress(self.conf.save_freq)
         has_picture = self._due(self.conf.val_freq)
         has_mesh = self._due(self.conf.val_mesh_freq) and self.trainer.model.level_set is not None
         if has_picture or has_mesh:
@@ -272,28 +275,9 @@ class Runner:
         now = 0.0 if self._started is None else time.perf_counter() - self._started
         return self._seconds_before + now
 
-    def _save_progress(self) -> None:
-        """A checkpoint, unless the last step was refused: going back to it would bring nothing new.
-
-        A disk that does not take it may take the next one: ending here would lose the steps for certain.
-        """
-        self.trainer.settle()
-        if self.trainer.guard.bad_in_a_row > 0:
-            return
-        require_same_weights(self.trainer, self.ranks)
-        try:
-            self._save()
-        except CheckpointError as error:
-            self.log.warn(f"{error} The training goes on, the next one is tried in {self.conf.save_freq} steps")
-
-    def _save(self) -> None:
-        """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept."""
-        if not self.ranks.is_first:
-            return
+    def _state(self) -> dict[str, Any]:
+        """What checkpoints hold besides the trainer's own."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
-        state |= chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
-        checkpoint = self.trainer.checkpoint(state)
-        if name := not_finite(checkpoint):
-            self.log.warn(f"step {self.step}: no checkpoint is written, {name} is not finite")
-            return
-        self.experiment.store.save(checkpoint)
+        return (
+            state | chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
+        )

@@ -19,7 +19,7 @@ from models.watch.replay import _require_noise, replay
 def members(tmp_path):
     """The arrays of a good file."""
     bad = BadStep(INPUTS, {"net.w": np.ones(3, np.float32)}, np.float32([np.nan]), ("the loss",))
-    with np.load(save_anomaly(tmp_path, bad, to_hocon(changed()), {})) as file:
+    with np.load(save_anomaly(tmp_path, bad, to_hocon(changed()), {}).path) as file:
         return dict(file)
 
 

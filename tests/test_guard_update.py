@@ -5,9 +5,11 @@ import pytest
 from test_guard import INPUTS, all_paths, path  # noqa: F401 (a fixture)
 
 from models.machine.backend import jt
-from models.training import guard
-from models.training.guard import Guard
+from models.training import update_check
+from models.training.guard import Guard, StepUpdate
 from models.training.optimizer import Adam
+from models.training.update_check import INPUTS as PARTS
+from models.training.update_check import Entries, UpdateSettings, find_faults
 
 BAD_MOMENTS = {
     "an infinite first moment": (np.inf, 1.0),
@@ -35,11 +37,56 @@ def test_an_update_that_would_not_be_finite_is_refused_whatever_the_gradients_ar
         np.testing.assert_array_equal(value, expected)
 
 
-def test_an_update_is_named_by_the_moment_that_spoils_it():
-    watcher = Guard()
-    moments = {"exp_avg of a": np.ones(2), "exp_avg_sq of a": np.float32([1, -1]), "exp_avg of b": np.float32([np.inf])}
-    watcher.watch(INPUTS, [jt.ones(2)], jt.array([False]))
-    assert not watcher.settle({}, lambda: moments)
+SETTINGS = UpdateSettings(learning_rate=0.1, steps=5, beta_2=0.999, epsilon=1e-8, factors={"net": 0.5})
+
+
+def entries(size=23, **changed):
+    """Those of a parameter, with other numbers for some entries: name -> (index, number)."""
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.normal(size=size).astype(np.float32) for name in PARTS}
+    arrays["exp_avg_sq"] = np.abs(arrays["exp_avg_sq"])
+    for name, (index, number) in changed.items():
+        arrays[name][index] = number
+    return Entries(**arrays)
+
+
+@all_paths
+def test_the_update_that_is_examined_is_the_one_that_adam_makes():
+    own = entries()
+    optimizer = Adam({"net": {"a": jt.array(own.weight)}})
+    optimizer.restore(4, [own.exp_avg], [own.exp_avg_sq])
+    optimizer.step([jt.array(own.gradient)], 0.1, None, SETTINGS.factors)
+    for kind, tolerance in ((np.float32, 1e-6), (np.float64, 1e-6)):
+        found = update_check.updated(own, SETTINGS.rate("net.a"), SETTINGS.layout, kind)
+        np.testing.assert_allclose(optimizer.parameters[0].numpy(), found[0], rtol=tolerance, atol=1e-7)
+
+
+@all_paths
+def test_the_entries_that_spoil_an_update_are_counted_and_named_with_their_numbers():
+    bad = entries(exp_avg_sq=([3, 7], [-1.0, -4.0]), exp_avg=(7, 2.5))
+    (found,) = find_faults({"net.a": entries(), "net.b": bad}, SETTINGS)
+    assert (found.name, found.count, found.size, found.places.tolist()) == ("net.b", 2, 23, [3, 7])
+    assert found.words().startswith("2 NaN or Inf in the update of net.b (weight ")
+    assert "exp_avg_sq -4 to -1 there)" in found.words() and found.examples.exp_avg[1] == 2.5
+    assert not find_faults({"net.a": entries()}, SETTINGS)
+
+
+@pytest.mark.parametrize("bad", [[0], [7], [4, 5], [0, 9, 22], list(range(23))])
+def test_entries_that_only_the_operation_does_not_find_finite_are_found_by_halving(bad, monkeypatch):
+    own = entries(weight=(bad, 77.0))
+    monkeypatch.setattr(update_check, "is_updated", lambda these, rate, step: not (these.weight == 77.0).any())
+    (found,) = find_faults({"net.a": own, "net.b": entries()}, SETTINGS)
+    assert found.places.tolist() == bad[: update_check.EXAMPLES] and found.name == "net.a"
+    assert found.is_all == (len(bad) < update_check.EXAMPLES)
+    assert ("at least 4 NaN" in found.words()) == (len(bad) > 3)
+
+
+def test_a_skipped_step_names_the_update_and_holds_the_moments():
+    watcher, own = Guard(), entries(exp_avg_sq=(3, -1.0))
+    update = StepUpdate([jt.array(own.gradient)], SETTINGS)
+    moments = {"exp_avg": {"net.a": own.exp_avg}, "exp_avg_sq": {"net.a": own.exp_avg_sq}}
+    watcher.watch(INPUTS, [jt.ones(3)], jt.array([False]), update)
+    assert not watcher.settle({"net.a": jt.array(own.weight)}, lambda: moments)
     (bad,) = watcher.take()
-    assert bad.findings == ("the update (Adam's exp_avg of b)", "the update (Adam's exp_avg_sq of a)")
-    assert guard.find_in_update({}) == [guard.UPDATE_WORDS]
+    assert bad.is_of_the_update and bad.sentence().startswith("step 7 skipped: 1 NaN or Inf in the update of net.a (")
+    assert bad.moments == moments and bad.settings == SETTINGS

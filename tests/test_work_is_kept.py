@@ -95,7 +95,7 @@ def test_a_training_that_starts_over_and_ends_before_its_first_checkpoint_costs_
     spoil_batches(monkeypatch, set(range(100)), spoil_image)
     settings = (*SHORT, "train.max_bad_steps=2")
     assert run(copy, "--overwrite", settings=settings) == 1
-    assert "no checkpoint to go back to" in capsys.readouterr().err
+    assert "nothing was learnt and no checkpoint is written" in capsys.readouterr().err
     monkeypatch.undo()
     assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
     assert run(copy, "--is_continue") == 0
@@ -113,7 +113,7 @@ def test_a_training_whose_every_step_was_refused_ended_diverged(copy, monkeypatc
         assert run(folder, flag, settings=end) == 1
         told = capsys.readouterr()
         last = told.err.strip().splitlines()[-1]
-        assert "steps taken was finite" in last and "the colours of photograph" in last
+        assert "nothing was learnt and no checkpoint is written" in last and "the colours of photograph" in last
         assert "trained to" not in told.out and files(folder / "checkpoints") == before
 
 

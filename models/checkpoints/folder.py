@@ -66,9 +66,13 @@ class CheckpointFolder:
         self._prune(checkpoint.step)
         return path
 
-    def last_finite(self, warn: Callable[[str], None]) -> Checkpoint | None:
-        """The newest readable checkpoint of this run in which every number is finite; None where there is none."""
+    def last_finite(self, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
+        """The newest readable checkpoint of this run in which every number is finite; None where there is none.
+
+        `before`: only of steps below it.
+        """
         found = [] if self._starts_over else _newest_first(self.folder)
+        found = [entry for entry in found if before is None or entry[0] < before]
         return next((checkpoint for checkpoint in _loaded(found, warn) if not_finite(checkpoint) is None), None)
 
     def _prune(self, step: int) -> None:

@@ -141,6 +141,12 @@ def _check_sampler(value: object, key: str) -> None:
         raise StateError(f"the position of the {key} in its state is none")
 
 
+def _check_setbacks(value: object, key: str) -> None:
+    """How often a training had to go back, see models.watch.setbacks."""
+    if type(value) is not dict or not all(_is_whole(number, 0, 2**53) for number in value.values()):
+        raise StateError(f"the {key} in its state are no counts")
+
+
 def _part(value: object, name: str, key: str) -> Any:
     """value[name]; raises StateError where there is none."""
     if type(value) is not dict or name not in value:
@@ -161,4 +167,6 @@ _CHECKS: dict[str, Callable[[object, str], None]] = {
     "scene_to_world": _check_matrix,
     "sampler": _check_sampler,
     "jitter": _check_generator,
+    "setbacks": _check_setbacks,
+    "stopped": _check_text,
 }

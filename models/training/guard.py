@@ -1,8 +1,8 @@
-"""The watch over each step's numbers: a step whose loss or gradients are not finite changes no weight.
+"""The watch over each step's numbers: a step whose numbers are not finite changes no weight.
 
 The verdict is computed on the device, from the step's numbers and from those that Adam makes of them, and gates the
 update there. The host reads it in the next step, before that one computes anything: the only time in a step that it
-waits for a card. The weights are still those of the refused step then.
+waits for a card. The weights are still those of the skipped step then.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from data.errors import listed
-from models.checkpoints.ours import MOMENTS
 from models.kinds.protocol import Batch, Noise
 from models.machine.backend import jt
 from models.structs import Var
+from models.training.update_check import UpdateFault, UpdateSettings, find_faults, gathered
 
-Arrays = Callable[[], Mapping[str, np.ndarray]]  # asked for where a step was refused
-UPDATE_WORDS = "the update"
+Arrays = Callable[[], Mapping[str, np.ndarray]]  # called where a step was skipped
+Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]  # moment -> "<network>.<name>" -> values, likewise
 MAX_NAMED = 3  # things a sentence names before it only counts
 
 
@@ -38,57 +38,69 @@ class StepInputs:
 
 
 @dataclass(frozen=True)
+class StepUpdate:
+    """What a step updates the weights with besides the moments."""
+
+    gradients: list[Var]  # in the order of the parameters
+    settings: UpdateSettings
+
+
+@dataclass(frozen=True)
 class BadStep:
-    """A step that was refused."""
+    """A step that was skipped."""
 
     inputs: StepInputs
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are those after it too
     readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
     buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps
+    moments: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # Adam's, before the step
+    settings: UpdateSettings | None = None
+    faults: tuple[UpdateFault, ...] = ()  # of the update, where loss and gradients are finite
+
+    @property
+    def is_of_the_update(self) -> bool:
+        """Whether weights, loss and gradients were finite, so that only the moments made it what it was."""
+        return bool(self.faults)
 
     def sentence(self) -> str:
         """What was seen."""
-        return f"step {self.inputs.step + 1} was skipped: not finite: {listed(self.findings, MAX_NAMED)}"
+        return f"step {self.inputs.step + 1} skipped: {listed(self.findings, MAX_NAMED)}"
 
 
 class Guard:
-    """Reads the verdict of each step when the next one asks; counts the refused ones."""
+    """Reads the verdict of each step when the next one asks; counts the skipped ones."""
 
     def __init__(self) -> None:
         self.bad_steps = 0  # in all
         self.bad_in_a_row = 0
-        self._pending: tuple[StepInputs, list[Var], Var] | None = None
+        self._pending: tuple[StepInputs, list[Var], Var, StepUpdate | None] | None = None
         self._unreported: list[BadStep] = []
 
-    def watch(self, inputs: StepInputs, values: list[Var], verdict: Var) -> None:
+    def watch(self, inputs: StepInputs, values: list[Var], verdict: Var, update: StepUpdate | None = None) -> None:
         """Remember a step that was just launched, with its readings and whether it was taken."""
         jt.sync([*values, verdict])  # computed with the step: what waits for `settle` holds on to no graph
-        self._pending = (inputs, values, verdict)
+        self._pending = (inputs, values, verdict, update)
 
-    def settle(self, parameters: Mapping[str, Var], moments: Arrays = dict, buffers: Arrays = dict) -> bool:
-        """Read the verdict of the last step, if it was not read yet; returns False where the step was refused.
+    def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
+        """Read the verdict of the last step, if it was not read yet; returns False where the step was skipped.
 
-        `moments` gives Adam's as they were before that step, for a finding where the step's own numbers are finite;
-        `buffers` the model's.
+        `moments` gives Adam's as they were before that step, `buffers` the model's.
         """
         if self._pending is None:
             return True
-        (inputs, values, verdict), self._pending = self._pending, None
+        (inputs, values, verdict, update), self._pending = self._pending, None
         if verdict.item():
             self.bad_in_a_row = 0
             return True
-        seen = fetched(values)
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}
-        findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, list(parameters))]
-        findings = findings or find_in_update(moments())
-        self._unreported.append(BadStep(inputs, weights, seen, tuple(findings), dict(buffers())))
+        self._unreported.append(_examined(inputs, weights, fetched(values), update, moments(), dict(buffers())))
         return False
 
     def take(self) -> list[BadStep]:
-        """The refused steps since the last call."""
+        """The skipped steps since the last call."""
         taken, self._unreported = self._unreported, []
         return taken
 
@@ -98,27 +110,53 @@ class Guard:
         self._pending = None
 
 
+def _examined(
+    inputs: StepInputs,
+    weights: dict[str, np.ndarray],
+    seen: np.ndarray,
+    update: StepUpdate | None,
+    moments: Mapping[str, Mapping[str, np.ndarray]],
+    buffers: dict[str, np.ndarray],
+) -> BadStep:
+    """A skipped step, with what was not finite in it; `seen` are its readings."""
+    if update is None:
+        findings = [*find_in_inputs(inputs), *find_in_weights(weights)]
+        return BadStep(inputs, weights, seen, tuple(findings), buffers, moments)
+    gradients = {name: value.numpy() for name, value in zip(weights, update.gradients, strict=True)}
+    findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, gradients)]
+    faults = [] if findings else find_faults(gathered(weights, gradients, moments), update.settings)
+    findings += [fault.words() for fault in faults]
+    findings = findings or ["an overflow in a sum over all parameters"]
+    return BadStep(inputs, weights, seen, tuple(findings), buffers, moments, update.settings, tuple(faults))
+
+
 def find_in_inputs(inputs: StepInputs) -> list[str]:
     """Which inputs of a step are not finite, in words."""
     arrays = inputs.batch.words()
     if inputs.noise is not None:
         arrays |= {f"the jitter '{name}'": array for name, array in inputs.noise.items()}
-    return [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    return _not_finite(arrays)
 
 
 def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
     """Which weights are not finite, in words."""
-    return [f"the weights {name}" for name, values in weights.items() if not np.isfinite(values).all()]
+    return _not_finite({f"the weights {name}": values for name, values in weights.items()})
 
 
-def find_in_readings(values: np.ndarray, names: Sequence[str]) -> list[str]:
-    """What `readings` of the parameters `names` say is not finite, in words; `find_in_weights` has the rest."""
-    words = ["the loss", *(f"the gradient of {name}" for name in names)]
-    return [word for word, value in zip(words, values[: len(words)], strict=True) if not np.isfinite(value)]
+def find_in_readings(values: np.ndarray, gradients: Mapping[str, np.ndarray]) -> list[str]:
+    """What `readings` say is not finite, in words; the weights among them are for `find_in_weights`."""
+    loss, found = float(values[0]), []
+    if not np.isfinite(loss):
+        found.append(f"{'NaN' if np.isnan(loss) else 'Inf'} in the loss")
+    for (name, gradient), value in zip(gradients.items(), values[1:], strict=False):
+        if not np.isfinite(value):
+            largest = np.abs(gradient).max(initial=0.0)
+            too_large = f"an overflow in the gradient of {name} (its largest entry is {largest:.3g})"
+            found += _not_finite({f"the gradient of {name}": gradient}) or [too_large]
+    return found
 
 
-def find_in_update(moments: Mapping[str, np.ndarray]) -> list[str]:
-    """What makes an update of finite gradients infinite: moments that are none, else their sizes."""
-    bad = [name for name, values in moments.items() if not np.isfinite(values).all()]
-    bad += [name for name, values in moments.items() if name.startswith(MOMENTS[1]) and (values < 0.0).any()]
-    return [f"{UPDATE_WORDS} (Adam's {name})" for name in dict.fromkeys(bad)] or [UPDATE_WORDS]
+def _not_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Which arrays are not finite, and how many of their entries."""
+    counts = {words: int(np.count_nonzero(~np.isfinite(array))) for words, array in arrays.items()}
+    return [f"{count} NaN or Inf in {words}" for words, count in counts.items() if count]

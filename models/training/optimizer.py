@@ -23,9 +23,7 @@ class Adam:
         named = {(network, name): value for network, values in networks.items() for name, value in values.items()}
         self.names = [f"{network}.{name}" for network, name in named]
         self.parameters = list(named.values())
-        self.steps = 0
-        self.exp_avg = [jt.zeros_like(p).stop_grad() for p in self.parameters]
-        self.exp_avg_sq = [jt.zeros_like(p).stop_grad() for p in self.parameters]
+        self.reset_moments()
         self._networks = [network for network, _ in named]
         self._places = {key: index for index, key in enumerate(named)}
 
@@ -88,6 +86,12 @@ class Adam:
         self.steps = steps
         self.exp_avg = [jt.array(values).stop_grad() for values in exp_avg]
         self.exp_avg_sq = [jt.array(values).stop_grad() for values in exp_avg_sq]
+
+    def reset_moments(self) -> None:
+        """Start the moments and their bias correction anew, as at the first step."""
+        self.steps = 0
+        self.exp_avg = [jt.zeros_like(p).stop_grad() for p in self.parameters]
+        self.exp_avg_sq = [jt.zeros_like(p).stop_grad() for p in self.parameters]
 
     def keep(self, network: str, rows: np.ndarray) -> None:
         """Cut every parameter of a network, and its moments, to these rows in this order; rows may repeat."""

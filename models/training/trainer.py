@@ -25,6 +25,7 @@ from models.training.optimizer import Adam
 from models.training.pieces import cut_of
 from models.training.resizing import Resizing
 from models.training.together import Found, Share, differentiate_together, gathered, share_of
+from models.training.update_check import UpdateSettings
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -72,6 +73,7 @@ class Trainer:
         self.conf = conf
         self.generator = generator
         self.finished_steps = 0
+        self.rate_factor = 1.0  # on the learning rate of the conf
         self.networks = model.networks
         named = {name: named_parameters(module) for name, module in self.networks.items()}
         self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
@@ -92,7 +94,7 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         """The rate of the next step."""
-        return schedules.learning_rate(self.finished_steps, self.conf)
+        return self.rate_factor * schedules.learning_rate(self.finished_steps, self.conf)
 
     @property
     def moment(self) -> Moment:
@@ -124,8 +126,9 @@ class Trainer:
                     )
         values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
         verdict = all_finite(values)
-        taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, self.model.rates(moment.step))
-        self.guard.watch(inputs, values, taken)
+        factors = self.model.rates(moment.step)
+        taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, factors)
+        self.guard.watch(inputs, values, taken, guard.StepUpdate(found.gradients, self._update_settings(factors)))
         self.finished_steps += 1
         if self.model.acts_after(moment.step) and self.settle():
             named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
@@ -160,17 +163,23 @@ class Trainer:
             self.model.load_buffers(buffers)
             raise
 
+    def _update_settings(self, factors: Mapping[str, float]) -> UpdateSettings:
+        """Of the step that was just launched."""
+        optimizer = self.optimizer
+        return UpdateSettings(self.learning_rate, optimizer.steps, optimizer.beta_2, optimizer.epsilon, dict(factors))
+
     def settle(self) -> bool:
-        """Wait for the last step and hear its verdict: False where it was refused and not told so before."""
-        was_taken = self.guard.settle(self.optimizer.named_parameters, self._named_moments, self.model.buffers)
+        """Wait for the last step and read its verdict: False where it was skipped and not reported so before."""
+        optimizer = self.optimizer
+        was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments, self.model.buffers)
         if not was_taken:
-            self.optimizer.refuse()
+            optimizer.refuse()
         return was_taken
 
-    def _named_moments(self) -> dict[str, np.ndarray]:
-        """Adam's moments by the words a finding has for them."""
-        moments = self.optimizer.named_moments.items()
-        return {f"{moment} of {name}": values for moment, named in moments for name, values in named.items()}
+    def rewind_to(self, step: int) -> None:
+        """Count the skipped steps since `step` as not made; the weights are those of it."""
+        self.finished_steps = step
+        self.guard.forget()
 
     def random_states(self) -> dict[str, Any]:
         """What decides the batches and the jitter to come, as JSON values."""

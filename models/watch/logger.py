@@ -68,6 +68,10 @@ class RunLogger(AbstractContextManager):
     def warn(self, text: str) -> None:
         """Say `text` on stderr and in the text log."""
         complain(f"Warning: {text}")
+        self.keep(text)
+
+    def keep(self, text: str) -> None:
+        """Have `text` among the warnings of the text log and the report: what is said on stderr by other means."""
         self.warnings = [*self.warnings[1 - MOST_WARNINGS :], text]
         self._append("WARNING", text)
 

@@ -1,26 +1,30 @@
-"""What a training does about trouble: refused steps are kept and counted, a lost run goes back, collapse is told."""
+"""What a training does about trouble: skipped steps are kept, many in a row lead back, collapse is reported."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
+from models.checkpoints.ours import Checkpoint
 from models.kinds.conf import ExperimentConfig, to_hocon
 from models.machine import memory
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.training.guard import MAX_NAMED, BadStep
+from models.training.guard import MAX_NAMED, BadStep, find_in_weights
 from models.training.trainer import Trainer
 from models.watch import collapse as health
-from models.watch.anomaly import save_anomaly
+from models.watch import setbacks
+from models.watch.anomaly import FOLDER_FILES, save_anomaly
 from models.watch.interrupts import DivergedError
 from models.watch.logger import RunLogger, complain
+from models.watch.setbacks import Setbacks
 
-MAX_ANOMALIES = 20  # files per run: one holds all weights, and the first ones tell the most
+LARGEST_WEIGHT = 1e6  # Gaussians may lie at 1e5 radii, all other weights are far smaller
 
 Result = TypeVar("Result")
 
@@ -47,39 +51,60 @@ class Recovery:
         self.trainer = trainer
         self.log = log
         self.ranks = ranks
-        self._written = 0
-        self._seen = ""  # what was not finite in the last refused step
-        self._unwritten: set[str] = set()  # kinds of results that were told not to be written
-        self._went_back_to: int | None = None
+        self._tried = 0  # times that a skipped step was to be written
+        self._seen = ""  # what was not finite in the last skipped step
+        self._first_file: Path | None = None  # of this session's skipped steps
+        self._unwritten: set[str] = set()  # kinds of results that were reported not to be written
+        self._setbacks = Setbacks()
+        self._furthest: Checkpoint | None = None  # the good state of the latest step since the last progress
         self._vitals: list[health.Vitals] = []
         self._psnrs: list[float] = []
         self._told: set[str] = set()
 
-    def after_step(self) -> None:
-        """Save and tell the steps refused since the last call; goes back, or gives up, where there are too many.
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go on from the state of a checkpoint that the trainer was restored to."""
+        self._setbacks = setbacks.restored(state)
+        self.trainer.guard.bad_in_a_row = self._setbacks.in_a_row
+        self.trainer.rate_factor = self._setbacks.rate_factor
+        if self._setbacks.total:
+            times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
+            self.log.info(f"the training had to go back {times} before: it goes on {self._rate_words()}")
 
-        Raises DivergedError where no checkpoint is left to go back to, or going back did not help.
+    def state(self) -> dict[str, Any]:
+        """What `resume` needs of a checkpoint's state."""
+        return replace(self._setbacks, in_a_row=self.trainer.guard.bad_in_a_row).state()
+
+    def after_step(self, taken: int | None = None) -> None:
+        """Save and report the steps skipped since the last call; goes back where there are too many in a row.
+
+        `taken`: the steps of this session, where there is none left; then it goes back if all of them were skipped.
+        Raises DivergedError where going back did not help, with the trainer at the last good state.
         """
-        refused = self.trainer.guard.take()
-        for bad in refused:
+        skipped = self.trainer.guard.take()
+        for bad in skipped:
             self._save(bad)
-        if self.trainer.guard.bad_in_a_row >= self.conf.train.max_bad_steps:
-            self._go_back(refused[-1])
+        in_vain = taken is not None and not self.has_learnt(taken)
+        if skipped and (in_vain or self.trainer.guard.bad_in_a_row >= self.conf.train.max_bad_steps):
+            self._recover(skipped[-1])
 
     def _save(self, bad: BadStep) -> None:
-        """Write a refused step, as long as there are few."""
+        """Write a skipped step, as long as there are few, and report it."""
         where = ""
-        if self._written < MAX_ANOMALIES and self.ranks.is_first:
-            self._written += 1
-            if path := self.attempt("refused steps", lambda: self._write(bad)):
-                where = f"; --mode replay --replay {path}"
+        if self._tried < FOLDER_FILES and self.ranks.is_first:
+            self._tried += 1
+            where = self.attempt("skipped steps", lambda: self._write(bad)) or ""
         self._seen = listed(bad.findings, MAX_NAMED)
         self.log.warn(bad.sentence() + where)
 
-    def _write(self, bad: BadStep) -> Path:
-        """A refused step as a file."""
+    def _write(self, bad: BadStep) -> str:
+        """A skipped step as a file; half a sentence that says how to compute it again."""
         conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
-        return save_anomaly(folder, bad, conf, self.trainer.random_states())
+        saved = save_anomaly(folder, bad, conf, self.trainer.random_states())
+        if saved.path is None:
+            return f"; {folder} is full and keeps the steps it holds, remove them to keep others"
+        self._first_file = self._first_file or saved.path
+        missing = f" (without {listed(saved.left_out)}, for which {folder} has no room)" if saved.left_out else ""
+        return f"; --mode replay --replay {saved.path}{missing}"
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
         """Write what the training can do without; where that fails it goes on, and each kind is told once."""
@@ -109,34 +134,88 @@ class Recovery:
         """Whether any of the `steps` taken was accepted, as far as is known."""
         return self.trainer.guard.bad_steps < steps
 
-    def nothing_learnt(self, steps: int) -> DivergedError:
-        """What a run is told that had every one of its `steps` refused."""
-        return DivergedError(
-            f"none of the {steps} steps taken was finite ({self._seen}), so that nothing was learnt and no checkpoint "
-            "is written: lower train.learning_rate or look at anomalies/ with --mode replay"
+    def advice(self) -> str:
+        """What to do after a training that was given up, as half a sentence."""
+        look = "--mode inspect checks photographs and cameras"
+        return (
+            look
+            if self._first_file is None
+            else f"--mode replay --replay {self._first_file} computes one again, {look}"
         )
 
-    def _go_back(self, last: BadStep) -> None:
-        """To the newest checkpoint with finite numbers, with other random numbers from there on."""
-        count, seen = self.trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
-        checkpoint = self.ranks.broadcast(self.store.last_finite(complain) if self.ranks.is_first else None)
+    def _recover(self, last: BadStep) -> None:
+        """Another way from a good state: fresh moments, a lower learning rate and other random numbers."""
+        trainer, before = self.trainer, self._setbacks
+        count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
+        what = f"{count} steps in a row were skipped ({seen})"
+        good = trainer.finished_steps - count - (not trainer.settle())  # the step launched meanwhile counts for nothing
+        trainer.guard.take()
+        if trainer.optimizer.steps >= setbacks.PROGRESS and good >= before.reached + setbacks.PROGRESS:
+            before, self._furthest = replace(before, attempts=0), None
+        has_weights = not find_in_weights(last.weights)
+        if has_weights and (self._furthest is None or self._furthest.step <= good) and self._is_usable():
+            self._furthest = self._good_state(good)
+        if before.attempts >= setbacks.MOST_ATTEMPTS:
+            self._give_up(what, good)
+        stays = before.attempts == 0 and has_weights and last.is_of_the_update and _are_small(last.weights)
+        checkpoint = None if stays else self._earlier(before)
+        if checkpoint is None and not has_weights:
+            raise DivergedError(f"{what}, and there is no checkpoint with finite numbers to go back to")
         if checkpoint is None:
-            raise DivergedError(
-                f"{count} steps in a row were not finite ({seen}) and there is no checkpoint to go back to: lower "
-                "train.learning_rate or look at anomalies/ with --mode replay"
-            )
-        if checkpoint.step == self._went_back_to:
-            raise DivergedError(
-                f"{count} steps in a row were not finite ({seen}), once more after going back to the checkpoint of "
-                f"step {checkpoint.step}: lower train.learning_rate or look at anomalies/ with --mode replay"
-            )
-        self._went_back_to = checkpoint.step
-        self.trainer.restore(checkpoint)
-        self.trainer.reseed(self.conf.train.seed, checkpoint.step, self.trainer.guard.bad_steps)
+            trainer.rewind_to(good)
+        else:
+            trainer.restore(checkpoint)
+        attempts, reached = before.attempts + 1, max(good, before.reached)
+        self._setbacks = Setbacks(before.total + 1, attempts, reached, trainer.finished_steps)
+        self._start_afresh()
+        where = "staying at the weights" if checkpoint is None else "going back to the checkpoint"
         self.log.warn(
-            f"{count} steps in a row were not finite ({seen}): going back to the checkpoint of step "
-            f"{checkpoint.step}, with other random numbers"
+            f"{what}: {where} of step {trainer.finished_steps}, with other random numbers, Adam's moments at zero and "
+            f"{self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
+
+    def _earlier(self, before: Setbacks) -> Checkpoint | None:
+        """The newest checkpoint with finite numbers; after the first attempt an older one, if there is one."""
+        found = None
+        if self.ranks.is_first:
+            found = self.store.last_finite(complain, before.target) if before.attempts else None
+            found = found or self.store.last_finite(complain)
+        return self.ranks.broadcast(found)
+
+    def _start_afresh(self) -> None:
+        """Moments, learning rate and random numbers, of the step that the trainer has now."""
+        self.trainer.optimizer.reset_moments()
+        self.trainer.rate_factor = self._setbacks.rate_factor
+        self.trainer.reseed(self.conf.train.seed, self.trainer.finished_steps, self._setbacks.total)
+
+    def _good_state(self, step: int) -> Checkpoint:
+        """The trainer's, as that of `step`, with moments of zero."""
+        state = self.trainer.checkpoint({})
+        zeros = {
+            moment: {name: np.zeros_like(values) for name, values in named.items()}
+            for moment, named in state.moments.items()
+        }
+        return replace(state, step=step, moments=zeros, adam_steps=0)
+
+    def _is_usable(self) -> bool:
+        """Whether results can be made of the weights: the field of the surface is finite."""
+        surface = self.trainer.model.level_set
+        return surface is None or bool(np.isfinite(surface.outward(health.probe_points())).all())
+
+    def _give_up(self, seen: str, good: int) -> NoReturn:
+        """Put the trainer to the last good state and raise DivergedError."""
+        if self._furthest is not None:
+            self.trainer.restore(self._furthest)
+        else:
+            self.trainer.rewind_to(good)
+        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from good states, the last {self._rate_words()}"
+        self._setbacks = Setbacks(self._setbacks.total + 1)
+        self._start_afresh()
+        raise DivergedError(f"{seen}, {tried}")
+
+    def _rate_words(self) -> str:
+        """The learning rate, as part of a sentence."""
+        return f"with {self._setbacks.rate_factor:.3g} times the learning rate of the conf"
 
     def note_psnr(self, value: float) -> None:
         """A PSNR that was reported, in dB."""
@@ -159,3 +238,8 @@ class Recovery:
         for kind in found.keys() - self._told:
             self.log.warn(found[kind])
         self._told = set(found)
+
+
+def _are_small(weights: dict[str, np.ndarray]) -> bool:
+    """Whether no weight is far beyond what a training brings about."""
+    return all(np.abs(values).max(initial=0.0) < LARGEST_WEIGHT for values in weights.values())

@@ -1,4 +1,4 @@
-"""Compute a refused step again, from the file that was written when it was refused."""
+"""Compute a skipped step again, gradient and update, from the file that was written when it was skipped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from models.ops.update import readings
 from models.training.gradient import TOTAL
 from models.training.guard import (
     MAX_NAMED,
-    UPDATE_WORDS,
     StepInputs,
     fetched,
     find_in_inputs,
@@ -23,7 +22,18 @@ from models.training.guard import (
     find_in_weights,
 )
 from models.training.trainer import Trainer, load_into
+from models.training.update_check import (
+    INPUTS,
+    UpdateFault,
+    UpdateSettings,
+    find_faults,
+    gathered,
+    is_updated,
+    updated,
+)
 from models.watch.anomaly import Anomaly, load_anomaly
+
+FINE_NOW = "the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data"
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:
@@ -39,21 +49,76 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
-    _restore_weights(trainer, anomaly, path)
-    found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
-    seen = fetched(readings(found.losses[TOTAL], found.gradients, trainer.optimizer.parameters))
     say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
+    _say_findings("going in", causes, say)
+    if not anomaly.weights:
+        say("the file holds no weights, for which its folder had no room: only the entries in it are computed again")
+        return bool(causes) | _say_examples(anomaly, say)
+    _restore_weights(trainer, anomaly, path)
+    found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
+    seen = fetched(readings(found.losses[TOTAL], found.gradients, trainer.optimizer.parameters))
+    gradients = {name: value.numpy() for name, value in zip(trainer.optimizer.names, found.gradients, strict=True)}
     terms = [f"the {name} loss" for name, term in found.losses.items() if not np.isfinite(term.numpy()).all()]
-    effects = terms + find_in_readings(seen, trainer.optimizer.names)
-    for words, findings in (("going in", causes), ("coming out", effects)):
-        say(f"computed again, not finite {words}: {listed(findings, MAX_NAMED) or 'nothing'}")
-    if not causes and not effects and any(UPDATE_WORDS in finding for finding in anomaly.findings):
-        say("loss and gradients are finite: Adam's moments, which this file does not hold, made the update what it was")
-    elif not causes and not effects:
-        say("the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data")
-    return bool(causes or effects)
+    effects = terms + find_in_readings(seen, gradients)
+    _say_findings("coming out", effects, say)
+    if causes or effects:
+        return True
+    return _replay_update(anomaly, gradients, say)
+
+
+def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
+    """What is not finite in front of, or behind, what was computed again."""
+    say(f"computed again, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
+
+
+def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:
+    """The update of finite gradients by the moments in the file; returns whether it is not finite."""
+    if anomaly.settings is None:
+        is_of_the_update = any("the update" in finding for finding in anomaly.findings)
+        say(
+            "loss and gradients are finite: Adam's moments, which this file does not hold, made the update what it was"
+            if is_of_the_update
+            else FINE_NOW
+        )
+        return False
+    if not anomaly.moments:
+        say("the file holds no moments, for which its folder had no room: only the entries in it are computed again")
+        return _say_examples(anomaly, say)
+    weights = {name: anomaly.weights[name] for name in gradients}
+    faults = find_faults(gathered(weights, gradients, anomaly.moments), anomaly.settings)
+    for fault in faults:
+        _say_fault(fault, anomaly.settings, say)
+    if not faults:
+        say(f"the update is finite too: {FINE_NOW}")
+    return bool(faults)
+
+
+def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
+    """The update of the entries that are in the file; returns whether any is still not finite."""
+    settings, is_bad = anomaly.settings, False
+    for fault in anomaly.faults if settings is not None else ():
+        _say_fault(fault, settings, say)
+        is_bad |= not is_updated(fault.examples, settings.rate(fault.name), settings.layout)
+    if not anomaly.faults:
+        say("no entry of an update was not finite then")
+    return is_bad
+
+
+def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str], None]) -> None:
+    """The parameter, how many of its entries, and the first of them: as this program and as float64 update it."""
+    say(f"{fault.words()}, of {fault.size} entries")
+    if not len(fault.places):
+        return
+    one, rate = fault.examples.at(np.array([0])), settings.rate(fault.name)
+    numbers = ", ".join(f"{name} {getattr(one, name)[0]:.9g}" for name in INPUTS)
+    exact = updated(one, rate, settings.layout, np.float64)[0, 0]
+    ours = "finite" if is_updated(one, rate, settings.layout) else "NaN or Inf"
+    say(
+        f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> by itself {ours} in this program, "
+        f"{exact:.9g} in float64"
+    )
 
 
 def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
@@ -76,7 +141,8 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
     for key, values in anomaly.weights.items():
         network, _, name = key.partition(".")
         shapes.setdefault(network, {})[name] = values.shape
-    model.adapt(shapes)
+    if shapes:
+        model.adapt(shapes)
     trainer = Trainer(model, None, conf.train, random)
     trainer.finished_steps = anomaly.step
     return trainer

@@ -1,0 +1,167 @@
+"""Which entries of an Adam update are NaN or infinite, and what they were computed from.
+
+An update that is not finite is never written, so it cannot be read back. float32 NumPy computes it again; where NumPy
+finds nothing, the operation itself is asked, with all entries but some replaced by harmless ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from models.machine.backend import jt
+from models.ops.update import BETA_1, AdamStep, Update, adam
+
+EXAMPLES = 4  # entries of a parameter that are kept as examples
+INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # what an entry of an update is computed from
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """The numbers of an Adam step."""
+
+    learning_rate: float
+    steps: int  # counted by the bias correction, this one included
+    beta_2: float
+    epsilon: float
+    factors: Mapping[str, float] = field(default_factory=dict)  # on the rate, by network or `<network>.<name>`
+
+    @property
+    def layout(self) -> AdamStep:
+        """As `models.training.optimizer.Adam.step` has it."""
+        root = 1.0 / math.sqrt(1.0 - self.beta_2**self.steps)
+        return AdamStep(root, beta_2=self.beta_2, epsilon=self.epsilon)
+
+    def rate(self, name: str) -> float:
+        """Of a parameter, over the bias correction of the first moment; likewise."""
+        factor = self.factors.get(name, self.factors.get(name.partition(".")[0], 1.0))
+        return self.learning_rate / (1.0 - BETA_1**self.steps) * factor
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Entries of one parameter and what they are updated with; float32 arrays of one shape."""
+
+    weight: np.ndarray
+    gradient: np.ndarray
+    exp_avg: np.ndarray
+    exp_avg_sq: np.ndarray
+
+    def at(self, places: np.ndarray) -> Entries:
+        """The entries at these flat indices, [K]."""
+        return Entries(*(getattr(self, name).reshape(-1)[places] for name in INPUTS))
+
+
+@dataclass(frozen=True)
+class UpdateFault:
+    """A parameter whose update is not finite."""
+
+    name: str  # <network>.<name>
+    size: int
+    count: int  # entries that are not finite; 0 where no single one is by itself
+    is_all: bool  # whether `count` is all of them, or the search ended there
+    places: np.ndarray  # flat indices of the first ones, [K]
+    examples: Entries  # at these places
+    ranges: Mapping[str, tuple[float, float]]  # by INPUTS, over the entries that were found
+
+    def words(self) -> str:
+        """What was seen, as part of a sentence."""
+        if not self.count:
+            return f"the update of {self.name}, of which no single entry is NaN or Inf"
+        spans = [f"{name} {_span(*self.ranges[name])}" for name in INPUTS if name in self.ranges]
+        count = f"{self.count}" if self.is_all else f"at least {self.count}"
+        return f"{count} NaN or Inf in the update of {self.name} ({', '.join(spans)} there)"
+
+
+def _span(low: float, high: float) -> str:
+    """A range of numbers, or the one number."""
+    return f"{low:.3g}" if low == high or math.isnan(low) else f"{low:.3g} to {high:.3g}"
+
+
+def updated(entries: Entries, rate: float, step: AdamStep, kind: type[np.floating]) -> np.ndarray:
+    """New weights, first and second moments in NumPy, [3, ...]."""
+    weight, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
+    beta_1, beta_2, rate, root, epsilon = map(kind, (step.beta_1, step.beta_2, rate, step.root, step.epsilon))
+    with np.errstate(all="ignore"):
+        first = first * beta_1 + gradient * (kind(1) - beta_1)
+        second = second * beta_2 + gradient * gradient * (kind(1) - beta_2)
+        weight = weight - first * rate / (np.sqrt(second) * root + epsilon)
+    return np.stack([weight, first, second])
+
+
+def is_updated(entries: Entries, rate: float, step: AdamStep) -> bool:
+    """Whether the operation, in the form that runs, finds the update of these entries finite."""
+    parts = {name: jt.array(np.ascontiguousarray(getattr(entries, name).reshape(-1))) for name in INPUTS}
+    before = Update([parts["weight"]], [parts["exp_avg"]], [parts["exp_avg_sq"]], jt.array(np.ones(1, bool)))
+    return bool(adam(before, [parts["gradient"]], [rate], step).taken.item())
+
+
+def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> list[UpdateFault]:
+    """The parameters whose update is not finite: by NumPy where it finds any, else by the operation itself."""
+    step, found = settings.layout, []
+    for name, entries in parameters.items():
+        is_bad = ~np.isfinite(updated(entries, settings.rate(name), step, np.float32)).all(axis=0).reshape(-1)
+        if is_bad.any():
+            found.append(_fault(name, entries, np.flatnonzero(is_bad), is_all=True))
+    if found:
+        return found
+    for name, entries in parameters.items():
+        if not is_updated(entries, settings.rate(name), step):
+            places = _refused_entries(entries, settings.rate(name), step)
+            found.append(_fault(name, entries, np.array(places, np.int64), is_all=len(places) < EXAMPLES))
+    return found
+
+
+def _fault(name: str, entries: Entries, places: np.ndarray, is_all: bool) -> UpdateFault:
+    """The fault of the entries at these flat indices."""
+    at = entries.at(places)
+    ranges = {part: (float(getattr(at, part).min()), float(getattr(at, part).max())) for part in INPUTS if len(places)}
+    first = places[:EXAMPLES]
+    return UpdateFault(name, entries.weight.size, len(places), is_all, first, entries.at(first), ranges)
+
+
+def _refused_entries(entries: Entries, rate: float, step: AdamStep) -> list[int]:
+    """The first EXAMPLES entries that the operation does not find finite, by halving.
+
+    The others are replaced and not cut off: a compiler's code for eight entries at a time need not be that for one.
+    """
+    harmless = Entries(*(np.full(entries.weight.size, value, np.float32) for value in (0.0, 0.0, 0.0, 1.0)))
+
+    def is_refused(begin: int, end: int) -> bool:
+        def mixed(name: str) -> np.ndarray:
+            values = getattr(harmless, name).copy()
+            values[begin:end] = getattr(entries, name).reshape(-1)[begin:end]
+            return values
+
+        return not is_updated(Entries(*map(mixed, INPUTS)), rate, step)
+
+    return _halved(is_refused, entries.weight.size)
+
+
+def _halved(is_refused: Callable[[int, int], bool], size: int) -> list[int]:
+    """The first EXAMPLES of the indices below `size` that are refused by themselves; a range is where one in it is."""
+    found: list[int] = []
+    spans = [(0, size)]
+    while spans and len(found) < EXAMPLES:
+        begin, end = spans.pop()
+        if not is_refused(begin, end):
+            continue
+        if end - begin == 1:
+            found.append(begin)
+            continue
+        middle = (begin + end) // 2
+        spans += [(middle, end), (begin, middle)]
+    return found
+
+
+def gathered(
+    weights: Mapping[str, np.ndarray], gradients: Mapping[str, np.ndarray], moments: Mapping[str, Mapping]
+) -> dict[str, Entries]:
+    """The entries of each parameter, by name."""
+    return {
+        name: Entries(weight, gradients[name], moments["exp_avg"][name], moments["exp_avg_sq"][name])
+        for name, weight in weights.items()
+    }

@@ -1,0 +1,87 @@
+"""The checkpoints of a training: on the way, at its end, and where it ends early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from models.checkpoints.folder import CheckpointFolder
+from models.checkpoints.ours import CheckpointError, not_finite
+from models.machine.ranks.ranks import Ranks
+from models.training.trainer import Trainer
+from models.watch.agreement import require_same_weights
+from models.watch.logger import RunLogger
+from models.watch.recovery import Recovery
+from models.watch.setbacks import STOPPED_KEY
+
+
+class Saving:
+    """Writes what a trainer has trained; of several ranks the first one does."""
+
+    def __init__(
+        self,
+        store: CheckpointFolder,
+        trainer: Trainer,
+        recovery: Recovery,
+        log: RunLogger,
+        ranks: Ranks,
+        state: Callable[[], dict[str, Any]],
+    ) -> None:
+        """`state`: what checkpoints hold of the experiment."""
+        self._store, self._trainer, self._recovery = store, trainer, recovery
+        self._log, self._ranks, self._state = log, ranks, state
+
+    def save(self, stopped: str = "") -> Path | None:
+        """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept.
+
+        `stopped`: why the training is given up. Raises CheckpointError where the disk does not take it.
+        """
+        if not self._ranks.is_first:
+            return None
+        self._trainer.settle()
+        state = self._state() | self._recovery.state() | ({STOPPED_KEY: stopped} if stopped else {})
+        checkpoint = self._trainer.checkpoint(state)
+        if name := not_finite(checkpoint):
+            self._log.warn(f"step {checkpoint.step}: no checkpoint is written, {name} is not finite")
+            return None
+        return self._store.save(checkpoint)
+
+    def save_progress(self, frequency: int) -> None:
+        """A checkpoint on the way, unless the last step was skipped: going back to it would bring nothing new.
+
+        A disk that does not take it may take the next one, `frequency` steps later: ending here would lose the steps.
+        """
+        self._trainer.settle()
+        if self._trainer.guard.bad_in_a_row > 0:
+            return
+        require_same_weights(self._trainer, self._ranks)
+        try:
+            self.save()
+        except CheckpointError as error:
+            self._log.warn(f"{error} The training goes on, the next one is tried in {frequency} steps")
+
+    def at_an_early_end(self, taken: int) -> str:
+        """Save what was trained in the `taken` steps of a session; half a sentence that says so."""
+        if not self._ranks.is_first:
+            return ""
+        if not taken or not self._recovery.has_learnt(taken):
+            return "no step was finished"
+        self.save()
+        return "its checkpoint is written, go on with --is_continue"
+
+    def after_divergence(self, reason: str, taken: int, report: Path) -> str:
+        """Save the last good state, which the trainer has; the sentence on what there is and what to do."""
+        look, step = self._recovery.advice(), self._trainer.finished_steps
+        path, why = None, "no step of this session was finite, so that nothing was learnt and no checkpoint is written"
+        if self._recovery.has_learnt(taken):
+            try:
+                path, why = self.save(reason), "no checkpoint is written, its weights are not finite"
+            except CheckpointError as error:
+                why = str(error)
+        if path is None:
+            return f"{reason}; {why}: {look}; {self._recovery.kept()}"
+        return (
+            f"{reason}; the {step} steps before are in {path} and {report}: {look}, --is_continue goes on from there "
+            "with the lower learning rate"
+        )

@@ -1,0 +1,228 @@
+"""Many skipped steps in a row: fresh moments, a lower rate, an earlier state; and what is left in the end."""
+
+import dataclasses
+import re
+import shutil
+
+import numpy as np
+import pytest
+from ranks import finished, needs_mpi, started
+from runs import SHORT, command, contents, everything, run, saved
+from test_guard import NO_PROBE, spoil_batches, spoil_gradients, spoil_image
+
+import exp_runner
+from models.checkpoints.ours import save_checkpoint
+from models.training.optimizer import Adam
+from models.watch import anomaly, setbacks
+from models.watch.setbacks import Setbacks, restored
+
+QUIET = (*SHORT[3:], NO_PROBE)
+LONG = ("train.end_iter=40", "train.warm_up_end=2", "train.save_freq=2", "train.max_bad_steps=3", *QUIET)
+
+
+def finite(checkpoint):
+    named = [*checkpoint.tensors.values(), *checkpoint.moments.values(), *checkpoint.ema.values()]
+    return all(np.isfinite(array).all() for arrays in named for array in arrays.values())
+
+
+def with_bad_moments(checkpoint, name="sdf_network_fine.lin1.bias"):
+    """A checkpoint that a training goes on from into a wall: no update by these moments is finite."""
+    moments = {key: {one: array.copy() for one, array in named.items()} for key, named in checkpoint.moments.items()}
+    place = moments["exp_avg_sq"][name].argmin()  # where gradients are smallest
+    moments["exp_avg"][name].flat[place], moments["exp_avg_sq"][name].flat[place] = 3e38, 0.0
+    return dataclasses.replace(checkpoint, moments=moments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    assert run(folder, settings=(*SHORT[:3], *QUIET, "train.ema_decay=0.9")) == 0
+    return folder
+
+
+@pytest.fixture
+def spoilt(trained, tmp_path):
+    """A folder whose last checkpoint, that of step 6, has moments that no step survives."""
+    folder = shutil.copytree(trained / "checkpoints", tmp_path / "run" / "checkpoints").parent
+    save_checkpoint(folder / "checkpoints", with_bad_moments(saved(folder, 6)))
+    return folder
+
+
+AVERAGED = ("train.end_iter=20", "train.warm_up_end=2", "train.save_freq=5", "train.max_bad_steps=3", *QUIET)
+AVERAGED = (*AVERAGED, "train.ema_decay=0.9", "train.learning_rate=0.02")
+
+
+def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_of_the_last_good_step(spoilt, capsys):
+    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
+    told = capsys.readouterr().err
+    words = "1 NaN or Inf in the update of sdf_network_fine.lin1.bias"
+    assert re.search(rf"step 7 skipped: {words} \(weight .* there\)", told)
+    assert "staying at the weights of step 6, with other random numbers, Adam's moments at zero and with 0.5" in told
+    assert told.count("steps in a row") == 1
+    last = saved(spoilt, 20)
+    assert finite(last) and last.adam_steps == 14
+    assert restored(last.state) == Setbacks(total=1, attempts=1, reached=6, target=6)
+    file = spoilt / "anomalies/step_00000007.npz"
+    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
+    said = capsys.readouterr().out
+    assert "not finite coming out: nothing" in said and words in said
+    results = r"by itself NaN or Inf in this program, -\d\.\d+e\+\d+ in float64"
+    assert re.search(rf"entry \d+: .*exp_avg 3e\+38.* -> {results}", said)
+
+
+def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, capsys):
+    shutil.copytree(spoilt, tmp_path / "broken")
+    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
+    assert run(tmp_path / "broken", "--is_continue", settings=("train.end_iter=20", *AVERAGED[1:])) == 0
+    for step in (15, 20):
+        (tmp_path / f"broken/checkpoints/ckpt_{step:06d}.safetensors").unlink()
+    capsys.readouterr()
+    assert run(tmp_path / "broken", "--is_continue", settings=AVERAGED) == 0
+    assert "had to go back once before: it goes on with 0.5 times the learning rate" in capsys.readouterr().out
+    assert everything(saved(tmp_path / "broken", 20)) == everything(saved(spoilt, 20))
+
+
+def test_a_short_rest_of_skipped_steps_does_not_end_a_run_that_goes_on(spoilt, capsys):
+    """Fewer steps are left than train.max_bad_steps: before, every call ended alike."""
+    settings = ("train.end_iter=9", *AVERAGED[1:3], "train.max_bad_steps=10", *AVERAGED[4:])
+    assert run(spoilt, "--is_continue", settings=settings) == 0
+    assert "3 steps in a row were skipped" in capsys.readouterr().err
+    assert saved(spoilt, 9).adam_steps == 3
+
+
+def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, set(range(5, 200)), spoil_image)
+    assert run(tmp_path, settings=LONG) == 1
+    told = capsys.readouterr().err
+    targets = re.findall(r"going back to the checkpoint of step (\d+)", told)
+    assert targets == ["4", "2", "4"] and "Traceback" not in told
+    last = told.strip().splitlines()[-1]
+    assert last.startswith("error: 3 steps in a row were skipped (")
+    assert "NaN or Inf in the colours of photograph" in last and "also in 3 attempts" in last
+    assert "the 5 steps before are in" in last and "ckpt_000005.safetensors" in last and "report.html" in last
+    assert f"--mode replay --replay {tmp_path / 'anomalies'}" in last and "--is_continue goes on" in last
+    kept = saved(tmp_path, 5)
+    assert finite(kept) and kept.adam_steps == 0 and not any(m.any() for n in kept.moments.values() for m in n.values())
+    assert restored(kept.state) == Setbacks(total=4) and "3 steps in a row" in kept.state["stopped"]
+    assert "the training stopped at step 5 of 40" in (tmp_path / "report.html").read_text()
+    assert len(list((tmp_path / "anomalies").iterdir())) == 3
+
+    monkeypatch.undo()
+    assert run(tmp_path, "--is_continue", settings=LONG) == 0
+    assert "0.0625 times the learning rate" in capsys.readouterr().out
+    assert saved(tmp_path, 40).adam_steps == 35 and "stopped" not in saved(tmp_path, 40).state
+
+
+def test_a_gradient_that_is_never_finite_from_the_first_step_writes_no_checkpoint(tmp_path, monkeypatch, capsys):
+    spoil_gradients(monkeypatch, set(range(100)), 1)
+    assert run(tmp_path, settings=LONG) == 1
+    told = capsys.readouterr().err
+    assert told.count("staying at the weights of step 0") == 3
+    last = told.strip().splitlines()[-1]
+    assert "in the gradient of sdf_network_fine." in last and "nothing was learnt and no checkpoint is written" in last
+    assert not (tmp_path / "checkpoints").exists() and (tmp_path / "report.html").exists()
+
+
+def test_a_wall_at_one_step_is_met_three_times_and_the_state_before_it_is_kept(tmp_path, monkeypatch, capsys):
+    spoil_gradients(monkeypatch, set(range(9, 100)), 1)
+    assert run(tmp_path, settings=LONG) == 1
+    told = capsys.readouterr().err
+    assert re.findall(r"checkpoint of step (\d+), with", told) == ["8", "6", "8"] or "ckpt_000009" in told
+    assert finite(saved(tmp_path, 9)) and saved(tmp_path, 9).adam_steps == 0
+
+
+def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(setbacks, "PROGRESS", 3)
+    spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)
+    assert run(tmp_path, settings=LONG) == 0
+    told = capsys.readouterr().err
+    assert told.count("going back to the checkpoint") == 5 and told.count("(attempt 1 of 3)") == 5
+    assert restored(saved(tmp_path, 40).state).total == 5 and restored(saved(tmp_path, 40).state).attempts == 1
+
+
+def test_the_rate_does_not_vanish():
+    assert Setbacks(total=1).rate_factor == 0.5 and Setbacks(total=100).rate_factor == 0.5**6
+    assert Setbacks().state() == {} and restored({}) == Setbacks()
+    assert restored(Setbacks(2, 1, 5, 4, 3).state()) == Setbacks(2, 1, 5, 4, 3)
+
+
+def test_a_disk_that_takes_no_last_checkpoint_is_said_with_the_reason(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, set(range(1, 200)), spoil_image)
+
+    def refuse(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("models.checkpoints.ours.write_atomically", refuse)
+    assert run(tmp_path, settings=LONG) == 1
+    last = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "3 steps in a row were skipped" in last and "No space left on device" in last
+
+
+def test_reset_moments_start_adam_anew():
+    from models.machine.backend import jt
+
+    start = np.linspace(-1, 1, 5, dtype=np.float32)
+    used, fresh = (Adam({"net": {"a": jt.array(start)}}) for _ in range(2))
+    used.step([jt.array(start * 7)], 0.0)
+    used.reset_moments()
+    for optimizer in (used, fresh):
+        optimizer.step([jt.array(start)], 0.1)
+    np.testing.assert_array_equal(used.parameters[0].numpy(), fresh.parameters[0].numpy())
+    assert used.steps == 1
+
+
+@needs_mpi
+def test_two_ranks_go_back_as_one_process_does(spoilt, tmp_path):
+    shutil.copytree(spoilt, tmp_path / "two")
+    settings = (*AVERAGED, "train.ray_chunk=10")
+    assert run(spoilt, "--is_continue", settings=settings) == 0
+    status, _, err = finished(started(command(tmp_path / "two", "--is_continue", settings=settings)))
+    assert status == 0 and err.count("staying at the weights of step 6") == 1, err
+    assert contents(saved(tmp_path / "two", 20)) == contents(saved(spoilt, 20))
+
+
+# the folder of skipped steps
+
+
+def test_a_file_of_the_first_format_is_read_and_its_update_is_not_computed(spoilt, tmp_path, capsys):
+    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
+    old = strip(spoilt / "anomalies/step_00000007.npz", tmp_path / "old.npz", "moments/", first_format=True)
+    capsys.readouterr()
+    assert exp_runner.main(["--mode", "replay", str(old)]) == 0
+    assert "Adam's moments, which this file does not hold" in capsys.readouterr().out
+
+
+def strip(source, target, prefix, first_format=False):
+    """A copy without some members; as the first format had it, or not."""
+    import json
+
+    with np.load(source) as file:
+        members = {name: array for name, array in file.items() if not name.startswith(prefix)}
+    if first_format:
+        meta = json.loads(str(members["meta_json"]))
+        meta = {**{k: v for k, v in meta.items() if k not in ("adam", "faults")}, "format": "neus-jittor anomaly 1"}
+        members["meta_json"] = np.array(json.dumps(meta))
+    np.savez(target, **members)
+    return target
+
+
+@pytest.mark.parametrize(("room", "words"), [(0.95, "without Adam's moments"), (0.2, "Adam's moments and the weights")])
+def test_a_folder_never_exceeds_its_size_and_says_what_is_left_out(room, words, spoilt, tmp_path, monkeypatch, capsys):
+    shutil.copytree(spoilt, tmp_path / "first")
+    assert run(tmp_path / "first", "--is_continue", settings=AVERAGED) == 0
+    size = (tmp_path / "first/anomalies/step_00000007.npz").stat().st_size
+    monkeypatch.setattr(anomaly, "FOLDER_BYTES", int(room * size))
+    capsys.readouterr()
+    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
+    assert words in capsys.readouterr().err
+    files = list((spoilt / "anomalies").iterdir())
+    assert files and sum(path.stat().st_size for path in files) <= room * size
+    assert exp_runner.main(["--mode", "replay", str(spoilt / "anomalies/step_00000007.npz")]) == 1
+    said = capsys.readouterr().out
+    assert "for which its folder had no room" in said and "NaN or Inf in this program" in said
+
+
+def test_a_step_that_does_not_fit_at_all_is_not_written(spoilt, monkeypatch, capsys):
+    monkeypatch.setattr(anomaly, "FOLDER_BYTES", 100)
+    assert run(spoilt, "--is_continue", settings=AVERAGED) == 0
+    assert "is full" in capsys.readouterr().err and not list((spoilt / "anomalies").iterdir())

@@ -67,7 +67,7 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     said = capsys.readouterr().out
     assert "not finite coming out: nothing" in said and words in said
     results = r"by itself NaN or Inf in this program, -\d\.\d+e\+\d+ in float64"
-    assert re.search(rf"entry \d+: .*exp_avg 3e\+38.* -> {results}", said)
+    assert re.search(rf"entry \d+: .*exp_avg 3[.\d]*e\+38.* -> {results}", said)
 
 
 def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, capsys):
@@ -84,10 +84,10 @@ def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, c
 
 def test_a_short_rest_of_skipped_steps_does_not_end_a_run_that_goes_on(spoilt, capsys):
     """Fewer steps are left than train.max_bad_steps: before, every call ended alike."""
-    settings = ("train.end_iter=9", *AVERAGED[1:3], "train.max_bad_steps=10", *AVERAGED[4:])
+    settings = ("train.end_iter=7", *AVERAGED[1:3], "train.max_bad_steps=10", *AVERAGED[4:])
     assert run(spoilt, "--is_continue", settings=settings) == 0
-    assert "3 steps in a row were skipped" in capsys.readouterr().err
-    assert saved(spoilt, 9).adam_steps == 3
+    assert "1 step in a row was skipped" in capsys.readouterr().err
+    assert saved(spoilt, 7).adam_steps == 1
 
 
 def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tmp_path, monkeypatch, capsys):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import rendered_photographs
+from test_guard import spoil_gradients
 
 import exp_runner
 from models.commands import reconstruction, reconstruction_page, train
@@ -154,3 +155,41 @@ def test_figures_say_how_far_to_trust_a_result(figures, words):
 
 def test_the_conf_is_the_quick_one():
     assert (PROGRAM_FOLDER / reconstruction.CONF).is_file()
+
+
+def test_a_training_that_diverges_leaves_mesh_pictures_and_a_page_that_says_so_and_goes_on(
+    photographs, capsys, monkeypatch
+):
+    few = ("--set", "train.end_iter=12", "--set", "train.max_bad_steps=2", "--set", "train.save_freq=4")
+    with monkeypatch.context() as broken:
+        spoil_gradients(broken, set(range(8, 100)), 0)
+        status, said = run(capsys, "--images", photographs, *few)
+    result = Path("exp/my_photos/fast/result")
+    assert status == 1, said.err
+    line = "the training stopped at step 8 of 12 because 2 steps in a row were skipped ("
+    assert line in said.out and line in (result / "result.md").read_text()
+    assert sorted(path.name for path in result.iterdir()) == sorted(RESULTS)
+    assert "the same call goes on from there" in said.out and "how far to trust it" in said.out
+
+    status, said = run(capsys, "--images", photographs, *few)
+    assert status == 0 and "times the learning rate" in said.out, said.err
+    assert "stopped at step" not in (result / "result.md").read_text()
+
+
+def test_a_training_that_learns_nothing_leaves_a_page_that_says_so(photographs, capsys, monkeypatch):
+    spoil_gradients(monkeypatch, set(range(100)), 0)
+    status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
+    result = Path("exp/my_photos/fast/result")
+    assert status == 1 and "NaN or Inf in the gradient of" in said.err
+    assert "stopped at step 0 of 7 and learnt nothing" in (result / "result.md").read_text()
+    assert not (result / "mesh.ply").exists()
+
+
+def test_a_mesh_without_a_surface_is_a_page_that_says_so(photographs, capsys, monkeypatch):
+    status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=6", "--mcube_threshold", "50")
+    result = Path("exp/my_photos/fast/result")
+    assert status == 1, said.err
+    text = (result / "result.md").read_text()
+    assert "no surface was found" in text and "mesh.ply: " not in text and "no surface was found" in said.out
+    assert (result / "report.png").is_file() and not (result / "mesh.ply").exists()
+    assert "no surface was found" in Path("exp/my_photos/fast/report.html").read_text()

@@ -9,16 +9,24 @@ import argparse
 import contextlib
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import image_size, list_images
-from data.io.streams import say
-from models.commands import evaluate, inspect, prepare, train, validate_mesh
-from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig, Mode
+from data.io.streams import complain, say
+from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
+from models.commands.command import (
+    EXIT_DONE,
+    EXIT_EMPTY_SURFACE,
+    EXIT_NOT_FINITE,
+    Arguments,
+    Command,
+    ExperimentConfig,
+    Mode,
+)
 from models.commands.conf import PROGRAM_FOLDER, key_of, read_conf
 from models.commands.reconstruction_folder import (
     MESH,
@@ -33,6 +41,7 @@ from models.commands.reconstruction_folder import (
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
 from models.commands.shared import choose_device
 from models.surface.request import LARGEST, PIECES, VIEWS
+from models.watch.setbacks import STOPPED_KEY
 
 CONF = Path("confs/fast.conf")
 # Pictures are reduced to about this longer side; beyond ten minutes it grows with the root of the minutes, for so many
@@ -43,6 +52,11 @@ SPARES, EVERY = 16, 8
 # Of the minutes: the rest goes to pictures, meshes, checkpoints and the report that are written on the way. With all of
 # them for steps, ten minutes of the fox's photographs took 11.6; with so many of them 9.0.
 STEPPING = 0.86
+NO_SURFACE = (
+    "no surface was found, so that there is no mesh: report.html shows what was learnt; train for more minutes in "
+    "another --case, or see with --mode inspect whether the region of interest holds the object"
+)
+AGAIN = "what there is was made of that step, and the same call goes on from there"
 LEAST_STEPS = 200  # below that nothing is learnt that anybody would look at
 
 
@@ -176,20 +190,51 @@ def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
     """Train, mesh and evaluate; returns the exit status."""
     arguments = _with(arguments, plan.settings)
     status = _link(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
-    if status != EXIT_DONE:
+    if status not in (EXIT_DONE, EXIT_NOT_FINITE):
         say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} goes on where it stopped")
         return status
-    _drop_earlier(folder, arguments.values.overwrite)
-    # The colours of the mesh come from pictures of twice the side: they cost no training.
-    finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
-    status = _link(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
     if status == EXIT_DONE:
-        status = _link(arguments, evaluate.COMMAND, 5)
-    collect(folder)
+        _drop_earlier(folder, arguments.values.overwrite)
+    stopped, has_state = ("", True) if status == EXIT_DONE else _stopped(folder, read_conf(arguments))
+    notes, has_mesh = [stopped] if stopped else [], False
+    if has_state:
+        # The colours of the mesh come from pictures of twice the side: they cost no training.
+        finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
+        status = _link(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
+        has_mesh = status == EXIT_DONE
+        if status == EXIT_EMPTY_SURFACE:
+            notes.append(NO_SURFACE)
+            _warn_on_report(folder)
+            _link(arguments, validate_image.COMMAND, 5)
+        elif has_mesh:
+            status = _link(arguments, evaluate.COMMAND, 5)
+    collect(folder, has_mesh)
+    if status == EXIT_DONE or notes:
+        _conclude(arguments, folder, notes)
+    if notes:
+        return EXIT_NOT_FINITE
     if status == EXIT_DONE:
-        _conclude(arguments, folder)
         write_plan(folder, replace(plan, is_finished=True))
     return status
+
+
+def _warn_on_report(folder: Path) -> None:
+    """What the training's page has to say of a missing surface."""
+    from models.results.report import REPORT, with_warning
+
+    with_warning(folder / REPORT, NO_SURFACE)
+
+
+def _stopped(folder: Path, conf: ExperimentConfig) -> tuple[str, bool]:
+    """Why a training was given up, as a sentence, and whether there is a state to make results of."""
+    from models.checkpoints.folder import latest_checkpoint
+    from models.experiment import CHECKPOINTS
+
+    newest, end = latest_checkpoint(folder / CHECKPOINTS, complain), conf.train.end_iter
+    if newest is None:
+        return f"the training stopped at step 0 of {end} and learnt nothing, so that there is no mesh; {AGAIN}", False
+    why = newest.state.get(STOPPED_KEY, "its numbers did not stay finite")
+    return f"the training stopped at step {newest.step} of {end} because {why}; {AGAIN}", True
 
 
 def _drop_earlier(folder: Path, is_asked: bool) -> None:
@@ -211,15 +256,19 @@ def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:
     return {**flags, "clean": chosen} if chosen in (VIEWS, LARGEST) else flags
 
 
-def _conclude(arguments: Arguments, folder: Path) -> None:
-    """The page of the results, and how far to trust them."""
+def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
+    """The page of the results, and how far to trust them; `notes` say what is missing."""
     health, figures = (read_figures(folder / RESULT / name) for name in ("health.json", "metrics.json"))
     flags = {name: value for name, value in _mesh_flags(arguments, folder).items() if name != "output"}
     links = ((train.COMMAND, {}), (validate_mesh.COMMAND, flags))
     again = [_as_typed(replace(arguments, command=one), given) for one, given in links]
-    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again).encode())
-    say(*(f"how far to trust it: {line}" for line in trust(figures)))
-    say(f"{folder / RESULT}: {MESH}, report.png, overview.png, {PAGE}")
+    has_mesh = (folder / RESULT / MESH).is_file()
+    write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh).encode())
+    say(*notes)
+    if has_mesh:
+        say(*(f"how far to trust it: {line}" for line in trust(figures)))
+    made = [name for name in (MESH, "report.png", "overview.png", PAGE) if (folder / RESULT / name).is_file()]
+    say(f"{folder / RESULT}: {', '.join(made)}")
 
 
 def _link(arguments: Arguments, command: Command, number: int, flags: Mapping[str, object] | None = None) -> int:

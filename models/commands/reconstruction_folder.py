@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from data.errors import UserError, listed
-from data.io.files import read_regular, write_result
+from data.io.files import read_regular, remove, write_result
 from data.writers.neus import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
@@ -23,13 +23,14 @@ RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
 MOST_BYTES = 1 << 20  # of a plan, which is a page
 # The keys of the conf that a plan may set: those that `reconstruction` chooses. A plan comes from a disk.
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
+REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # What the results consist of beside the mesh: where each is made, and how it is called.
 PARTS = (
     (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
     (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
     (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
-    ("report/report.png", "report.png"),
-    ("report/metrics.json", "metrics.json"),
+    (f"{REPORT_FOLDER}report.png", "report.png"),
+    (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
 )
 
 
@@ -102,8 +103,18 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def collect(folder: Path) -> None:
-    """Put the pictures, figures and pages that there are beside the mesh; UserError where the disk does not take it."""
+def collect(folder: Path, has_mesh: bool = True) -> None:
+    """Put the pictures, figures and pages that there are beside the mesh; UserError where the disk does not take it.
+
+    Without a mesh those of an earlier one go, and the newest picture of a validation is shown.
+    """
     for source, name in PARTS:
-        if (folder / source).is_file():
+        if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
             write_result(folder / RESULT / name, (folder / source).read_bytes())
+    if has_mesh:
+        return
+    for name in (MESH, *(name for source, name in PARTS if source.startswith(REPORT_FOLDER))):
+        remove(folder / RESULT / name)
+    pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
+    if pictures:
+        write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())

@@ -67,17 +67,22 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
     return found or ["nothing says how good the mesh is: compare it with the photographs"]
 
 
-def page(title: str, health: Mapping[str, Any], figures: Mapping[str, Any], commands: Sequence[str]) -> str:
-    """The results on a page of Markdown."""
-    text = [
-        f"# {escaped(title)}",
-        "",
-        "![rendering, photograph, normals, mesh](report.png)",
-        "",
-        "mesh.ply: the coloured mesh",
-        "",
-    ]
-    text += ["## How far to trust it", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
+def page(
+    title: str,
+    health: Mapping[str, Any],
+    figures: Mapping[str, Any],
+    commands: Sequence[str],
+    notes: Sequence[str] = (),
+    has_mesh: bool = True,
+) -> str:
+    """The results on a page of Markdown; `notes` say what is missing, and come first."""
+    text = [f"# {escaped(title)}", ""]
+    for note in notes:
+        text += [f"**{escaped(note)}**", ""]
+    text += ["![rendering, photograph, normals, mesh](report.png)", ""]
+    if has_mesh:
+        text += ["mesh.ply: the coloured mesh", ""]
+        text += ["## How far to trust it", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
     risks = warnings(health)
     if risks:
         text += ["## What inspect found", "", *(f"- {escaped(line)}" for line in risks), ""]

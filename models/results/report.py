@@ -139,6 +139,19 @@ def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
         log.warn(f"the figures do not reach the page: {error}")
 
 
+def with_warning(path: Path, text: str) -> None:
+    """Put a warning on a training's page, if it has one that can be read; UserError where the disk does not take it."""
+    try:
+        content = read_page(path) if is_file(path) else {}
+    except (UserError, OSError):
+        return
+    if content:
+        warnings = [*content.get("warnings", ()), text]
+        language = content.pop("language", None)
+        content |= {"warnings": warnings, "language": language}
+        write_result(path, document("report", path.absolute().parent.name, content, language))
+
+
 def fixed_parts(experiment: Experiment) -> dict[str, Any]:
     """What does not change while a training runs."""
     scene, values, base = experiment.scene, flat(experiment.conf), base_values(experiment.conf.model.type)

@@ -147,7 +147,7 @@ class Recovery:
         """Another way from a good state: fresh moments, a lower learning rate and other random numbers."""
         trainer, before = self.trainer, self._setbacks
         count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
-        what = f"{count} steps in a row were skipped ({seen})"
+        what = f"{count} {'step in a row was' if count == 1 else 'steps in a row were'} skipped ({seen})"
         good = trainer.finished_steps - count - (not trainer.settle())  # the step launched meanwhile counts for nothing
         trainer.guard.take()
         if trainer.optimizer.steps >= setbacks.PROGRESS and good >= before.reached + setbacks.PROGRESS:

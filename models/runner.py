@@ -225,7 +225,7 @@ class Runner:
 
     def _due(self, frequency: int) -> bool:
         """Whether what is done every `frequency` steps is due now; 0 means never."""
-        return frequency > 0 and self.step > 0 and self.step % frequency == 0
+        return frequency > 0 and self.step % frequency == 0
 
     def _report(self, scalars: dict[str, float], speed: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""

@@ -49,7 +49,7 @@ def spoilt(trained, tmp_path):
 
 
 AVERAGED = ("train.end_iter=20", "train.warm_up_end=2", "train.save_freq=5", "train.max_bad_steps=3", *QUIET)
-AVERAGED = (*AVERAGED, "train.ema_decay=0.9", "train.learning_rate=0.02")
+AVERAGED = (*AVERAGED, "train.ema_decay=0.9", "train.learning_rate=0.02", "train.learning_rate_alpha=1")
 
 
 def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_of_the_last_good_step(spoilt, capsys):

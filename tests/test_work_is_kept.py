@@ -122,7 +122,7 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
     told = capsys.readouterr()
     assert "going back to the checkpoint of step 3" in told.err and "trained to step 6" in told.out
-    assert saved(tmp_path, 6).adam_steps == 6
+    assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
 
 
 # disks, folders and links

@@ -48,12 +48,12 @@ class Saving:
         return self._store.save(checkpoint)
 
     def save_progress(self, frequency: int) -> None:
-        """A checkpoint on the way, unless the last step was skipped: going back to it would bring nothing new.
+        """A checkpoint on the way, unless the last step was skipped or led back: it would hold nothing new.
 
         A disk that does not take it may take the next one, `frequency` steps later: ending here would lose the steps.
         """
         self._trainer.settle()
-        if self._trainer.guard.bad_in_a_row > 0:
+        if self._trainer.guard.bad_in_a_row > 0 or self._trainer.optimizer.steps == 0:
             return
         require_same_weights(self._trainer, self._ranks)
         try:

@@ -228,8 +228,8 @@ TRAIN_MEANINGS = {
     "steps over which the section angle is annealed; 0: the final angle at once": (
         "区段夹角退火所用的步数；0：一开始就用最终的夹角"
     ),
-    "skipped steps in a row (loss or gradients not finite) before the run goes back": (
-        "连续跳过多少步（损失或梯度不是有限值）后退回上一个完好的检查点"
+    "skipped steps in a row (numbers not finite) before the run goes back, with half the rate": (
+        "连续跳过多少步（数值不是有限值）后退回完好的状态，学习率减半"
     ),
     "how many of the newest checkpoints stay; 0: all": "保留最新的几个检查点；0：全部保留",
     "how it gets there: cosine (NeuS) or exponential (NeRF) (not a published key)": (

@@ -39,7 +39,12 @@ SPOILT = {
     "half a jitter": {"noise/inside": np.zeros((2, 1), np.float32)},
     "jitter for other rays": {f"noise/{name}": np.zeros((3, 1), np.float32) for name in ("inside", "outside")},
     "weights as texts": {"weights/net.w": np.array(["a"])},
+    "one moment of two": {"moments/exp_avg/net.w": np.ones(3, np.float32)},
+    "moments of other shapes": {f"moments/{name}/net.w": np.ones(4, np.float32) for name in ("exp_avg", "exp_avg_sq")},
 }
+ADAM = {"learning_rate": 0.1, "steps": 3, "beta_2": 0.999, "epsilon": 1e-8, "factors": {}}
+EXAMPLES = {name: [1.0] for name in ("weight", "gradient", "exp_avg", "exp_avg_sq")}
+FAULT = {"name": "net.w", "size": 3, "count": 1, "is_all": True, "places": [1], "examples": EXAMPLES, "ranges": {}}
 METAS = {
     "a step in words": {"step": "6"},
     "a negative step": {"step": -1},
@@ -49,6 +54,13 @@ METAS = {
     "findings that are one": {"findings": "the loss"},
     "findings that are numbers": {"findings": [1]},
     "states in a list": {"states": []},
+    "numbers for Adam in a list": {"adam": [1]},
+    "numbers for Adam in words": {"adam": ADAM | {"epsilon": "1e-8"}},
+    "factors in a list": {"adam": ADAM | {"factors": [1.0]}},
+    "a step of Adam before the first": {"adam": ADAM | {"steps": 0}},
+    "faults without examples": {"faults": [{"name": "a"}]},
+    "examples of other lengths": {"faults": [FAULT | {"places": [1, 2]}]},
+    "ranges in a list": {"faults": [FAULT | {"ranges": [1]}]},
 }
 
 

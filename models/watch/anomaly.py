@@ -31,7 +31,14 @@ MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
 NOT_OF_THE_BATCH = ("noise/", "weights/", "buffers/", "moments/", "readings", "meta_json")
 # What a file does without, in this order, where it does not fit.
 SPARED = ((), ("Adam's moments",), ("Adam's moments", "the weights"))
-_DAMAGE = (NpzError, ValueError, KeyError, TypeError, OverflowError)  # no npz of ours, or one with other contents
+_DAMAGE = (
+    NpzError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    OverflowError,
+)  # no npz of ours, or one with other contents
 
 
 @dataclass(frozen=True)

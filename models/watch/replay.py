@@ -100,7 +100,7 @@ def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
     settings, is_bad = anomaly.settings, False
     for fault in anomaly.faults if settings is not None else ():
         _say_fault(fault, settings, say)
-        is_bad |= not is_updated(fault.examples, settings.rate(fault.name), settings.layout)
+        is_bad |= len(fault.places) > 0 and not is_updated(fault.examples, settings.rate(fault.name), settings.layout)
     if not anomaly.faults:
         say("no entry of an update was not finite then")
     return is_bad

@@ -125,7 +125,7 @@ def test_a_refused_step_changes_no_number_of_blobs_and_is_replayed_with_those_it
 ):
     spoil(monkeypatch, {5})
     assert run_conf(conf, tmp_path, settings=(*LONG, NO_PROBE)) == 0
-    assert "step 6 was skipped" in capsys.readouterr().err
+    assert "step 6 skipped" in capsys.readouterr().err
     last = saved(tmp_path, 8)
     assert counts(last) == {7} and last.buffers["changes"].tolist() == [1] and np.isfinite(last.buffers["pull"]).all()
     monkeypatch.undo()

@@ -144,6 +144,23 @@ def test_going_back_takes_the_number_of_blobs_back(conf, tmp_path, monkeypatch, 
     assert counts(saved(tmp_path, 4)) == {6} and counts(saved(tmp_path, 10)) == {8}
 
 
+def test_a_run_that_cannot_go_on_keeps_the_most_blobs_it_had_and_goes_on_from_there(
+    conf, tmp_path, monkeypatch, capsys
+):
+    spoil(monkeypatch, set(range(7, 200)))  # after the change of the fifth step; earlier checkpoints have fewer blobs
+    settings = ("train.end_iter=12", "train.warm_up_end=1", "train.save_freq=2", "train.max_bad_steps=2", *SHORT[3:])
+    settings = (*settings, NO_PROBE, "model.cloud.every=5", "train.ema_decay=0.9")
+    assert run_conf(conf, tmp_path, settings=settings) == 1
+    told = capsys.readouterr().err
+    assert "the 7 steps before are in" in told and told.count("going back to the checkpoint") == 3
+    kept = saved(tmp_path, 7)
+    assert counts(kept) == counts(saved(tmp_path, 6)) and counts(kept) != counts(saved(tmp_path, 4))
+    assert kept.adam_steps == 0
+    monkeypatch.undo()
+    assert run_conf(conf, tmp_path, "--is_continue", settings=settings) == 0
+    assert saved(tmp_path, 12).adam_steps == 5
+
+
 def test_pictures_come_from_the_averaged_blobs(trained):
     assert (trained / "validations_fine/00000008_0_1.png").is_file()
 

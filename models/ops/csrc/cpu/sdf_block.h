@@ -105,13 +105,17 @@ struct SdfBlock {
         }
     }
 
-    // The first output of a point's last layer, before the division by scale.
+    // The first output of a point's last layer, before the division by scale; LANES sums, each short.
     float distance(int r) const {
         const Layer &layer = layers[last()];
         const float *x = input[last()] + (long)r * stride_of(layer.inputs);
-        float sum = layer.bias[0];
-        for (int i = 0; i < layer.inputs; i++) sum += x[i] * layer.weight[i];
-        return sum;
+        const int whole = layer.inputs / LANES * LANES;
+        Vec parts{};
+        for (int i = 0; i < whole; i += LANES) parts += *(const Vec *)(x + i) * *(const Vec *)(layer.weight + i);
+        float sum = 0.f;
+        for (int k = 0; k < LANES; k++) sum += parts[k];
+        for (int i = whole; i < layer.inputs; i++) sum += x[i] * layer.weight[i];
+        return sum + layer.bias[0];
     }
 
     // x_l and s_l again from what `hidden_layers` saved; h is 0 in rows past `count`, whose cotangents are zero.

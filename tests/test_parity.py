@@ -1,13 +1,16 @@
 """The golden numbers of the published code, and that their comparison notices what differs."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import parity
 import pytest
+import reached
+from seeded_weights import drawn_matrix
 
 GOLDEN = Path(__file__).parent / "golden"
-FILES = ("wmask_small", "womask_small")
+FILES = ("wmask_small", "womask_small", "wmask_full")
 
 # entry -> what is done to its first value; each is just beyond its bound, or no number at all
 PERTURBATIONS = {
@@ -25,9 +28,9 @@ PERTURBATIONS = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_all_quantities_lie_within_their_bounds(name):
+def test_all_quantities_lie_within_half_their_bounds_and_twice_what_was_reached(name):
     rows = parity.compare(GOLDEN / f"{name}.npz")
-    assert [row for row in rows if not row.passed] == []
+    assert [row for row in rows if not row.passed or row.error > row.bound / 2] == []
     assert len(rows) > 50 and any(row.name.startswith("grad/") for row in rows)
 
 
@@ -47,7 +50,7 @@ def test_perturbed_numbers_are_each_noticed_and_the_exit_status_is_one(tmp_path,
 
 def test_without_files_the_usage_is_shown_and_the_status_is_two(capsys):
     assert parity.main([]) == 2
-    assert "parity.py FILE.npz" in capsys.readouterr().out
+    assert "parity.py [--keep] FILE.npz" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,39 @@ def test_without_files_the_usage_is_shown_and_the_status_is_two(capsys):
 )
 def test_a_row_passes_up_to_its_bound(error, passed):
     assert parity.Row("x", error, 1e-3).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("before", "error", "passed"),
+    [
+        (None, 1e-3, True),
+        (2e-4, 3.9e-4, True),
+        (2e-4, 4.1e-4, False),
+        (1e-7, 0.9e-4, True),  # a tenth of the bound is always allowed
+        (1e-7, 1.1e-4, False),
+        (9e-4, 1.1e-3, False),  # the bound always holds
+    ],
+)
+def test_a_row_fails_where_it_is_more_than_twice_as_far_off_as_before(before, error, passed):
+    assert parity.Row("x", error, 1e-3, before).passed is passed
+
+
+def test_what_is_kept_is_what_the_same_instruction_set_is_compared_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(parity, "_rows", lambda path: [parity.Row("x", 4e-4, 1e-3)])
+    (tmp_path / "table.json").write_text("{}")
+    monkeypatch.setattr(reached, "read", lambda: json.loads((tmp_path / "table.json").read_text()))
+    monkeypatch.setattr(reached, "write", lambda table: (tmp_path / "table.json").write_text(json.dumps(table)))
+    monkeypatch.setenv("NEUS_ISA", "x86-64-v3")
+    assert parity.main(["--keep", "some/file.npz"]) == 0
+    monkeypatch.setattr(parity, "_rows", lambda path: [parity.Row("x", 9e-4, 1e-3)])
+    assert parity.main(["other/file.npz"]) == 1
+    monkeypatch.setenv("NEUS_ISA", "x86-64-v2")
+    assert parity.main(["other/file.npz"]) == 0
+
+
+def test_a_matrix_is_drawn_as_ever():
+    drawn = drawn_matrix("sdf_network_fine.lin0.weight_v", 2, np.float32([[0.0, 1.0], [1.0, 0.5]]), 1)
+    assert drawn.tolist() == [[0.6964379549026489, 1.4704920053482056], [0.04357108101248741, 1.3237940073013306]]
 
 
 def test_the_worst_error_is_the_largest_and_ignores_axes_of_length_one():

@@ -88,11 +88,14 @@ inline void tile(int i0, int n0, int depth, const float *a, long row, long colum
 #pragma GCC unroll 8
         for (int i = 0; i < ROWS; i++)
 #pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++) {
-                Vec *to = (Vec *)(c + i * ldc + v * LANES);
-                const Vec value = sum[i][v] + (from == 0 ? start(i0 + i, n0 + v * LANES) : *to);
-                *to = end == depth ? finish(value, i0 + i, n0 + v * LANES) : value;
-            }
+            for (int v = 0; v < VECTORS; v++)
+                sum[i][v] += from == 0 ? start(i0 + i, n0 + v * LANES) : *(const Vec *)(c + i * ldc + v * LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; v++)
+                *(Vec *)(c + i * ldc + v * LANES) =
+                    end == depth ? finish(sum[i][v], i0 + i, n0 + v * LANES) : sum[i][v];
     }
 }
 

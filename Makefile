@@ -13,6 +13,10 @@ STAMP := $(VENV)/.installed
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
+# What depends on the instruction set: operations, golden files, short trainings. Forms for CUDA are compiled alike on each.
+ISA_TESTS := $(addprefix tests/test_,$(addsuffix .py,encodings every_float fields finite gradcheck grid hits isa losses \
+  march native_sampling nerf optimizer packed parity patches renderer sampling shading short_trainings splat_wander \
+  splats volrend))
 DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
 
 help: ## this list
@@ -27,6 +31,9 @@ test: $(STAMP) ## lint and every test
 	@# Jittor builds itself here, where its progress shows, and not under pytest, which would swallow it.
 	$(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
 	$(BIN)/python -m pytest
+	@# Again as other processors run it: those without AVX-512, and those without AVX.
+	for level in $$($(BIN)/python -c 'from models.machine import isa; print(*isa.lower())'); do \
+	  NEUS_ISA=$$level $(BIN)/python -m pytest -k 'not cuda' $(ISA_TESTS); done
 
 lint: $(STAMP) ## style and formatting only
 	$(BIN)/ruff check .

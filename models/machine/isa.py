@@ -97,6 +97,12 @@ def level() -> Level:
     return chosen
 
 
+def lower() -> tuple[str, ...]:
+    """Names of the levels from x86-64-v2 up to below the one that is used, the highest first."""
+    names = [entry.name for entry in LEVELS]
+    return tuple(names[names.index(level().name) + 1 :]) if level().name in names else ()
+
+
 def core_flags() -> tuple[str, ...]:
     """The compiler flags that choose the level, for Jittor's own files and operations alike."""
     march = level().march

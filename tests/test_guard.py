@@ -91,25 +91,24 @@ all_paths = pytest.mark.usefixtures("path")
 
 
 @all_paths
-def test_readings_are_the_loss_the_squares_of_each_gradient_and_the_sum_of_the_weights():
+def test_readings_are_the_loss_the_magnitudes_of_each_gradient_and_the_sum_of_the_weights():
     first, second = np.float32([[1, 2], [3, 4]]), np.float32([-5])
     values = readings(jt.array(np.float32([7])), [jt.array(first), jt.array(second)], [jt.array(first)] * 2)
-    np.testing.assert_allclose(guard.fetched(values), [7, 30, 25, 20])
+    np.testing.assert_allclose(guard.fetched(values), [7, 10, 5, 20])
     assert all_finite(values).numpy()[0]
 
 
 @all_paths
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e30])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_any_number_that_is_not_finite_refuses_a_step(bad, place):
     numbers = [1.0, 2.0, 3.0]
-    numbers[place] = bad if place or abs(bad) > 1e38 or np.isnan(bad) else np.inf
+    numbers[place] = bad
     loss, first, second = (jt.array(np.float32([value])) for value in numbers)
     values = readings(loss, [first, second], [jt.ones((2, 3))])
     assert not all_finite(values).numpy()[0]
     (found,) = guard.find_in_readings(guard.fetched(values), {"a": first.numpy(), "b": second.numpy()})
-    count = "an overflow" if bad == 1e30 else "1 NaN or Inf"
-    words = f"{'NaN' if np.isnan(bad) else 'Inf'} in the loss" if place == 0 else f"{count} in the gradient of "
+    words = f"{'NaN' if np.isnan(bad) else 'Inf'} in the loss" if place == 0 else "1 NaN or Inf in the gradient of "
     assert found.startswith(words) and (place == 0 or f"the gradient of {'ab'[place - 1]}" in found)
 
 

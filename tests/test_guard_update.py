@@ -71,14 +71,10 @@ def test_the_entries_that_spoil_an_update_are_counted_and_named_with_their_numbe
     assert not find_faults({"net.a": entries()}, SETTINGS)
 
 
-@pytest.mark.parametrize("bad", [[0], [7], [4, 5], [0, 9, 22], list(range(23))])
-def test_entries_that_only_the_operation_does_not_find_finite_are_found_by_halving(bad, monkeypatch):
-    own = entries(weight=(bad, 77.0))
+def test_a_parameter_that_only_the_operation_does_not_find_finite_is_named(monkeypatch):
     monkeypatch.setattr(update_check, "is_updated", lambda these, rate, step: not (these.weight == 77.0).any())
-    (found,) = find_faults({"net.a": own, "net.b": entries()}, SETTINGS)
-    assert found.places.tolist() == bad[: update_check.EXAMPLES] and found.name == "net.a"
-    assert found.is_all == (len(bad) < update_check.EXAMPLES)
-    assert ("at least 4 NaN" in found.words()) == (len(bad) > 3)
+    (found,) = find_faults({"net.a": entries(weight=(4, 77.0)), "net.b": entries()}, SETTINGS)
+    assert found.words() == "NaN or Inf in the update of net.a, which is finite in NumPy"
 
 
 def test_a_skipped_step_names_the_update_and_holds_the_moments():

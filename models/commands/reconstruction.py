@@ -16,7 +16,7 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import image_size, list_images
-from data.io.streams import complain, say
+from data.io.streams import say
 from models.commands import evaluate, inspect, prepare, train, validate_image, validate_mesh
 from models.commands.command import (
     EXIT_DONE,
@@ -34,14 +34,15 @@ from models.commands.reconstruction_folder import (
     RESULT,
     Plan,
     collect,
+    drop_earlier,
     read_plan,
     starting_over,
+    why_stopped,
     write_plan,
 )
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
 from models.commands.shared import choose_device
 from models.surface.request import LARGEST, PIECES, VIEWS
-from models.watch.setbacks import STOPPED_KEY
 
 CONF = Path("confs/fast.conf")
 # Pictures are reduced to about this longer side; beyond ten minutes it grows with the root of the minutes, for so many
@@ -56,7 +57,6 @@ NO_SURFACE = (
     "no surface was found, so that there is no mesh: report.html shows what was learnt; train for more minutes in "
     "another --case, or see with --mode inspect whether the region of interest holds the object"
 )
-AGAIN = "what there is was made of that step, and the same call goes on from there"
 LEAST_STEPS = 200  # below that nothing is learnt that anybody would look at
 
 
@@ -194,8 +194,8 @@ def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
         say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} goes on where it stopped")
         return status
     if status == EXIT_DONE:
-        _drop_earlier(folder, arguments.values.overwrite)
-    stopped, has_state = ("", True) if status == EXIT_DONE else _stopped(folder, read_conf(arguments))
+        drop_earlier(folder, arguments.values.overwrite)
+    stopped, has_state = ("", True) if status == EXIT_DONE else why_stopped(folder, read_conf(arguments).train.end_iter)
     notes, has_mesh = [stopped] if stopped else [], False
     if has_state:
         # The colours of the mesh come from pictures of twice the side: they cost no training.
@@ -223,29 +223,6 @@ def _warn_on_report(folder: Path) -> None:
     from models.results.report import REPORT, with_warning
 
     with_warning(folder / REPORT, NO_SURFACE)
-
-
-def _stopped(folder: Path, conf: ExperimentConfig) -> tuple[str, bool]:
-    """Why a training was given up, as a sentence, and whether there is a state to make results of."""
-    from models.checkpoints.folder import latest_checkpoint
-    from models.experiment import CHECKPOINTS
-
-    newest, end = latest_checkpoint(folder / CHECKPOINTS, complain), conf.train.end_iter
-    if newest is None:
-        return f"the training stopped at step 0 of {end} and learnt nothing, so that there is no mesh; {AGAIN}", False
-    why = newest.state.get(STOPPED_KEY, "its numbers did not stay finite")
-    return f"the training stopped at step {newest.step} of {end} because {why}; {AGAIN}", True
-
-
-def _drop_earlier(folder: Path, is_asked: bool) -> None:
-    """Once the training is done: remove the checkpoints it replaces where --overwrite asks for it, else name them."""
-    from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
-    from models.experiment import CHECKPOINTS
-
-    if is_asked:
-        remove_set_aside(folder / CHECKPOINTS)
-    if has_checkpoints(folder / CHECKPOINTS / EARLIER):
-        say(f"{folder / CHECKPOINTS / EARLIER}: holds the checkpoints of an earlier training; remove them yourself")
 
 
 def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:

@@ -12,17 +12,20 @@ from pathlib import Path
 
 from data.errors import UserError, listed
 from data.io.files import read_regular, remove, write_result
+from data.io.streams import complain, say
 from data.writers.neus import CAMERA_FILE
 from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
+from models.watch.setbacks import STOPPED_KEY
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
 MOST_BYTES = 1 << 20  # of a plan, which is a page
 # The keys of the conf that a plan may set: those that `reconstruction` chooses. A plan comes from a disk.
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
+AGAIN = "what there is was made of that step, and the same call goes on from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 # What the results consist of beside the mesh: where each is made, and how it is called.
 PARTS = (
@@ -118,3 +121,26 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:
         write_result(folder / RESULT / "report.png", pictures[-1].read_bytes())
+
+
+def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
+    """Why a training was given up, as a sentence, and whether there is a state to make results of."""
+    from models.checkpoints.folder import latest_checkpoint
+    from models.experiment import CHECKPOINTS
+
+    newest, at = latest_checkpoint(folder / CHECKPOINTS, complain), "the training stopped at step"
+    if newest is None:
+        return f"{at} 0 of {end_iter} and learnt nothing, so that there is no mesh; {AGAIN}", False
+    why = newest.state.get(STOPPED_KEY, "its numbers did not stay finite")
+    return f"{at} {newest.step} of {end_iter} because {why}; {AGAIN}", True
+
+
+def drop_earlier(folder: Path, is_asked: bool) -> None:
+    """Once the training is done: remove the checkpoints it replaces where --overwrite asks for it, else name them."""
+    from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
+    from models.experiment import CHECKPOINTS
+
+    if is_asked:
+        remove_set_aside(folder / CHECKPOINTS)
+    if has_checkpoints(folder / CHECKPOINTS / EARLIER):
+        say(f"{folder / CHECKPOINTS / EARLIER}: holds the checkpoints of an earlier training; remove them yourself")

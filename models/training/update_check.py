@@ -1,13 +1,13 @@
 """Which entries of an Adam update are NaN or infinite, and what they were computed from.
 
-An update that is not finite is never written, so it cannot be read back. float32 NumPy computes it again; where NumPy
-finds nothing, the operation itself is asked, with all entries but some replaced by harmless ones.
+An update that is not finite is never written, so it cannot be read back: NumPy computes it again, in float64 as the
+operation does on the CPU, and in float32 as it does on CUDA.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,8 +32,7 @@ class UpdateSettings:
     @property
     def layout(self) -> AdamStep:
         """As `models.training.optimizer.Adam.step` has it."""
-        root = 1.0 / math.sqrt(1.0 - self.beta_2**self.steps)
-        return AdamStep(root, beta_2=self.beta_2, epsilon=self.epsilon)
+        return AdamStep.after(self.steps, self.beta_2, self.epsilon)
 
     def rate(self, name: str) -> float:
         """Of a parameter, over the bias correction of the first moment; likewise."""
@@ -61,8 +60,7 @@ class UpdateFault:
 
     name: str  # <network>.<name>
     size: int
-    count: int  # entries that are not finite; 0 where no single one is by itself
-    is_all: bool  # whether `count` is all of them, or the search ended there
+    count: int  # entries that are not finite; 0 where only the operation finds any
     places: np.ndarray  # flat indices of the first ones, [K]
     examples: Entries  # at these places
     ranges: Mapping[str, tuple[float, float]]  # by INPUTS, over the entries that were found
@@ -70,10 +68,9 @@ class UpdateFault:
     def words(self) -> str:
         """What was seen, as part of a sentence."""
         if not self.count:
-            return f"the update of {self.name}, of which no single entry is NaN or Inf"
+            return f"NaN or Inf in the update of {self.name}, which is finite in NumPy"
         spans = [f"{name} {_span(*self.ranges[name])}" for name in INPUTS if name in self.ranges]
-        count = f"{self.count}" if self.is_all else f"at least {self.count}"
-        return f"{count} NaN or Inf in the update of {self.name} ({', '.join(spans)} there)"
+        return f"{self.count} NaN or Inf in the update of {self.name} ({', '.join(spans)} there)"
 
 
 def _span(low: float, high: float) -> str:
@@ -82,14 +79,14 @@ def _span(low: float, high: float) -> str:
 
 
 def updated(entries: Entries, rate: float, step: AdamStep, kind: type[np.floating]) -> np.ndarray:
-    """New weights, first and second moments in NumPy, [3, ...]."""
+    """New weights, first and second moments as `kind` computes them, [3, ...] float32."""
     weight, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
     beta_1, beta_2, rate, root, epsilon = map(kind, (step.beta_1, step.beta_2, rate, step.root, step.epsilon))
     with np.errstate(all="ignore"):
         first = first * beta_1 + gradient * (kind(1) - beta_1)
         second = second * beta_2 + gradient * gradient * (kind(1) - beta_2)
         weight = weight - first * rate / (np.sqrt(second) * root + epsilon)
-    return np.stack([weight, first, second])
+        return np.stack([weight, first, second]).astype(np.float32)
 
 
 def is_updated(entries: Entries, rate: float, step: AdamStep) -> bool:
@@ -103,58 +100,24 @@ def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> 
     """The parameters whose update is not finite: by NumPy where it finds any, else by the operation itself."""
     step, found = settings.layout, []
     for name, entries in parameters.items():
-        is_bad = ~np.isfinite(updated(entries, settings.rate(name), step, np.float32)).all(axis=0).reshape(-1)
-        if is_bad.any():
-            found.append(_fault(name, entries, np.flatnonzero(is_bad), is_all=True))
-    if found:
-        return found
-    for name, entries in parameters.items():
-        if not is_updated(entries, settings.rate(name), step):
-            places = _refused_entries(entries, settings.rate(name), step)
-            found.append(_fault(name, entries, np.array(places, np.int64), is_all=len(places) < EXAMPLES))
-    return found
+        rate = settings.rate(name)
+        is_finite = [np.isfinite(updated(entries, rate, step, kind)) for kind in (np.float64, np.float32)]
+        places = np.flatnonzero(~np.logical_and(*is_finite).all(axis=0))
+        if len(places):
+            found.append(_fault(name, entries, places))
+    return found or [
+        _fault(name, entries, np.zeros(0, np.int64))
+        for name, entries in parameters.items()
+        if not is_updated(entries, settings.rate(name), step)
+    ]
 
 
-def _fault(name: str, entries: Entries, places: np.ndarray, is_all: bool) -> UpdateFault:
+def _fault(name: str, entries: Entries, places: np.ndarray) -> UpdateFault:
     """The fault of the entries at these flat indices."""
     at = entries.at(places)
     ranges = {part: (float(getattr(at, part).min()), float(getattr(at, part).max())) for part in INPUTS if len(places)}
     first = places[:EXAMPLES]
-    return UpdateFault(name, entries.weight.size, len(places), is_all, first, entries.at(first), ranges)
-
-
-def _refused_entries(entries: Entries, rate: float, step: AdamStep) -> list[int]:
-    """The first EXAMPLES entries that the operation does not find finite, by halving.
-
-    The others are replaced and not cut off: a compiler's code for eight entries at a time need not be that for one.
-    """
-    harmless = Entries(*(np.full(entries.weight.size, value, np.float32) for value in (0.0, 0.0, 0.0, 1.0)))
-
-    def is_refused(begin: int, end: int) -> bool:
-        def mixed(name: str) -> np.ndarray:
-            values = getattr(harmless, name).copy()
-            values[begin:end] = getattr(entries, name).reshape(-1)[begin:end]
-            return values
-
-        return not is_updated(Entries(*map(mixed, INPUTS)), rate, step)
-
-    return _halved(is_refused, entries.weight.size)
-
-
-def _halved(is_refused: Callable[[int, int], bool], size: int) -> list[int]:
-    """The first EXAMPLES of the indices below `size` that are refused by themselves; a range is where one in it is."""
-    found: list[int] = []
-    spans = [(0, size)]
-    while spans and len(found) < EXAMPLES:
-        begin, end = spans.pop()
-        if not is_refused(begin, end):
-            continue
-        if end - begin == 1:
-            found.append(begin)
-            continue
-        middle = (begin + end) // 2
-        spans += [(middle, end), (begin, middle)]
-    return found
+    return UpdateFault(name, entries.weight.size, len(places), first, entries.at(first), ranges)
 
 
 def gathered(

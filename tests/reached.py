@@ -13,11 +13,12 @@ float64 and from one machine to another.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from models.machine import isa
 
 TABLE = Path(__file__).resolve().parent / "golden" / "reached.json"
 SLACK = 2.0
@@ -49,14 +50,9 @@ class Row:
         return bool(self.error <= self.allowed)
 
 
-def level() -> str:
-    """The instruction set in use; "" where NEUS_ISA does not say."""
-    return os.environ.get("NEUS_ISA", "")
-
-
 def of_file(name: str) -> dict[str, float]:
     """Errors by quantity that a golden file has reached here; empty for a file or an instruction set not listed."""
-    return read().get(level(), {}).get(name, {}).get("reached", {})
+    return read().get(isa.level().name, {}).get(name, {}).get("reached", {})
 
 
 def read() -> dict[str, dict]:
@@ -71,7 +67,7 @@ def keep(name: str, errors: Iterable[tuple[str, float]]) -> None:
     ).stdout.strip()
     table = read()
     entry = {"commit": commit, "reached": {quantity: float(f"{error:.2g}") for quantity, error in errors}}
-    table.setdefault(level(), {})[name] = entry
+    table.setdefault(isa.level().name, {})[name] = entry
     write(table)
 
 

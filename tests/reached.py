@@ -22,7 +22,7 @@ from models.machine import isa
 
 TABLE = Path(__file__).resolve().parent / "golden" / "reached.json"
 SLACK = 2.0
-STEADY_FLOOR, MOVING_FLOOR = 0.03, 0.6  # of the bound
+STEADY_FLOOR, MOVING_FLOOR = 0.03, 0.5  # of the bound
 GIVEN_DEPTHS = " (given depths)"  # behind the name of what is rendered at the depths of the file
 
 

@@ -31,8 +31,7 @@ PERTURBATIONS = {
 def test_all_quantities_lie_within_half_their_bounds_and_twice_what_was_reached(name):
     rows = parity.compare(GOLDEN / f"{name}.npz")
     assert [row for row in rows if not row.passed] == []
-    # Forty steps of training multiply every difference: the published code is 3e-3 off itself on another machine.
-    assert [row for row in rows if row.error > row.bound / 2 and not row.name.startswith("train/loss")] == []
+    assert [row for row in rows if row.error > row.bound / 2] == []
     assert len(rows) > 50 and any(row.name.startswith("grad/") for row in rows)
 
 

@@ -103,7 +103,7 @@ NAMED_BY_THE_CASE = [
 ]
 
 
-@pytest.mark.parametrize("name", ["a b", "-rf", "a.b", "é_1+2"])
+@pytest.mark.parametrize("name", ["a b", "-rf", "a.b", "é_+x"])
 def test_a_name_is_never_more_than_a_name(name, work):
     (work / "teapot").rename(work / name)
     for path in sorted((work / name / "image").iterdir()):

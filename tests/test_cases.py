@@ -45,6 +45,21 @@ def test_scenes_are_named_by_commas_or_by_a_file(tmp_path):
             cases.names_of(wrong)
 
 
+@pytest.mark.parametrize("text", ["scenes/list", "missing.txt", "MISSING.TXT", "folder/", "./folder", "a/b,c", "a,.."])
+def test_a_list_that_is_not_there_is_blamed_on_cases(text, tmp_path, monkeypatch, capsys):
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert exp_runner.main(flags(tmp_path, names=text)) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: --cases {text}: ") and "Traceback" not in told
+
+
+def test_a_name_in_a_list_that_is_none_is_blamed_on_the_list(tmp_path, capsys):
+    (tmp_path / "list").write_text("A\nB/C\n")
+    assert exp_runner.main(flags(tmp_path, names=str(tmp_path / "list"))) == 2
+    assert f"--cases {tmp_path / 'list'}: 'B/C': must be the name of one folder" in capsys.readouterr().err
+
+
 def job(task, first, last, count, step=1):
     """What Slurm sets for a job of an array."""
     return dict(zip(cases.ARRAY, map(str, (task, first, last, count, step)), strict=True))

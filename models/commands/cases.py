@@ -64,10 +64,17 @@ def names_of(text: str) -> tuple[str, ...]:
 
 
 def scenes_of(text: str) -> tuple[str, ...]:
-    """The same for the work itself; raises UserError also for a file that is not there."""
-    if text.endswith(LISTS) and not os.path.isfile(text):
-        raise UserError(f"--cases {text}: no such file; write A,B,C or a file with a scene on each line")
-    return names_of(text)
+    """The same for the work itself; raises UserError also for a file that is not there, and what names no scene."""
+    from models.config.hocon import check_case
+
+    is_path = text.lower().endswith(LISTS) or (os.sep in text and "," not in text)
+    if is_path and not os.path.isfile(text):
+        what = "is not a file" if os.path.lexists(text) else "no such file"
+        raise UserError(f"--cases {text}: {what}; write A,B,C or a file with a scene on each line")
+    names = names_of(text)
+    for name in names:
+        check_case(name, f"--cases {text}:")
+    return names
 
 
 def check(values: argparse.Namespace) -> None:

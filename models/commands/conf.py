@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
-from models.commands.cases import names_of
+from models.commands.cases import scenes_of
 from models.commands.command import Arguments, ExperimentConfig
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     if is_elsewhere:
         conf_path = PROGRAM_FOLDER / default
     several = getattr(arguments.values, "cases", None)
-    case = names_of(several)[0] if several and not arguments.case else arguments.case
+    case = scenes_of(several)[0] if several and not arguments.case else arguments.case
     conf = load_config(conf_path, case, arguments.overrides)
     is_bundled = is_elsewhere and default == DEFAULT_CONF
     return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf

@@ -61,12 +61,12 @@ def parse_tree(text: str, source: str) -> dict[str, Any]:
     return _resolved(_require_block(files.parse_text(text, None, source), source), "", source)
 
 
-def check_case(case: str) -> None:
-    """Raises ConfigError for a case that is not a plain name of one folder; "" (no case) is allowed."""
+def check_case(case: str, source: str = "--case") -> None:
+    """Raises ConfigError for a case, given by `source`, that is not a plain name of one folder; "" (none) is one."""
     is_plain = all(letter in CASE_SIGNS or unicodedata.category(letter)[0] in "LMN" for letter in case)
     if case and (case.strip() in ("", ".") or ".." in case or not is_plain):
         raise ConfigError(
-            f"--case {case!r}: must be the name of one folder: letters of any language, digits, spaces and . _ - +, "
+            f"{source} {case!r}: must be the name of one folder: letters of any language, digits, spaces and . _ - +, "
             "without / or \\ and without .."
         )
 

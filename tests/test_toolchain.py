@@ -120,8 +120,9 @@ def test_the_first_level_of_threads_counts(text, count, monkeypatch):
 BAD_VARIABLES = {
     "OMP_NUM_THREADS": ["abc", "4,", "0", "-1", "1e3", "٣", "1000000", "4;2"],
     "log_v": ["", "abc", "-1"],
-    "cc_flags": ["-foo"],
-    "cc_path": ["/bin/true", "/bin/false"],
+    "cc_flags": ["-foo", "-O2 -ffast-math", "-Ofast", "-mrecip=all"],
+    "kernel_flags": ["-foo", "-ffinite-math-only", "-Ofast"],
+    "cc_path": ["/bin/true", "/bin/false", "with space/g++"],
     "use_cuda": ["yes"],
     "cache_name": ["", "..", "../x", "a b", "\x1b"],
     "HOME": ["", ".", "/proc/none"],
@@ -132,6 +133,7 @@ BAD_VARIABLES = {
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD_VARIABLES.items() for text in texts])
 def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
+    executable(tmp_path / "with space/g++", 'exec g++ "$@"')
     monkeypatch.delenv("JITTOR_HOME", raising=False)  # what is loaded already has set it
     monkeypatch.setenv(name, text)
     with pytest.raises(UserError, match=name) as caught:
@@ -141,6 +143,7 @@ def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monke
 
 def test_flags_that_the_compiler_takes_are_taken(monkeypatch):
     monkeypatch.setenv("cc_flags", " -O1 -DNOTHING")
+    monkeypatch.setenv("kernel_flags", "-fno-fast-math -funroll-loops")
     toolchain.check_environment()
 
 

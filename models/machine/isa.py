@@ -33,6 +33,9 @@ X86 = ("x86_64", "AMD64")
 FLOATING_POINT = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
 # GCC's default without -ffast-math, said because the estimates give NaN for subnormal numbers.
 NO_ESTIMATES = "-mno-recip"
+# Flags that assume away NaN, infinity or subnormal numbers, or the order of exact sums: not even the user's.
+RELAXATIONS = ("-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations", "-fassociative-math")
+RELAXATIONS += ("-freciprocal-math", "-mrecip", "-mdaz-ftz")
 VECTOR_FUNCTIONS = """
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(_OPENMP)
 extern "C" {

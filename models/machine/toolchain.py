@@ -14,13 +14,14 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from models.machine import isa
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 MOST_THREADS = 1024  # far above any machine's cores; a million threads end the process
 # Jittor turns them into numbers as it is imported.
 NUMBER_VARIABLES = ("log_silent", "log_v", "log_sync", "use_parallel_op_compiler", "use_cuda", "debug", "disable_lock")
+FLAG_VARIABLES = ("cc_flags", "kernel_flags")  # the user's flags for the compiler, kept behind the program's
 # Flags of Jittor that any variable of that name would set. The device is the program's choice; the others change what
 # is computed, or lead Jittor to files that are not its own.
 FORGOTTEN_VARIABLES = ("use_cuda", "use_cuda_managed_allocator", "device_id", "gdb_attach", "gdb_path", "no_grad")
@@ -87,9 +88,20 @@ def check_environment() -> None:
     for name in NUMBER_VARIABLES:
         if (text := os.environ.get(name)) is not None and not re.fullmatch("[0-9]{1,9}", text):
             raise UserError(f"the environment variable {name} = {text!r}: must be a whole number; set it or unset it")
-    for name in ("cc_path", "cc_flags"):
-        if os.environ.get(name) and not _compiles(os.environ.get("cc_flags", "") if name == "cc_flags" else ""):
+    for name in ("cc_path", *FLAG_VARIABLES):
+        if os.environ.get(name) and not _compiles(os.environ[name] if name in FLAG_VARIABLES else ""):
             raise UserError(f"{name} = {os.environ[name]!r}: the C++ compiler {compiler()} fails with it; unset {name}")
+    if re.search(r"[^\w/.+-]", compiler(), re.ASCII):
+        raise UserError(
+            f"the C++ compiler {compiler()}: Jittor takes a path of letters, digits and / . _ + - only; set cc_path to "
+            "such a one, a link for instance"
+        )
+    for name in FLAG_VARIABLES:
+        given = [flag for flag in os.environ.get(name, "").split() if flag.partition("=")[0] in isa.RELAXATIONS]
+        if given:
+            raise UserError(
+                f"{name} = {os.environ[name]!r}: with {listed(given)} a NaN may pass as a result; remove it there"
+            )
     cache = os.environ.get("cache_name", CACHE_NAME)
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")

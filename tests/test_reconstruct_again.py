@@ -75,6 +75,15 @@ def settle(**others):
     (FOLDER / "reconstruct.json").write_text(json.dumps({"minutes": 10, "settings": {}, **others}))
 
 
+def test_overwrite_replaces_a_damaged_plan_beside_checkpoints(links):
+    """As the sentence on a damaged plan advises."""
+    call()
+    (FOLDER / "reconstruct.json").write_text("{")
+    assert call() == 2
+    call("--overwrite")
+    assert links.started_at == [0, 0] and json.loads((FOLDER / "reconstruct.json").read_text())["minutes"] == 10
+
+
 def test_an_interrupted_overwrite_goes_on_whatever_the_clock_says(links):
     call()
     call("--overwrite")

@@ -114,8 +114,8 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     require_batch(conf)
     require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")
     folder = results_folder(conf)
-    is_of_another = has_checkpoints(folder / CHECKPOINTS, "") and read_plan(folder) is None
-    if is_of_another and not arguments.values.overwrite:
+    is_kept = not arguments.values.overwrite and has_checkpoints(folder / CHECKPOINTS, "")
+    if is_kept and read_plan(folder) is None:
         raise UserError(
             f"{folder / CHECKPOINTS}: holds checkpoints that --mode reconstruct did not make; pass --overwrite to "
             "start afresh, or another --case"

@@ -1,7 +1,9 @@
 """`--mode reconstruct`: one call from photographs to a mesh, which goes on where it stopped and says what is amiss."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rendered_photographs
@@ -37,7 +39,7 @@ def photographs(tmp_path, monkeypatch):
 
 def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
     with monkeypatch.context() as stopped:
-        stopped.setattr(reconstruction.train, "COMMAND", _ending(train.COMMAND, 130))
+        stopped.setattr(reconstruction, "train", _ending(130))
         status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
     assert status == 130 and "the same call goes on where it stopped" in said.out
     plan = json.loads(Path("exp/my_photos/fast/reconstruct.json").read_text())
@@ -61,15 +63,13 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert status == 2 and "holds a reconstruction of 0.0001 minutes; pass" in said.err
 
 
-def _ending(command, status):
-    """The command, which does nothing and returns a status."""
-    from dataclasses import replace
-
-    return replace(command, run=lambda arguments, conf: status)
+def _ending(status):
+    """Stands for the module of training, for the chain alone: one that does nothing and returns a status."""
+    return SimpleNamespace(COMMAND=replace(train.COMMAND, run=lambda arguments, conf: status))
 
 
 def test_what_may_go_wrong_is_said_before_the_training(photographs, capsys, monkeypatch):
-    monkeypatch.setattr(reconstruction.train, "COMMAND", _ending(train.COMMAND, 130))
+    monkeypatch.setattr(reconstruction, "train", _ending(130))
     _, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
     assert "before the training: views (bad): 6; between so few views the shape is guessed" in said.out
     assert said.out.index("before the training") < said.out.index("step 3 of 5")

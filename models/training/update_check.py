@@ -79,14 +79,14 @@ def _span(low: float, high: float) -> str:
 
 
 def updated(entries: Entries, rate: float, step: AdamStep, kind: type[np.floating]) -> np.ndarray:
-    """New weights, first and second moments as `kind` computes them, [3, ...] float32."""
+    """New weights, first and second moments in `kind`, [3, ...]."""
     weight, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
     beta_1, beta_2, rate, root, epsilon = map(kind, (step.beta_1, step.beta_2, rate, step.root, step.epsilon))
     with np.errstate(all="ignore"):
         first = first * beta_1 + gradient * (kind(1) - beta_1)
         second = second * beta_2 + gradient * gradient * (kind(1) - beta_2)
         weight = weight - first * rate / (np.sqrt(second) * root + epsilon)
-        return np.stack([weight, first, second]).astype(np.float32)
+    return np.stack([weight, first, second])
 
 
 def is_updated(entries: Entries, rate: float, step: AdamStep) -> bool:
@@ -101,8 +101,9 @@ def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> 
     step, found = settings.layout, []
     for name, entries in parameters.items():
         rate = settings.rate(name)
-        is_finite = [np.isfinite(updated(entries, rate, step, kind)) for kind in (np.float64, np.float32)]
-        places = np.flatnonzero(~np.logical_and(*is_finite).all(axis=0))
+        with np.errstate(over="ignore"):  # what is stored is float32, whatever it is computed in
+            made = [updated(entries, rate, step, kind).astype(np.float32) for kind in (np.float64, np.float32)]
+        places = np.flatnonzero(~np.isfinite(np.concatenate(made)).all(axis=0))
         if len(places):
             found.append(_fault(name, entries, places))
     return found or [

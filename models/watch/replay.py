@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from data.errors import UserError, listed
+from models.checkpoints.ours import MOMENTS
 from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
@@ -33,6 +34,7 @@ from models.training.update_check import (
 )
 from models.watch.anomaly import Anomaly, load_anomaly
 
+MADE = ("weight", *MOMENTS)  # what an update makes of an entry
 FINE_NOW = "the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data"
 
 
@@ -113,11 +115,12 @@ def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str]
         return
     one, rate = fault.examples.at(np.array([0])), settings.rate(fault.name)
     numbers = ", ".join(f"{name} {getattr(one, name)[0]:.9g}" for name in INPUTS)
-    exact = updated(one, rate, settings.layout, np.float64)[0, 0]
+    made = zip(MADE, updated(one, rate, settings.layout, np.float64)[:, 0], strict=True)
+    exact = ", ".join(f"{name} {value:.9g}" for name, value in made)
     ours = "finite" if is_updated(one, rate, settings.layout) else "NaN or Inf"
     say(
         f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> by itself {ours} in this program, "
-        f"{exact:.9g} in float64"
+        f"{exact} in float64"
     )
 
 

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from data.errors import UserError, is_allocation_failure
+from data.io.interruption import keep_interruptions
 from data.io.quiet import forget_library_variables, silence_libraries
 from data.io.streams import report_crash, secure
 from models.commands.command import EXIT_CARD_FAILED, EXIT_DONE, failed
@@ -85,6 +86,7 @@ def _start() -> int:
     secure()
     silence_libraries()
     forget_library_variables()
+    keep_interruptions()
     started.quietly()
     try:
         status = main()

@@ -60,6 +60,20 @@ with stops.unheard():
 print("unheard")
 """
 
+# Ctrl-C while Jittor is imported, once its core is loaded.
+INTERRUPTED = """
+import os, signal, sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "jittor.nn":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+try:
+    from models.machine.backend import jt
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
 
 def run_python(program, **environment):
     return subprocess.run(
@@ -89,6 +103,11 @@ def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificat
     result = run_python(AFTER_IMPORT)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "" and result.stderr.endswith("interrupted as usual")
+
+
+def test_an_interruption_while_jittor_is_imported_is_one_of_python():
+    ended = run_python(INTERRUPTED)
+    assert ended.returncode == 130 and ended.stderr == ""
 
 
 def test_a_first_start_outlives_a_stop_of_its_compilers_and_not_their_end():

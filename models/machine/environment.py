@@ -48,6 +48,7 @@ def tell(home: Home | None, gpu: int = 0) -> None:
         "OMP_WAIT_POLICY": "passive",
         "FIX_TORCH_ERROR": "0",  # else torch is imported where it is installed, with a CUDA of its own
         "python_config_path": toolchain.python_config(),
+        "JPY_PARENT_PID": "0",  # as in a notebook: else Jittor ends the process at a Ctrl-C while it is imported
     }
     level = isa.level()
     if level != isa.highest():

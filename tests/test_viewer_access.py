@@ -38,7 +38,7 @@ LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
         (LOCAL, {}, True),
         (LOCAL, {"Origin": "https://evil.example"}, False),
         (LOCAL, {"Origin": "http://localhost:3000"}, False),  # another server on the same machine
-        (LOCAL, {"Origin": "null"}, False),
+        *((LOCAL, {"Origin": origin}, False) for origin in ("null", "http://[::1", "http://a]")),
         (LOCAL, {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"}, False),  # DNS rebinding
         (LOCAL, {"Host": "127.0.0.1.evil.example:8080"}, False),
         (LOCAL, {"Host": "[::1"}, False),

@@ -41,7 +41,7 @@ class Access:
         hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
         if len(hosts) != 1 or not (self.token or _is_local_name(hosts[0])):
             return "The viewer is open to this machine alone; open it as localhost or 127.0.0.1."
-        if any(urllib.parse.urlsplit(origin).netloc.lower() != hosts[0].lower() for origin in origins):
+        if any(_netloc(origin) != hosts[0].lower() for origin in origins):
             return "Another web page asks for the viewer, which answers its own page alone."
         is_open = request.path.partition("?")[0] not in PAGES and "Upgrade" not in request.headers
         if is_open or not self.token or any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
@@ -78,6 +78,14 @@ def is_loopback(host: str) -> bool:
     """Whether this machine alone reaches what listens at `host`; raises OSError for a name of no address."""
     found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     return all(ipaddress.ip_address(str(address)).is_loopback for address in found)
+
+
+def _netloc(origin: str) -> str:
+    """Host and port of an `Origin`; "" where it names none, as that of a sandboxed page or no address at all."""
+    try:
+        return urllib.parse.urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _is_local_name(netloc: str) -> bool:

@@ -144,6 +144,7 @@ class Runner:
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = time.perf_counter()
         self._choose_chunk()
+        self.recovery.begin()
         has_surface = self.trainer.model.level_set is not None
         if self.ranks.is_first:
             report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)

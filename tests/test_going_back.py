@@ -66,7 +66,9 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     assert exp_runner.main(["--mode", "replay", str(file)]) == 1
     said = capsys.readouterr().out
     assert "not finite coming out: nothing" in said and words in said
-    results = r"by itself NaN or Inf in this program, -\d\.\d+e\+\d+ in float64"
+    results = (
+        r"by itself NaN or Inf in this program, weight -\d\.\d+e\+\d+, exp_avg 2[.\d]*e\+38, exp_avg_sq .* in float64"
+    )
     assert re.search(rf"entry \d+: .*exp_avg 3[.\d]*e\+38.* -> {results}", said)
 
 
@@ -94,7 +96,7 @@ def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tm
     spoil_batches(monkeypatch, set(range(5, 200)), spoil_image)
     assert run(tmp_path, settings=LONG) == 1
     told = capsys.readouterr().err
-    targets = re.findall(r"going back to the checkpoint of step (\d+)", told)
+    targets = re.findall(r"going back to the weights of step (\d+)", told)
     assert targets == ["4", "2", "4"] and "Traceback" not in told
     last = told.strip().splitlines()[-1]
     assert last.startswith("error: 3 steps in a row were skipped (")
@@ -123,11 +125,25 @@ def test_a_gradient_that_is_never_finite_from_the_first_step_writes_no_checkpoin
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "report.html").exists()
 
 
+def test_weights_that_a_first_step_ruins_before_any_checkpoint_are_left_for_those_of_the_beginning(tmp_path, capsys):
+    """Before, all attempts began at the ruined weights."""
+    settings = (*LONG, "train.learning_rate=3e12", "train.warm_up_end=1", "train.save_freq=100")
+    run(tmp_path, settings=settings)
+    told = capsys.readouterr().err
+    assert "going back to the weights of step 0, with" in told and "staying at" not in told
+
+
+def test_one_step_before_is_told_as_one(tmp_path, monkeypatch, capsys):
+    spoil_batches(monkeypatch, set(range(1, 200)), spoil_image)
+    assert run(tmp_path, settings=(*LONG, "train.save_freq=100")) == 1
+    assert "; the step before is in" in capsys.readouterr().err
+
+
 def test_a_wall_at_one_step_is_met_three_times_and_the_state_before_it_is_kept(tmp_path, monkeypatch, capsys):
     spoil_gradients(monkeypatch, set(range(9, 100)), 1)
     assert run(tmp_path, settings=LONG) == 1
     told = capsys.readouterr().err
-    assert re.findall(r"checkpoint of step (\d+), with", told) == ["8", "6", "8"] or "ckpt_000009" in told
+    assert re.findall(r"weights of step (\d+), with", told) == ["8", "6", "8"] or "ckpt_000009" in told
     assert finite(saved(tmp_path, 9)) and saved(tmp_path, 9).adam_steps == 0
 
 
@@ -136,7 +152,7 @@ def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys)
     spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)
     assert run(tmp_path, settings=LONG) == 0
     told = capsys.readouterr().err
-    assert told.count("going back to the checkpoint") == 5 and told.count("(attempt 1 of 3)") == 5
+    assert told.count("going back to the weights") == 5 and told.count("(attempt 1 of 3)") == 5
     assert restored(saved(tmp_path, 40).state).total == 5 and restored(saved(tmp_path, 40).state).attempts == 1
 
 

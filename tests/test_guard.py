@@ -222,7 +222,7 @@ def test_a_bad_weight_is_named_and_a_checkpoint_with_it_is_never_gone_back_to(tm
     assert run(tmp_path, "--is_continue", settings=(*settings, "train.val_mesh_freq=0")) == 0
     told = capsys.readouterr().err
     assert "1 NaN or Inf in the weights sdf_network_fine.lin1.bias" in told
-    assert "2 steps in a row were skipped" in told and "going back to the checkpoint of step 3" in told
+    assert "2 steps in a row were skipped" in told and "going back to the weights of step 3" in told
     last = saved(tmp_path, 12)
     assert all(np.isfinite(array).all() for named in last.tensors.values() for array in named.values())
     assert last.state["jitter"] != whole.state["jitter"]

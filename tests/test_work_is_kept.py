@@ -121,7 +121,7 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     spoil_batches(monkeypatch, {4, 5}, spoil_image)
     assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
     told = capsys.readouterr()
-    assert "going back to the checkpoint of step 3" in told.err and "trained to step 6" in told.out
+    assert "going back to the weights of step 3" in told.err and "trained to step 6" in told.out
     assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
 
 

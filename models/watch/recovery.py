@@ -57,6 +57,7 @@ class Recovery:
         self._unwritten: set[str] = set()  # kinds of results that were reported not to be written
         self._setbacks = Setbacks()
         self._furthest: Checkpoint | None = None  # the good state of the latest step since the last progress
+        self._beginning: Checkpoint | None = None  # of a session that has no checkpoint to go back to yet
         self._vitals: list[health.Vitals] = []
         self._psnrs: list[float] = []
         self._told: set[str] = set()
@@ -69,6 +70,11 @@ class Recovery:
         if self._setbacks.total:
             times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
             self.log.info(f"the training had to go back {times} before: it goes on {self._rate_words()}")
+
+    def begin(self) -> None:
+        """Keep the state that a training begins with: it may go wrong before its first checkpoint."""
+        if self.ranks.is_first and self.trainer.optimizer.steps == 0:
+            self._beginning = self._good_state(self.trainer.finished_steps)
 
     def state(self) -> dict[str, Any]:
         """What `resume` needs of a checkpoint's state."""
@@ -158,7 +164,7 @@ class Recovery:
         if before.attempts >= setbacks.MOST_ATTEMPTS:
             self._give_up(what, good)
         stays = before.attempts == 0 and has_weights and last.is_of_the_update and _are_small(last.weights)
-        checkpoint = None if stays else self._earlier(before)
+        checkpoint = None if stays else self._earlier(before, good)
         if checkpoint is None and not has_weights:
             raise DivergedError(f"{what}, and there is no checkpoint with finite numbers to go back to")
         if checkpoint is None:
@@ -168,18 +174,23 @@ class Recovery:
         attempts, reached = before.attempts + 1, max(good, before.reached)
         self._setbacks = Setbacks(before.total + 1, attempts, reached, trainer.finished_steps)
         self._start_afresh()
-        where = "staying at the weights" if checkpoint is None else "going back to the checkpoint"
+        where = "staying at" if checkpoint is None else "going back to"
         self.log.warn(
-            f"{what}: {where} of step {trainer.finished_steps}, with other random numbers, Adam's moments at zero and "
-            f"{self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
+            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, Adam's moments "
+            f"at zero and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
 
-    def _earlier(self, before: Setbacks) -> Checkpoint | None:
-        """The newest checkpoint with finite numbers; after the first attempt an older one, if there is one."""
+    def _earlier(self, before: Setbacks, good: int) -> Checkpoint | None:
+        """The newest checkpoint with finite numbers; after the first attempt an older one, if there is one.
+
+        Where there is none at all: what the training began with, if that is of an earlier step than `good`.
+        """
         found = None
         if self.ranks.is_first:
             found = self.store.last_finite(complain, before.target) if before.attempts else None
             found = found or self.store.last_finite(complain)
+            if found is None and self._beginning is not None and self._beginning.step < good:
+                found = self._beginning
         return self.ranks.broadcast(found)
 
     def _start_afresh(self) -> None:

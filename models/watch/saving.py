@@ -81,7 +81,8 @@ class Saving:
                 why = str(error)
         if path is None:
             return f"{reason}; {why}: {look}; {self._recovery.kept()}"
+        before = "the step before is" if step == 1 else f"the {step} steps before are"
         return (
-            f"{reason}; the {step} steps before are in {path} and {report}: {look}, --is_continue goes on from there "
+            f"{reason}; {before} in {path} and {report}: {look}, --is_continue goes on from there "
             "with the lower learning rate"
         )

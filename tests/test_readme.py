@@ -103,6 +103,7 @@ def check(line, text):
 def start_folder(tmp_path, monkeypatch):
     """A folder to start from, with the confs, where the files that a command names can stand."""
     shutil.copytree(ROOT / "confs", tmp_path / "confs")
+    (tmp_path / "scenes.txt").write_text("bear\n")
     monkeypatch.chdir(tmp_path)
 
 

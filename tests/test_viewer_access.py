@@ -86,38 +86,38 @@ def of_a_socket(port, origin):
     return {**SOCKET, **keys, "Origin": origin}
 
 
-@needs_viser
-def test_a_foreign_page_gets_nothing_of_a_running_viewer():
+@contextlib.contextmanager
+def viewer_at(host, port):
+    """A running viewer; yields its port and what it said."""
     told = []
-    running = server.start("127.0.0.1", 9320, "test", told.append)
+    running = server.start(host, port, "test", told.append)
     try:
-        port = running.get_port()
-        assert told == [f"viewer: http://localhost:{port} (Ctrl-C ends it)"]
-        assert " 200 " in asked_of(port, {})[0]
-        assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
-        assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
-        assert " 403 " in asked_of(port, {"Host": "evil.example"})[0]
+        yield running.get_port(), told
     finally:
         server.stop(running)
 
 
 @needs_viser
+def test_a_foreign_page_gets_nothing_of_a_running_viewer():
+    with viewer_at("127.0.0.1", 9320) as (port, told):
+        assert told == [f"viewer: http://localhost:{port} (Ctrl-C ends it)"]
+        assert " 200 " in asked_of(port, {})[0]
+        assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
+        assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
+        assert " 403 " in asked_of(port, {"Host": "evil.example"})[0]
+
+
+@needs_viser
 def test_a_viewer_that_others_reach_asks_for_its_token():
-    told = []
-    running = server.start("0.0.0.0", 9330, "test", told.append)
-    try:
-        port = running.get_port()
+    with viewer_at("0.0.0.0", 9330) as (port, told):
         path = re.search(rf"http://0\.0\.0\.0:{port}(/\?token=\S{{16,}}) ", told[-1])[1]
         own = of_a_socket(port, f"http://127.0.0.1:{port}")
         assert " 403 " in asked_of(port, {})[0] and " 403 " in asked_of(port, own)[0]
         first, answer = asked_of(port, {}, path)
         cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
-        second = server.start("0.0.0.0", port, "test", told.append)
-        server.stop(second)
-        assert told[-2] == f"port {port} is in use; the viewer takes {port + 1}"
-    finally:
-        server.stop(running)
+        with viewer_at("0.0.0.0", port) as (_, others):
+            assert others[-2] == f"port {port} is in use; the viewer takes {port + 1}"
 
 
 @needs_viser

@@ -36,6 +36,9 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
         assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
 
 
+ROWS_OF_A_PATCH = 8 * 5  # of the table, which carry its slope: the corners of a cell in each of five levels
+
+
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses, and the slopes of the sum by the table."""
     samples = _samples(batch)
@@ -69,8 +72,11 @@ def test_the_same_rays_are_compared_as_the_host_would_choose_and_it_reads_nothin
         slopes = [jt.grad(term.total, model.fields.sdf.table) for term in terms]
     for term, slope, (total, count, theirs) in zip(terms, slopes, expected, strict=True):
         assert term.count.item() == count and term.total.item() == pytest.approx(total, rel=1e-5)
-        # A point that is rounded otherwise may lie across the border of a pixel, where the slope of the image changes.
-        assert np.linalg.norm(slope.numpy() - theirs) <= 5e-4 * np.linalg.norm(theirs)
+        # A point that is rounded otherwise may lie across the border of a pixel, where the slope of the image changes:
+        # seen for one patch in six batches, in the rows of its cells alone. All other rows agree.
+        apart, bound = np.linalg.norm(slope.numpy() - theirs, axis=1), np.linalg.norm(theirs)
+        assert np.linalg.norm(apart) <= 5e-4 * bound
+        assert np.linalg.norm(np.sort(apart)[:-ROWS_OF_A_PATCH]) <= 1e-5 * bound
     assert expected[0][1] == expected[1][1] + expected[2][1]
 
 

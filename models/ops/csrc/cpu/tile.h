@@ -66,37 +66,42 @@ struct Positive {
     Vec operator()(Vec sum, int, int) const { return sum < 0.f ? Vec{} : sum; }  // NaN stays NaN
 };
 
-// One tile: rows x (vectors * LANES) of C, from row i0 and column n0. A(i, k) = a[i * row + k * column], a and c at i0
-// already; B's k-th row at b + k * ldb.
+// total += A [ROWS, depth] B [depth, VECTORS * LANES], for a depth of at most RUN. A(i, k) = a[i * row + k * column]; B's
+// k-th row at b + k * ldb. A function of its own: inlined, `total` takes registers from the sums.
+template <int VECTORS>
+__attribute__((noinline)) void add_run(int depth, const float *a, long row, long column, const float *b, long ldb,
+                                       Vec (&total)[ROWS][VECTORS]) {
+    Vec sum[ROWS][VECTORS] = {};
+    for (int k = 0; k < depth; k++) {
+        Vec right[VECTORS];
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; v++) right[v] = *(const Vec *)(b + k * ldb + v * LANES);
+#pragma GCC unroll 8
+        for (int i = 0; i < ROWS; i++) {
+            const float left = a[i * row + k * column];
+#pragma GCC unroll 4
+            for (int v = 0; v < VECTORS; v++) sum[i][v] += left * right[v];
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < ROWS; i++)
+#pragma GCC unroll 4
+        for (int v = 0; v < VECTORS; v++) total[i][v] += sum[i][v];
+}
+
+// One tile: ROWS x (VECTORS * LANES) of C, from row i0 and column n0; a and c at i0 already. C is written once: a record
+// that is not in the cache yet costs a tenth of the product where it is read back.
 template <int VECTORS, typename Start, typename Finish>
 inline void tile(int i0, int n0, int depth, const float *a, long row, long column, const float *b, long ldb, float *c,
                  long ldc, const Start &start, const Finish &finish) {
-    for (int from = 0; from < depth; from += RUN) {
-        const int end = std::min(depth, from + RUN);
-        Vec sum[ROWS][VECTORS] = {};
-        for (int k = from; k < end; k++) {
-            Vec right[VECTORS];
-#pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++) right[v] = *(const Vec *)(b + k * ldb + v * LANES);
-#pragma GCC unroll 8
-            for (int i = 0; i < ROWS; i++) {
-                const float left = a[i * row + k * column];
-#pragma GCC unroll 4
-                for (int v = 0; v < VECTORS; v++) sum[i][v] += left * right[v];
-            }
-        }
-#pragma GCC unroll 8
-        for (int i = 0; i < ROWS; i++)
-#pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++)
-                sum[i][v] += from == 0 ? start(i0 + i, n0 + v * LANES) : *(const Vec *)(c + i * ldc + v * LANES);
-#pragma GCC unroll 8
-        for (int i = 0; i < ROWS; i++)
-#pragma GCC unroll 4
-            for (int v = 0; v < VECTORS; v++)
-                *(Vec *)(c + i * ldc + v * LANES) =
-                    end == depth ? finish(sum[i][v], i0 + i, n0 + v * LANES) : sum[i][v];
-    }
+    Vec total[ROWS][VECTORS];
+    for (int i = 0; i < ROWS; i++)
+        for (int v = 0; v < VECTORS; v++) total[i][v] = start(i0 + i, n0 + v * LANES);
+    for (int k = 0; k < depth; k += RUN)
+        add_run<VECTORS>(std::min(RUN, depth - k), a + k * column, row, column, b + k * ldb, ldb, total);
+    for (int i = 0; i < ROWS; i++)
+        for (int v = 0; v < VECTORS; v++)
+            *(Vec *)(c + i * ldc + v * LANES) = finish(total[i][v], i0 + i, n0 + v * LANES);
 }
 
 // C [rows, width] = finish(start + A [rows, depth] B [depth, width]); `width` padded, panel p of B at b + p * panel_step.

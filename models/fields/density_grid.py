@@ -33,8 +33,8 @@ class Density:
         """[P, 1], per working-frame unit."""
         return density_of(self.raw)
 
-    def alpha(self, length: float) -> Var:
-        """Opacities [P, 1] of sections of this length with this density (NeRF, arXiv 2003.08934, eq. 3)."""
+    def alpha(self, length: float | Var) -> Var:
+        """Opacities [P, 1] of sections of this length, or of these [P, 1], with this density (NeRF, arXiv 2003.08934, eq. 3)."""
         return 1.0 - (-self.density * length).exp()
 
 

@@ -26,9 +26,15 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
+# Share of their length for which samples between camera and region absorb light: the field begins as a fog that hides the
+# region from all cameras, and what each camera then clears is a picture of its own photograph before its lens. On DTU
+# scan 24, 1,000 steps: held-out PSNR 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
+NEAR_SHARE = 0.02
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
+# Of buffers that checkpoints of earlier versions lack, what these worked with.
+OF_EARLIER_VERSIONS = {"background_near_share": np.ones(1, np.float32)}
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
+        self.near_share = NEAR_SHARE  # of checkpoints before it there was one: 1
         self.is_plain = False  # whether the scene's photographs are taken before a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
 
@@ -110,20 +117,30 @@ class Background:
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
         kept = np.flatnonzero(self.occupancy.at(points) == OCCUPIED)
         ray, points = ray[kept], points[kept]
-        alpha = self._alpha(points) if len(points) else None
+        alpha = self._alpha(points, rays.directions[ray]) if len(points) else None
         return Asked(ray, found.is_before[ray, place[kept]], depths[kept], points, alpha)
 
-    def _alpha(self, points: np.ndarray) -> Var:
-        """Opacities [P, 1] of samples at points [P, 3], under way."""
+    def _alpha(self, points: np.ndarray, directions: np.ndarray) -> Var:
+        """Opacities [P, 1] of samples at points [P, 3] along directions [P, 3], under way."""
         with jt.no_grad():
-            alpha = self.density.at_weights().evaluate(jt.array(points)).alpha(self.conf.section)
+            place = jt.array(points)
+            alpha = self.density.at_weights().evaluate(place).alpha(self._lengths(place, jt.array(directions)))
             jt.sync([alpha])
         return alpha
+
+    def _lengths(self, points: Var, directions: Var) -> Var:
+        """For how long samples absorb light [P, 1]: a section, or NEAR_SHARE of it on the way to the region.
+
+        A sample lies between camera and region where its ray still comes nearer to the origin.
+        """
+        is_before = (points * directions).sum(dim=1, keepdims=True) < 0
+        return self.conf.section * (1.0 - (1.0 - self.near_share) * is_before.float32())
 
     def look(self, points: Var, directions: Var) -> tuple[Var, Var]:
         """Opacities [S, 1] and colours [S, 3] of samples in contracted places."""
         found = self.density.at_weights().evaluate(points)
-        return found.alpha(self.conf.section), self.color(points, points, directions, found.feature)
+        alpha = found.alpha(self._lengths(points, directions))
+        return alpha, self.color(points, points, directions, found.feature)
 
     def renew(self) -> None:
         """Look at some of the cells again."""
@@ -132,25 +149,29 @@ class Background:
     def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
         """Of cells of this side about points [P, 3]: [P]."""
         del side
-        return self._alpha(points).numpy()[:, 0]
+        return self._alpha(points, points).numpy()[:, 0]
 
     def buffers(self) -> dict[str, np.ndarray]:
         """What a resume needs."""
         return {f"background_{name}": value for name, value in self.looks.buffers().items()} | {
             "background_cells": self.occupancy.cells,
             "background_sky": self.sky,
+            "background_near_share": np.array([self.near_share], np.float32),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
         cells, sky = buffers["background_cells"], buffers["background_sky"]
+        near_share = float(buffers["background_near_share"][0])
+        if not 0 < near_share <= 1:
+            raise ValueError("its share of the light before the region is none")
         if not ((sky >= 0) & (sky <= 1)).all():
             raise ValueError("its colour behind everything is not one")
         if cells.max() > OCCUPIED or cells[~self.occupancy.hull].any() or buffers["background_looks"][0] < 0:
             raise ValueError("its cells of the background are not such as a training makes")
         self.looks.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.occupancy.set(cells)
-        self.sky = sky
+        self.sky, self.near_share = sky, near_share
 
 
 def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.grid_field import GridField
-from models.kinds.fast.background import Background
+from models.kinds.fast.background import OF_EARLIER_VERSIONS, Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.fast.joined import Order, align, order
@@ -246,6 +246,8 @@ class PackedModel(PlainModel):
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
+        if self.background is not None:
+            buffers = OF_EARLIER_VERSIONS | buffers
         for name, own in self.buffers().items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:

@@ -20,6 +20,7 @@ from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
+from models.results.collapse import CollapseWatch
 from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
 from models.results.meshes import validate_mesh
 from models.results.pictures import validate_image
@@ -70,6 +71,8 @@ class Runner:
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
+        self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log, ranks)
+        self._failure = ""  # why the finished training is of no use
         self.saving = Saving(experiment.store, self.trainer, self.recovery, log, ranks, self._state)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
@@ -131,13 +134,16 @@ class Runner:
                 if interrupts.received is None:
                     self.recovery.after_step()
                 if self.recovery.has_learnt(self._taken):
-                    self.saving.save()
+                    self.saving.save(self._failure)
             if interrupts.received is not None and self.step < self.conf.end_iter:
                 stop = Interrupted(interrupts.received, self.step)
                 if self.ranks.size > 1:
                     self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
                 raise stop
         self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+        if self._failure:
+            self.log.keep(self._failure)
+            raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
 
     def _begin(self, language: str | None, followers: Sequence[Follower]) -> None:
         """The clock, the chunk of a batch, and those who follow the training."""
@@ -187,6 +193,8 @@ class Runner:
         if is_last:
             self.trainer.settle()  # it may be the skipped step that leads back, and then it is not the last one
         self.recovery.after_step(self._taken if is_last else None)
+        if self.step >= self.conf.end_iter:
+            self._failure = self.collapse.at_end(self.snapshot())
         bar.update(self.step - bar.n)
         speed.count(output.entries)
         if self._due(self.conf.report_freq):
@@ -246,6 +254,7 @@ class Runner:
     def _write_due_results(self) -> None:
         """Checkpoint, picture and mesh, where they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
+            self.collapse.at_checkpoint(self.snapshot())
             self.saving.save_progress(self.conf.save_freq)
         has_picture = self._due(self.conf.val_freq)
         has_mesh = self._due(self.conf.val_mesh_freq) and self.trainer.model.level_set is not None
@@ -278,7 +287,7 @@ class Runner:
 
     def _state(self) -> dict[str, Any]:
         """What checkpoints hold besides the trainer's own."""
-        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()}
+        state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
         return (
             state | chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)
         )

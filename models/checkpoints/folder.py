@@ -25,6 +25,7 @@ from models.checkpoints.ours import (
 
 SUFFIX = ".safetensors"
 EARLIER = "earlier"  # folder below that of the checkpoints, for those that a training which starts over replaces
+WORSE_SUFFIX = ".worse"  # added to the names of what a training went back from
 REFUSED_SUFFIX = ".refused"  # added to the name of a file that could not be read, where a new one takes its name
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
@@ -46,6 +47,7 @@ class CheckpointFolder:
         self._keep = keep
         self._starts_over = starts_over
         self._readable: dict[Path, bool] = {}  # what was looked at, for pruning
+        self._spared = 0  # the step whose checkpoint stays however old it gets
         _discard_unfinished(folder)
 
     def save(self, checkpoint: Checkpoint) -> Path:
@@ -75,6 +77,24 @@ class CheckpointFolder:
         found = [entry for entry in found if before is None or entry[0] < before]
         return next((checkpoint for checkpoint in _loaded(found, warn) if not_finite(checkpoint) is None), None)
 
+    def spare(self, step: int) -> None:
+        """Keep the checkpoint of this step too, in place of the one that was spared before."""
+        self._spared = step
+
+    def at(self, step: int) -> Checkpoint | None:
+        """The checkpoint of this run of that step; None where there is none that can be read."""
+        path = self.folder / checkpoint_name(step)
+        try:
+            return load_checkpoint(path) if path.is_file() and not self._starts_over else None
+        except CheckpointError:
+            return None
+
+    def set_later_aside(self, step: int) -> None:
+        """Rename the checkpoints of later steps to names ending in `.worse`, which no training goes on from."""
+        for inside, path in _newest_first(self.folder):
+            if inside > step and not self._starts_over:
+                path.replace(path.with_name(path.name + WORSE_SUFFIX))
+
     def _prune(self, step: int) -> None:
         """Remove all but the newest of what this program wrote up to `step`; one that cannot be removed stays.
 
@@ -82,7 +102,8 @@ class CheckpointFolder:
         """
         if self._keep == 0:
             return
-        for path in self._own(step)[self._keep :]:
+        spared = self.folder / checkpoint_name(self._spared)
+        for path in [path for path in self._own(step)[self._keep :] if path != spared]:
             with contextlib.suppress(OSError):
                 path.unlink()
 

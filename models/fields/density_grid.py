@@ -34,7 +34,7 @@ class Density:
         return density_of(self.raw)
 
     def alpha(self, length: float | Var) -> Var:
-        """Opacities [P, 1] of sections of this length, or of these [P, 1], with this density (NeRF, arXiv 2003.08934, eq. 3)."""
+        """Opacities [P, 1] of sections of this length, or of these [P, 1] (NeRF, arXiv 2003.08934, eq. 3)."""
         return 1.0 - (-self.density * length).exp()
 
 

@@ -187,6 +187,10 @@ class PlainModel:
     def before_step(self, moment: Moment) -> None:
         """Called before the batch of a step is drawn."""
 
+    def after_collapse(self, step: int) -> None:
+        """Called where the training went back from this step, since renderings had become worse: what may have caused
+        it is put off until then."""
+
     def acts_after(self, step: int) -> bool:
         """Whether `after_step` has work after this step, counted from 0; the step is waited for then."""
         del step

@@ -25,7 +25,7 @@ class Interrupted(Exception):
 
 
 class DivergedError(Exception):
-    """The training was given up because its numbers do not stay finite, in one sentence that says what was seen."""
+    """The training was given up because its numbers do not stay finite, or it ended with nothing of use."""
 
 
 class Interrupts:

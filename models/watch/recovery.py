@@ -224,6 +224,16 @@ class Recovery:
         self._start_afresh()
         raise DivergedError(f"{seen}, {tried}")
 
+    def lower_rate(self, reached: int) -> str:
+        """After going back from the step `reached`, which was worse: a lower rate and other random numbers; words."""
+        before, trainer = self._setbacks, self.trainer
+        self._setbacks = replace(
+            before, total=before.total + 1, reached=max(reached, before.reached), target=trainer.finished_steps
+        )
+        trainer.rate_factor = self._setbacks.rate_factor
+        trainer.reseed(self.conf.train.seed, trainer.finished_steps, self._setbacks.total)
+        return self._rate_words()
+
     def _rate_words(self) -> str:
         """The learning rate, as part of a sentence."""
         return f"with {self._setbacks.rate_factor:.3g} times the learning rate of the conf"

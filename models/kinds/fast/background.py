@@ -14,6 +14,7 @@ import numpy as np
 
 from data.io.images import to_float
 from data.rays import Rays
+from data.roi.frustum import Cameras, room
 from data.scenes.scene import Scene
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
@@ -26,15 +27,18 @@ from models.rendering.occupancy import Occupancy, Walk, packed_walk
 from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
-# Share of their length for which samples between camera and region absorb light: the field begins as a fog that hides the
-# region from all cameras, and what each camera then clears is a picture of its own photograph before its lens. On DTU
+# Share of their length for which samples between camera and region absorb light: the field begins as a fog that hides
+# the region from all cameras, and what each camera then clears is a picture of its own photograph before its lens. On DTU
 # scan 24, 1,000 steps: held-out PSNR 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
 NEAR_SHARE = 0.02
+# Share of the photographs in whose view a place has to be for samples on the way to the region: what few photographs
+# see, right before their lenses, nothing tells from what they show behind it.
+LEAST_SEEN = 0.2
+MOST_COUNTED = 100  # photographs that this is told by
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the pictures' borders, to their median colour
 EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
-# Of buffers that checkpoints of earlier versions lack, what these worked with.
-OF_EARLIER_VERSIONS = {"background_near_share": np.ones(1, np.float32)}
+NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # that of checkpoints which do not name it
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Background:
         self.density, self.color, self.conf = density, color, conf
         self.occupancy = Occupancy(_shell(conf.cells))
         self.looks = Looks(self.occupancy, conf.threshold)
+        self._is_shared = np.ones(self.occupancy.hull.shape, bool)  # cells that enough photographs see
         self.near_share = NEAR_SHARE  # of checkpoints before it there was one: 1
         self.is_plain = False  # whether the scene's photographs are taken before a backdrop of one colour
         self.sky = np.zeros(3, np.float32)  # what the light shows that nothing stops
@@ -86,11 +91,14 @@ class Background:
         return {"background_density": self.density, "background_color": self.color}
 
     def fit(self, scene: Scene) -> None:
-        """Photographs before a plain backdrop begin with it behind a thin fog, others with a thick one before black.
+        """Count which cells photographs see, and begin with what they show along their borders.
+
+        Photographs before a plain backdrop begin with it behind a thin fog, others with a thick one before black.
 
         A thick fog hides what is in the region for long; seen through a thin one, a backdrop that is not plain is
         mistaken for the object.
         """
+        self._is_shared[self.occupancy.hull] = _seen_share(expanded(self.occupancy.centres()), scene) >= LEAST_SEEN
         border = np.concatenate([to_float(edge) for image in scene.images for edge in _edges(image)])
         middle = np.median(border, axis=0)
         if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
@@ -115,7 +123,9 @@ class Background:
         ray, place = np.nonzero(exist)
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
-        kept = np.flatnonzero(self.occupancy.at(points) == OCCUPIED)
+        cell = self.occupancy.place(points)
+        may_be = self._is_shared[cell] | ~found.is_before[ray, place]
+        kept = np.flatnonzero((self.occupancy.cells[cell] == OCCUPIED) & may_be)
         ray, points = ray[kept], points[kept]
         alpha = self._alpha(points, rays.directions[ray]) if len(points) else None
         return Asked(ray, found.is_before[ray, place[kept]], depths[kept], points, alpha)
@@ -209,6 +219,21 @@ def contracted(points: np.ndarray) -> np.ndarray:
     """Places [P, 3] in the grid's cube of points beyond the unit sphere [P, 3]; float32."""
     radius = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
     return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
+
+
+def expanded(places: np.ndarray) -> np.ndarray:
+    """The inverse of `contracted`, float64; places [P, 3] farther than FARTHEST are taken for as far."""
+    radius = np.linalg.norm(places, axis=1, keepdims=True)
+    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / FARTHEST), FARTHEST)
+    return places * (away / np.maximum(radius, 1e-6))
+
+
+def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
+    """Share of the scene's photographs, of MOST_COUNTED at the most, in whose view points [P, 3] lie: [P]."""
+    views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
+    sizes = np.array([scene.size(view) for view in views], np.float64)
+    cameras = Cameras(scene.intrinsics[views], scene.c2w[views], sizes)
+    return np.mean([room(points, cameras.pick(np.array([view])))[0] > 0 for view in range(len(views))], axis=0)
 
 
 def _shell(cells: int) -> np.ndarray:

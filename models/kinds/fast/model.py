@@ -18,9 +18,9 @@ from models.kinds.fast.background import Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import FastNeuSConfig
 from models.kinds.fast.joined import order
-from models.kinds.fast.light import FULL_COS, Light, through_surface
+from models.kinds.fast.light import FULL_COS, Light, lost_share, opacities, through_surface
 from models.kinds.fast.outputs import PackedOutput
-from models.kinds.fast.packed import Beyond, PackedModel, PackedView, Samples
+from models.kinds.fast.packed import MOST_LOST, Beyond, PackedModel, PackedView, Samples
 from models.kinds.fast.patches import MOST_COMPARED, PatchComparison
 from models.kinds.fast.sampler import PackedSampler
 from models.kinds.fast.terms import anchor_term, curvature_term, free_term, patch_term
@@ -129,17 +129,29 @@ class FastNeuSModel(PackedModel):
         """The points of structure from motion take part at first, or always."""
         super().before_step(moment)
         self._cavities = None
-        self._is_pruning = moment.step >= self.prune_from * self.train.end_iter
+        self._is_pruning = moment.step >= self._first_pruning
         if self.packed_sampler is not None:
             is_early = moment.step < self.conf.packed.points_until * self.train.end_iter
             self.packed_sampler.anchors = self._anchors if is_early else None
 
     def _renew(self) -> None:
-        """Cells no part of which is near enough to the surface to be seen are empty, or solid."""
+        """Cells no part of which is near enough to the surface to be seen are empty, or solid.
+
+        Not yet, where rays would lose the surface by it: a field is no distance everywhere while it is young.
+        """
         shell = self.conf.packed.shell if self.background is None else self.conf.background.shell
         reach = self.occupancy.side * CELL_HALF_DIAGONAL + shell / self.sharpness()
         sdf = self._trained(self.occupancy.centres())[:, 0]
+        before, seen = self.occupancy.cells, self._probed()
         self.occupancy.renew(sdf > reach, sdf < -reach)
+        if lost_share(seen, self._probed()) > MOST_LOST:
+            self.occupancy.set(before)
+
+    def _probed(self) -> np.ndarray:
+        """How opaque the region is along the probe rays [R]; of none where masks say more."""
+        if self.packed_sampler is None or self.background is None:
+            return np.zeros(0, np.float32)
+        return opacities(self.occupancy, self.packed_sampler.probes, self._trained, self.sharpness())
 
     def objective(self, batch: PackedBatch, noise: Noise | None, moment: Moment, settled: None = None) -> Objective:
         """The terms of NeuS (arXiv 2106.10689, section 3.4) over packed samples, and that of free space."""

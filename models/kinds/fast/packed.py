@@ -15,7 +15,7 @@ from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.grid_field import GridField
-from models.kinds.fast.background import OF_EARLIER_VERSIONS, Background
+from models.kinds.fast.background import NEAR_SHARE_BEFORE, Background
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.conf import SamplesConfig
 from models.kinds.fast.joined import Order, align, order
@@ -30,6 +30,8 @@ from models.rendering.sections import SEEN_OPACITY
 from models.structs import RayView, Var
 
 MOST_LOST = 0.02  # of the rays of the masks: where a field loses more, its cells are not believed
+# Buffers that checkpoints of earlier versions lack, as these versions worked.
+OF_EARLIER_VERSIONS = {"prunes_after": np.zeros(1, np.int64), "background_near_share": NEAR_SHARE_BEFORE}
 VIEW_BUDGET = 1 << 17  # samples of a picture that are computed at a time
 
 
@@ -78,6 +80,7 @@ class PackedModel(PlainModel):
         self.grid, self.packed, self.train = grid, packed, train
         self.occupancy = Occupancy(_ball(packed.cells))
         self.packed_sampler: PackedSampler | None = None
+        self._prunes_after = 0  # steps, whatever the conf says: before them pruning led to a collapse
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
         """Pixels that may see the hull of the masks, of the whole unit sphere without them."""
@@ -132,13 +135,22 @@ class PackedModel(PlainModel):
         is_due = moment.step > 0 and moment.step % self.packed.prune_every == 0
         if is_due and self.background is not None:
             self.background.renew()
-        if moment.step < self.prune_from * self.train.end_iter:
+        if moment.step < self._first_pruning:
             if not self.occupancy.is_open:
                 self._reopen()
         elif is_due:
             self._renew()
             if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
                 self.occupancy.open()
+
+    def after_collapse(self, step: int) -> None:
+        """No cell is left out before this step."""
+        self._prunes_after = step
+
+    @property
+    def _first_pruning(self) -> float:
+        """The step from which on cells are asked whether they are empty."""
+        return max(self.prune_from * self.train.end_iter, self._prunes_after)
 
     @property
     def prune_from(self) -> float:
@@ -242,12 +254,12 @@ class PackedModel(PlainModel):
             "hull": self.occupancy.hull,
             "cells": self.occupancy.cells,
             "levels": np.array([field.active for field in self._grids()]),
+            "prunes_after": np.array([self._prunes_after]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take them back; raises ValueError for others."""
-        if self.background is not None:
-            buffers = OF_EARLIER_VERSIONS | buffers
+        buffers = OF_EARLIER_VERSIONS | buffers
         for name, own in self.buffers().items():
             found = buffers.get(name)
             if found is None or found.dtype != own.dtype:
@@ -262,6 +274,7 @@ class PackedModel(PlainModel):
             raise ValueError("its hull, cells or levels are not such as a training makes")
         self.occupancy.enclose(hull)
         self.occupancy.set(cells)
+        self._prunes_after = int(buffers["prunes_after"][0])
         for field, active in zip(self._grids(), levels, strict=True):
             field.active = int(active)
         if self.background is not None:

@@ -23,6 +23,7 @@ from models.ops.source import CUDA, device
 from models.rendering.occupancy import Occupancy, Walk, Walking
 
 PROBES = 2048  # pixels of the masks by which it is judged whether cells leave the object out
+OPEN_PROBES = 512  # pixels of all photographs, likewise: their opacity costs a sixth of a step each time
 PROBE_STEPS = 1.0  # in edges of a cell
 MOST_DRAWS = 64  # of pixels, where those drawn before see nothing
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
@@ -67,7 +68,7 @@ class PackedSampler:
                 for view in range(scene.n_views)
             ]
         )
-        self._probes = self._probe_rays()
+        self.probes = self._probe_rays()  # the same in every run
 
     def next(self) -> PackedBatch:
         """The next batch."""
@@ -181,10 +182,14 @@ class PackedSampler:
         return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
 
     def _probe_rays(self) -> Rays | None:
-        """Rays of the masks that meet the hull, the same in every run; None for a scene without masks."""
-        if self._scene.masks is None or self._background is not None:
+        """Rays of the masks that meet the hull, with a background of all pixels; None where there is neither."""
+        has_background = self._background is not None
+        if self._scene.masks is None and not has_background:
             return None
-        view, x, y = _draw(np.random.default_rng(0), self._windows, PROBES, len(self._windows))
+        count = OPEN_PROBES if has_background else PROBES
+        view, x, y = _draw(np.random.default_rng(0), self._windows, count, len(self._windows))
+        if has_background:
+            return self._rays(view, x, y)
         rays, mask = self._rays(view, x, y), _seen(self._scene, view, x, y)[1]
         rays = rays.at(mask[:, 0] > MASK_THRESHOLD)
         return rays.at(self._meets(rays))
@@ -201,9 +206,9 @@ class PackedSampler:
 
     def lost_share(self) -> float:
         """Of the rays of the masks that meet the hull, those that meet no cell any more."""
-        if self._probes is None or not len(self._probes):
+        if self.probes is None or not len(self.probes) or self._background is not None:
             return 0.0
-        return 1.0 - float(self._meets(self._probes).mean())
+        return 1.0 - float(self._meets(self.probes).mean())
 
     def state(self) -> dict[str, Any]:
         """All that decides the batches to come but the occupancy and the step, ready for JSON."""

@@ -1,0 +1,118 @@
+"""Renderings that become worse: the training goes back to its best checkpoint, and ends with the better of two."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from runs import SHORT, everything, run, saved
+from test_guard import NO_PROBE
+
+from models.checkpoints.folder import CheckpointFolder
+from models.checkpoints.ours import load_checkpoint
+from models.results import collapse
+from models.results.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
+from models.watch.setbacks import restored as setbacks_of
+
+SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=2", *SHORT[3:], NO_PROBE)
+
+
+def scripted(monkeypatch, *scores, blurred=0.0):
+    """Trainings of any length are scored, with these numbers one after the other, the last one for ever."""
+    given = list(scores)
+    monkeypatch.setattr(collapse, "SCORED_FROM", 1)
+    monkeypatch.setattr(collapse, "JUDGED_FROM", 1)
+    monkeypatch.setattr(ScoredViews, "score", lambda *_: given.pop(0) if len(given) > 1 else given[0])
+    monkeypatch.setattr(ScoredViews, "blurred", lambda *_: blurred)
+
+
+@pytest.mark.parametrize(
+    ("values", "low"),
+    [
+        ((20, 21, 22), 0),
+        ((20, 22, 22 - FALL), 0),
+        ((20, 22, 22 - FALL - 0.01), 1),
+        ((22, 20, 20, 20), 3),
+        ((22, 20, 21.5, 20), 1),
+        ((22, 20, 23), 0),
+    ],
+)
+def test_scores_count_how_often_in_a_row_they_are_far_below_the_best(values, low):
+    scores = Scores()
+    for step, value in enumerate(values):
+        scores = scores.after(step, value)
+    assert (scores.low, scores.best, scores.best_step) == (low, max(values), int(np.argmax(values)))
+
+
+def test_a_training_whose_views_get_worse_goes_back_to_the_best_and_leaves_the_worse_aside(
+    monkeypatch, tmp_path, capsys
+):
+    scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    told = capsys.readouterr().err
+    assert re.search(r"step 8: 4 held-out views fell from 25.0 dB at step 4 to 20.0 dB: going back to that step", told)
+    assert "with 0.5 times the learning rate" in told and "no cells are pruned before step 8" in told
+    assert (tmp_path / "checkpoints/ckpt_000006.safetensors.worse").is_file()
+    last = saved(tmp_path, 12)
+    assert setbacks_of(last.state).total == 1
+    assert restored(last.state) == Scores(best=25.0, best_step=4, low=0, returns=1)
+
+
+def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypatch, tmp_path, capsys):
+    scripted(monkeypatch, 20.0, 25.0, 20.0)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    assert "step 12: ends with the weights of step 4, 25.0 dB" in capsys.readouterr().err
+    best, last = saved(tmp_path, 4), saved(tmp_path, 12)
+    for network, tensors in best.tensors.items():
+        for name, values in tensors.items():
+            assert np.array_equal(values, last.tensors[network][name])
+
+
+def test_a_single_low_score_changes_nothing(monkeypatch, tmp_path):
+    scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
+    assert run(tmp_path / "one", settings=SETTINGS) == 0
+    scripted(monkeypatch, 20.0)
+    assert run(tmp_path / "two", settings=SETTINGS) == 0
+    one, two = (saved(tmp_path / name, 12).tensors for name in ("one", "two"))
+    assert all(np.array_equal(one[key][name], two[key][name]) for key in one for name in one[key])
+
+
+def test_going_back_is_resumed_bit_for_bit(monkeypatch, tmp_path):
+    scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
+    assert run(tmp_path / "whole", settings=SETTINGS) == 0
+    shutil.copytree(tmp_path / "whole", tmp_path / "broken")
+    for step in (8, 10, 12):
+        (tmp_path / f"broken/checkpoints/ckpt_{step:06d}.safetensors").unlink()
+    scripted(monkeypatch, 24.5)
+    assert run(tmp_path / "broken", "--is_continue", settings=SETTINGS) == 0
+    assert everything(saved(tmp_path / "broken", 12)) == everything(saved(tmp_path / "whole", 12))
+
+
+def test_a_training_below_its_blurred_photographs_fails_and_keeps_its_state(monkeypatch, tmp_path, capsys):
+    scripted(monkeypatch, 12.0, blurred=14.0)
+    assert run(tmp_path, settings=SETTINGS) == 1
+    told = capsys.readouterr().err
+    assert "held-out views reach 12.0 dB, less than the photographs themselves reach blurred (14.0 dB)" in told
+    assert "Traceback" not in told
+    assert "less than the photographs" in saved(tmp_path, 12).state["stopped"]
+    assert (tmp_path / "report.html").is_file()
+
+
+def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
+    monkeypatch.setattr(collapse, "SCORED_FROM", 1)
+    assert run(tmp_path, settings=SETTINGS) == 0
+    found = restored(saved(tmp_path, 12).state)
+    assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
+    assert "held-out views reach" in (tmp_path / "logs/train.log").read_text()
+
+
+def test_the_best_checkpoint_is_spared_where_few_are_kept(tmp_path, monkeypatch):
+    scripted(monkeypatch, 20.0, 25.0, 24.5)
+    assert run(tmp_path, settings=(*SETTINGS, "train.keep_checkpoints=1")) == 0
+    kept = sorted(path.name for path in (tmp_path / "checkpoints").glob("*.safetensors"))
+    assert kept == ["ckpt_000004.safetensors", "ckpt_000012.safetensors"]
+    folder = CheckpointFolder(tmp_path / "checkpoints", 1, starts_over=False)
+    assert folder.at(4).step == 4 and folder.at(6) is None
+    folder.set_later_aside(4)
+    assert load_checkpoint(tmp_path / "checkpoints/ckpt_000004.safetensors").step == 4
+    assert not (tmp_path / "checkpoints/ckpt_000012.safetensors").exists()

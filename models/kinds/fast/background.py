@@ -28,11 +28,12 @@ from models.structs import Var
 
 FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
 # Share of their length for which samples between camera and region absorb light: the field begins as a fog that hides
-# the region from all cameras, and what each camera then clears is a picture of its own photograph before its lens. On DTU
-# scan 24, 1,000 steps: held-out PSNR 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
+# the region from all cameras, and what each camera then clears is a picture of its own photograph before its lens. DTU
+# scan 24, held-out PSNR after 1,000 steps: 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
 NEAR_SHARE = 0.02
 # Share of the photographs in whose view a place has to be for samples on the way to the region: what few photographs
-# see, right before their lenses, nothing tells from what they show behind it.
+# see, right before their lenses, nothing tells from what they show behind it. The same scene after 3,000 steps: 21.6 dB
+# with 0, 22.8 dB with 0.2, 22.5 dB without samples there.
 LEAST_SEEN = 0.2
 MOST_COUNTED = 100  # photographs that this is told by
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, lest cells stay that hold nothing

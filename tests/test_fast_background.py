@@ -16,10 +16,9 @@ from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.kinds.conf import load_config
-from models.kinds.fast.background import FARTHEST, NEAR_SHARE, candidates, contracted, expanded
+from models.kinds.fast.background import FARTHEST, candidates, contracted, expanded
 from models.kinds.fast.batch import PackedBatch
 from models.kinds.fast.joined import align, order
-from models.kinds.fast.light import lost_share
 from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use
@@ -297,57 +296,3 @@ def test_expansion_undoes_contraction():
     points = points[np.linalg.norm(points, axis=1) > 1]
     np.testing.assert_allclose(expanded(contracted(points)), points, rtol=1e-4)
     assert np.linalg.norm(expanded(np.float32([[0, 0, 1]])), axis=1) == pytest.approx(FARTHEST)
-
-
-def test_what_lies_on_the_way_to_the_region_absorbs_little_at_first():
-    model = trained(steps=0).model
-    before, behind = np.float32([[0, 0, -0.7]]), np.float32([[0, 0, 0.7]])
-    along = np.float32([[0, 0, 1]])
-    alpha = [model.background.look(jt.array(point), jt.array(along))[0].item() for point in (before, behind)]
-    density = [model.background.density.at_weights().evaluate(jt.array(p)).density.item() for p in (before, behind)]
-    section = model.background.conf.section
-    expected = [1 - np.exp(-density[0] * section * NEAR_SHARE), 1 - np.exp(-density[1] * section)]
-    np.testing.assert_allclose(alpha, expected, rtol=1e-4)
-
-
-def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
-    background, scene = trainer.model.background, load_scene(trainer_conf().dataset)
-    origin = scene.c2w[:1, :3, 3]
-    rays = rays_from(np.repeat(origin, 4, axis=0), np.zeros((4, 3)))
-    jitter = np.full((4, 1), 0.5, np.float32)
-    whole = background._is_shared
-    counts = []
-    for is_shared in (np.ones_like(whole), whole, np.zeros_like(whole)):
-        background._is_shared = is_shared
-        asked = background.ask(rays, jitter)
-        counts.append((int(asked.is_before.sum()), int((~asked.is_before).sum())))
-    background._is_shared = whole
-    assert counts[0][0] >= counts[1][0] >= counts[2][0] == 0 < counts[0][0]
-    assert counts[0][1] == counts[1][1] == counts[2][1] > 0
-
-
-def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():
-    trainer = trained("model.background.prune_from=0", steps=0)
-    model = trainer.model
-    seen = model._probed()
-    assert (seen > 0.5).mean() > 0.2
-    kept = model.occupancy.cells
-    true, model._trained = model._trained, lambda points: np.ones((len(points), 1), np.float32)
-    probed, model._probed = model._probed, lambda: seen if model.occupancy.cells is kept else 0 * seen
-    model._renew()  # of a field that takes everything for empty
-    assert model.occupancy.cells is kept
-    model._trained, model._probed = true, probed
-    model._renew()
-    assert (model.occupancy.cells != kept).any() and lost_share(seen, model._probed()) <= 0.02
-
-
-def test_a_checkpoint_of_the_version_before_shows_what_it_showed(trainer):
-    model = trainer.model
-    buffers = {
-        name: value for name, value in model.buffers().items() if "near_share" not in name and "prunes" not in name
-    }
-    own = model.buffers()
-    model.load_buffers(buffers)
-    assert model.background.near_share == 1 and model._prunes_after == 0
-    model.load_buffers(own)
-    assert model.background.near_share == pytest.approx(NEAR_SHARE)

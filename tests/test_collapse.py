@@ -55,7 +55,8 @@ def test_a_training_whose_views_get_worse_goes_back_to_the_best_and_leaves_the_w
     assert (tmp_path / "checkpoints/ckpt_000006.safetensors.worse").is_file()
     last = saved(tmp_path, 12)
     assert setbacks_of(last.state).total == 1
-    assert restored(last.state) == Scores(best=25.0, best_step=4, low=0, returns=1)
+    assert restored(last.state, 12) == Scores(best=25.0, best_step=4, low=0, returns=1, end_iter=12)
+    assert restored(last.state, 24) == Scores(end_iter=24)  # another schedule
 
 
 def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypatch, tmp_path, capsys):
@@ -101,7 +102,7 @@ def test_a_training_below_its_blurred_photographs_fails_and_keeps_its_state(monk
 def test_a_real_training_is_scored_from_its_photographs(monkeypatch, tmp_path):
     monkeypatch.setattr(collapse, "SCORED_FROM", 1)
     assert run(tmp_path, settings=SETTINGS) == 0
-    found = restored(saved(tmp_path, 12).state)
+    found = restored(saved(tmp_path, 12).state, 12)
     assert 3 < found.best < 40 and found.best_step in range(2, 13, 2)
     assert "held-out views reach" in (tmp_path / "logs/train.log").read_text()
 

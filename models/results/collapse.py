@@ -44,6 +44,7 @@ class Scores:
     best_step: int = 0
     low: int = 0  # scores in a row more than FALL below the best
     returns: int = 0
+    end_iter: int = 0  # of the schedule that they belong to
 
     def after(self, step: int, score: float) -> Scores:
         """With the score of one more checkpoint."""
@@ -52,10 +53,14 @@ class Scores:
         return replace(self, low=self.low + 1 if score < self.best - FALL else 0)
 
 
-def restored(state: Mapping[str, Any]) -> Scores:
-    """Those of a checkpoint's state; none where it has none."""
+def restored(state: Mapping[str, Any], end_iter: int) -> Scores:
+    """Those of a checkpoint's state; none where it has none, or those of a schedule of another length.
+
+    A training that goes on for longer has coarser levels and longer steps again, and renderings that are worse for it.
+    """
     values = state.get(STATE_KEY, {})
-    return Scores(**{entry.name: values[entry.name] for entry in fields(Scores) if entry.name in values})
+    found = Scores(**{entry.name: values[entry.name] for entry in fields(Scores) if entry.name in values})
+    return found if found.end_iter == end_iter else Scores(end_iter=end_iter)
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,8 @@ class CollapseWatch:
         self._experiment, self._trainer, self._recovery = experiment, trainer, recovery
         self._log, self._ranks = log, ranks
         self._views: ScoredViews | None = None
-        self._scores = restored(experiment.checkpoint.state) if experiment.checkpoint else Scores()
+        state = experiment.checkpoint.state if experiment.checkpoint else {}
+        self._scores = restored(state, trainer.conf.end_iter)
         self._spare()
 
     @property
@@ -132,7 +138,7 @@ class CollapseWatch:
 
     def state(self) -> dict[str, Any]:
         """What `restored` reads back from a checkpoint's state; {} before the first score."""
-        return {STATE_KEY: asdict(self._scores)} if self._scores != Scores() else {}
+        return {STATE_KEY: asdict(self._scores)} if self._scores.best_step else {}
 
     def at_checkpoint(self, snapshot: Snapshot) -> None:
         """Score a state that is about to be saved; goes back to the best where it is low for too long."""

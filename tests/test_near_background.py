@@ -70,3 +70,9 @@ def test_a_checkpoint_of_the_version_before_shows_what_it_showed(trainer):
     assert model.background.near_share == 1 and model._prunes_after == 0
     model.load_buffers(own)
     assert model.background.near_share == pytest.approx(NEAR_SHARE)
+
+
+def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
+    model = trained("model.background.prune_from=0", steps=2).model
+    assert model.after_collapse(5) == ", and no cells are pruned before step 5"
+    assert model._first_pruning == 5 and model.buffers()["prunes_after"] == 5

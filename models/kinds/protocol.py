@@ -187,9 +187,13 @@ class PlainModel:
     def before_step(self, moment: Moment) -> None:
         """Called before the batch of a step is drawn."""
 
-    def after_collapse(self, step: int) -> None:
-        """Called where the training went back from this step, since renderings had become worse: what may have caused
-        it is put off until then."""
+    def after_collapse(self, step: int) -> str:
+        """Called where the training went back from this step, since renderings had become worse.
+
+        What may have caused it is put off until then, and said in the end of a sentence; "" where there is nothing.
+        """
+        del step
+        return ""
 
     def acts_after(self, step: int) -> bool:
         """Whether `after_step` has work after this step, counted from 0; the step is waited for then."""

@@ -196,11 +196,10 @@ class CollapseWatch:
         if scores.returns >= MOST_RETURNS or not self._restore_best():
             return False
         self._scores = replace(scores, low=0, returns=scores.returns + 1)
-        self._trainer.model.after_collapse(low_step)
-        words = self._recovery.lower_rate(low_step)
+        words = self._recovery.lower_rate(low_step) + self._trainer.model.after_collapse(low_step)
         self._log.warn(
             f"step {low_step}: {self._views.text()} fell from {scores.best:.1f} dB at step {scores.best_step} to "
-            f"{score:.1f} dB: going back to that step, {words}, and no cells are pruned before step {low_step}"
+            f"{score:.1f} dB: going back to that step {words}"
         )
         return True
 

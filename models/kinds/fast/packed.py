@@ -143,9 +143,10 @@ class PackedModel(PlainModel):
             if self.packed_sampler is not None and self.packed_sampler.lost_share() > MOST_LOST:
                 self.occupancy.open()
 
-    def after_collapse(self, step: int) -> None:
-        """No cell is left out before this step."""
+    def after_collapse(self, step: int) -> str:
+        """No cell is pruned before this step."""
         self._prunes_after = step
+        return f", and no cells are pruned before step {step}"
 
     @property
     def _first_pruning(self) -> float:

@@ -1,0 +1,201 @@
+"""The generated scenes: what is photographed, before what, from where and how. A scene's seed decides every pixel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchmarks.gallery.shapes import GROUND
+from data.demo.make_demo import fibonacci_directions, look_at_center
+
+TEXTURES = ("plain", "marble", "noise", "checker")
+BACKDROPS = ("black", "grey", "wall", "outdoors", "room")
+RIGS = ("sphere", "walk", "front", "inside")
+HELD_OUT_EVERY = 8  # photographs 0, 8, 16, ... are held out
+NEUS, NGP = "neus", "ngp"
+DISTANCE = 3.0  # of the cameras from the middle, radii
+INSIDE_FOV = 80.0  # degrees across the photograph's shorter side, within a room
+WALK_HEIGHTS = (0.25, 0.55, 0.95)  # of the camera over its horizontal distance
+FRONT = np.radians(65.0)  # to either side of the middle
+AIM_NOISE, DISTANCE_NOISE = 0.03, 0.06  # a person does not stand where a formula says
+PREFIX = "draw"
+
+
+@dataclass(frozen=True)
+class SceneSpec:
+    """One generated scene."""
+
+    name: str
+    shape: str  # a key of shapes.SHAPES
+    texture: str = "marble"  # one of TEXTURES
+    color: tuple[float, float, float] = (0.72, 0.6, 0.5)  # of the plain texture, and the mean of the others
+    gloss: float = 0.0  # weight of reflection and highlights; 0: matt
+    backdrop: str = "black"  # one of BACKDROPS; wall and outdoors have a ground
+    rig: str = "sphere"  # one of RIGS
+    photographs: int = 36
+    size: tuple[int, int] = (200, 200)  # width, height, pixels
+    exposure: float = 0.0  # standard deviation of the exposure over the photographs, stops
+    noise: float = 0.003  # standard deviation of a pixel's noise, of white
+    pose_error: float = 0.0  # standard deviation of the written poses: degrees, and hundredths of the radius
+    has_masks: bool = True
+    has_points: bool = False  # whether the scene has structure-from-motion points that a training may use
+    format: str = NEUS  # or NGP: transforms.json, without masks and without a region of interest
+    cells: int = 160  # grid points per axis of the mesh that is photographed
+    seed: int = 0  # of the shape's parameters, the texture, the poses and the noise
+
+    def random(self, part: int) -> np.random.Generator:
+        """A generator for one part of the scene, so that a change of one part leaves the others."""
+        return np.random.default_rng([self.seed, part])
+
+    @property
+    def ground(self) -> float | None:
+        """Height of the ground; None for a scene without one."""
+        return GROUND[self.shape] if self.backdrop in ("wall", "outdoors") else None
+
+    @property
+    def intrinsics(self) -> np.ndarray:
+        """[3, 3]: the unit sphere just fits the photograph, or INSIDE_FOV."""
+        width, height = self.size
+        half = 0.5 * min(self.size)
+        wide = 1.0 / np.tan(np.radians(INSIDE_FOV / 2))
+        focal = half * (wide if self.rig == "inside" else np.sqrt(DISTANCE**2 - 1.0))
+        return np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
+
+
+def poses(spec: SceneSpec) -> np.ndarray:
+    """Camera to unit-sphere frame [V, 4, 4] of the photographs."""
+    random = spec.random(2)
+    if spec.rig == "inside":
+        eyes = random.uniform(-1.0, 1.0, (spec.photographs, 3)) * (0.22, 0.16, 0.1)
+        turns = 2.0 * np.pi * np.arange(spec.photographs) * (np.sqrt(5.0) - 1.0) / 2.0
+        towards = np.stack([np.cos(turns), np.sin(turns), random.uniform(-0.45, 0.35, spec.photographs)], axis=1)
+        return np.stack([_pose(eye, eye + way) for eye, way in zip(eyes, towards, strict=True)])
+    directions = _directions(spec.rig, spec.photographs)
+    distances = DISTANCE * random.uniform(1.0 - DISTANCE_NOISE, 1.0 + DISTANCE_NOISE, (spec.photographs, 1))
+    aims = random.normal(0.0, AIM_NOISE, (spec.photographs, 3))
+    return np.stack([_pose(eye, aim) for eye, aim in zip(directions * distances, aims, strict=True)])
+
+
+def written_poses(spec: SceneSpec) -> np.ndarray:
+    """The poses as the camera file states them: off by `pose_error`."""
+    found, random = poses(spec), spec.random(3)
+    for pose in found if spec.pose_error else ():
+        axis = random.normal(0.0, np.radians(spec.pose_error), 3)
+        angle = np.linalg.norm(axis)
+        x, y, z = axis / angle
+        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        turn = np.eye(3) + np.sin(angle) * cross + (1.0 - np.cos(angle)) * cross @ cross
+        pose[:3, :3] = turn @ pose[:3, :3]
+        pose[:3, 3] += random.normal(0.0, 0.01 * spec.pose_error, 3)
+    return found
+
+
+def exposures(spec: SceneSpec) -> np.ndarray:
+    """The factor on the light of each photograph [V].
+
+    It is 1 for held-out photographs, so that their PSNR does not depend on an exposure that nothing could predict.
+    """
+    stops = spec.exposure * spec.random(4).normal(0.0, 1.0, spec.photographs)
+    stops[::HELD_OUT_EVERY] = 0.0
+    return 2.0**stops
+
+
+def _directions(rig: str, count: int) -> np.ndarray:
+    """Unit vectors [count, 3] from the middle to the cameras."""
+    if rig == "sphere":
+        return np.roll(fibonacci_directions(count), -HELD_OUT_EVERY // 2, axis=0)  # no held-out view is at a pole
+    rings = np.arange(count) % len(WALK_HEIGHTS)
+    share = np.arange(count) / count
+    turns = 2.0 * np.pi * share if rig == "walk" else FRONT * (2.0 * share - 1.0) - 0.5 * np.pi
+    found = np.stack([np.cos(turns), np.sin(turns), np.array(WALK_HEIGHTS)[rings]], axis=1)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def _pose(eye: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Pose [4, 4] of a camera at `eye` that looks at `target`, z upwards."""
+    pose = look_at_center(eye - target)
+    pose[:3, 3] = eye
+    return pose
+
+
+CATALOGUE = (
+    SceneSpec("jug", "jug", photographs=48, has_points=True),
+    SceneSpec("vase_plain", "vase", "plain", (0.75, 0.72, 0.66), backdrop="grey", size=(300, 300)),
+    SceneSpec("vase_grey", "vase", "plain", (0.5, 0.5, 0.5), backdrop="grey", photographs=24, size=(240, 200), seed=1),
+    SceneSpec("frame_thin", "frame", "noise", photographs=60, size=(400, 400), cells=200),
+    SceneSpec("bowl_concave", "bowl", "noise", (0.4, 0.55, 0.7), backdrop="grey", photographs=40, size=(320, 240)),
+    SceneSpec("blob_shiny", "blob", "noise", (0.5, 0.22, 0.2), gloss=1.0, photographs=50, size=(300, 300)),
+    SceneSpec(
+        "statue_outdoors",
+        *("statue", "noise", (0.85, 0.8, 0.72)),
+        backdrop="outdoors",
+        rig="walk",
+        photographs=80,
+        size=(640, 480),
+        exposure=0.25,
+    ),
+    SceneSpec(
+        "room_inside",
+        *("room", "noise", (0.68, 0.62, 0.55)),
+        backdrop="room",
+        rig="inside",
+        photographs=100,
+        size=(480, 360),
+        has_masks=False,
+        has_points=True,
+    ),
+    SceneSpec("crates_exposure", "crates", "checker", backdrop="grey", exposure=0.5, size=(320, 320)),
+    SceneSpec(
+        "blob_poses_off", "blob", "noise", (0.4, 0.6, 0.4), photographs=40, size=(400, 300), pose_error=0.3, seed=1
+    ),
+    SceneSpec("crates_few_large", "crates", "noise", photographs=12, size=(1600, 1200), seed=1),
+    SceneSpec("jug_on_table", "jug", backdrop="wall", rig="walk", size=(400, 300), has_masks=False, format=NGP),
+    SceneSpec(
+        "statue_front", "statue", "marble", backdrop="wall", rig="front", photographs=24, size=(480, 640), seed=2
+    ),
+    SceneSpec("blob_many", "blob", "plain", (0.8, 0.35, 0.3), photographs=100, size=(200, 200), gloss=0.2, seed=3),
+)
+# The scenes of the quick form: with masks, without texture, without masks on a ground, and from within.
+QUICK = tuple(
+    replace(spec, size=(100, 100), cells=96, photographs=count, exposure=min(spec.exposure, 0.15))
+    for spec, count in zip(
+        (CATALOGUE[0], CATALOGUE[1], replace(CATALOGUE[6], has_masks=False), CATALOGUE[8]),
+        (16, 14, 16, 16),
+        strict=True,
+    )
+)
+
+
+def draw(seed: int, count: int) -> tuple[SceneSpec, ...]:
+    """Scenes with random settings, `draw7_0` and so on for seed 7; another seed gives others."""
+    random = np.random.default_rng([seed, 0x6A11])
+    return tuple(_drawn(random, f"{PREFIX}{seed}_{index}") for index in range(count))
+
+
+def _drawn(random: np.random.Generator, name: str) -> SceneSpec:
+    """One scene at random, of settings that fit each other."""
+    shape = str(random.choice(["jug", "vase", "frame", "bowl", "blob", "crates", "statue", "room"]))
+    backdrop = "room" if shape == "room" else str(random.choice(["black", "grey"]))
+    if shape in ("jug", "crates", "statue") and random.random() < 0.6:
+        backdrop = str(random.choice(["wall", "outdoors"]))
+    has_ground = backdrop in ("wall", "outdoors")
+    width = int(np.exp(random.uniform(np.log(200), np.log(1600))))
+    most = int(np.clip(3e7 / width**2 * 4, 12, 100))  # so that the photographs of a scene stay below some 100 MB
+    return SceneSpec(
+        name,
+        shape,
+        texture=str(random.choice(TEXTURES)),
+        color=tuple(float(value) for value in random.uniform(0.2, 0.9, 3)),
+        gloss=float(random.choice([0.0, 0.0, 0.3, 0.8])),
+        backdrop=backdrop,
+        rig="inside" if shape == "room" else str(random.choice(["walk", "front"])) if has_ground else "sphere",
+        photographs=int(random.integers(12, most + 1)),
+        size=(width, int(width * random.choice([0.75, 1.0, 1.25]))),
+        exposure=float(random.choice([0.0, 0.2, 0.5])),
+        pose_error=float(random.choice([0.0, 0.0, 0.15, 0.3])),
+        has_masks=shape != "room",
+        has_points=bool(random.random() < 0.5),
+        cells=200 if shape == "frame" else 160,
+        seed=int(random.integers(1 << 30)),
+    )

@@ -1,0 +1,66 @@
+"""Whether a training collapsed, and how that is read off its log and its metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import cv2
+import numpy as np
+
+from data.scenes.scene import Scene
+from models.results.collapse import BLUR, FALL
+from models.views.figures import compare, mean
+from models.views.render import RenderedView
+
+SCORE = re.compile(r"INFO step (\d+): \d+ (?:held-out|training) views reach (-?[\d.]+) dB")
+SKIPPED = re.compile(r"WARNING step \d+ skipped:")
+WENT_BACK = re.compile(r"WARNING .*going back to ")
+RESTORED = re.compile(r"WARNING step (\d+): ends with the weights of step \d+, (-?[\d.]+) dB")
+SURFACES = ("fast", "geo", "surfels")  # recipes that are for meshes
+
+
+def collapse(result: Mapping[str, Any]) -> str:
+    """Why a run counts as collapsed; "" where it does not.
+
+    A run collapsed where the training or its evaluation ended with a status other than 0 (a training that ends below
+    its blurred photographs does, and one without a surface), where its held-out PSNR is below that of the photographs
+    themselves when blurred, where its last score is more than FALL dB below that of an earlier checkpoint, or where a
+    recipe for surfaces left no triangles.
+    """
+    if result["train_status"] or result["evaluate_status"]:
+        which = "training" if result["train_status"] else "evaluation"
+        status = result["train_status"] or result["evaluate_status"]
+        return f"{which} ended with status {status}: {result['message']}"
+    psnr, blurred = result["psnr"], result["blurred"]
+    if psnr is not None and blurred is not None and psnr < blurred:
+        return f"{psnr:.1f} dB, below {blurred:.1f} dB of the blurred photographs"
+    scores = [score for _, score in result["scores"]]
+    if scores and scores[-1] < max(scores) - FALL:
+        return f"fell from {max(scores):.1f} dB to {scores[-1]:.1f} dB"
+    if result["conf"] in SURFACES and not result["triangles"]:
+        return "no surface"
+    return ""
+
+
+def from_log(text: str) -> dict[str, Any]:
+    """Of a train.log: `scores` [step, dB] of checkpoints, `skipped` steps, `returns` to an earlier checkpoint."""
+    return {
+        "scores": [[int(step), float(score)] for step, score in (*SCORE.findall(text), *RESTORED.findall(text))],
+        "skipped": len(SKIPPED.findall(text)),
+        "returns": len(WENT_BACK.findall(text)),
+    }
+
+
+def blurred_psnr(held_out: Scene) -> dict[str, float | None]:
+    """`psnr` and `psnr_mask` of the held-out photographs, blurred by BLUR, against themselves."""
+    views = []
+    for view in range(held_out.n_views):
+        photograph = held_out.rgb_image(view)
+        soft = cv2.GaussianBlur(photograph, (0, 0), BLUR * max(photograph.shape[:2]))
+        flat = np.zeros(photograph.shape[:2], np.float32)
+        rendering = RenderedView(soft, np.zeros_like(photograph), flat, flat)
+        views.append(compare(rendering, photograph, held_out.mask_image(view)))
+    found = mean(views)
+    return {"psnr": found.psnr, "psnr_mask": found.psnr_mask}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +22,12 @@ from data.io.images import to_uint8, write_image
 from data.readers.poses import OPENGL_TO_OPENCV
 from data.scenes.scene import Scene
 from data.writers.neus import write_neus_scene, write_points
-from models.surface.sight import Sight, cameras, project
+from models.surface.sight import Camera, cameras, project
 
 SUPERSAMPLES = 2  # per pixel and axis: smooth edges
 CHUNK_PIXELS = 1 << 16  # photographed at a time: bounds memory
 SHADOW_OFFSET = 2e-3  # a shadow ray begins so far above the surface
+HIDDEN_FROM = 5e-3  # a point is hidden by what is nearer to the camera by that much
 TRUTH, TRUTH_OBJECT, WITNESS = "truth.ply", "truth_object.ply", "witness.ply"
 DONE = "scene.json"  # written last
 GROUND_CELLS = 120  # per axis, of the ground's part of the ground truth
@@ -72,13 +74,25 @@ class Stage:
                 share[part] += is_object / len(offsets)
         return light.reshape(height, width, 3), share.reshape(height, width)
 
-    def _seen(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Light [P, 3] along rays [P, 3], and whether the object is what they meet [P]."""
-        depth, face = np.full(len(origins), np.inf), np.asarray(self.object.ray.intersects_first(origins, directions))
-        hit = np.flatnonzero(face >= 0)
+    def first(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Distance [P] to the object's first face along rays [P, 3], and its number [P]; infinite and -1 for none."""
+        face = np.asarray(self.object.ray.intersects_first(origins, directions))
+        hit, depth = np.flatnonzero(face >= 0), np.full(len(origins), np.inf)
         corners = self.object.triangles[face[hit]]
         normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
         depth[hit] = np.sum(normal * (corners[:, 0] - origins[hit]), axis=1) / np.sum(normal * directions[hit], axis=1)
+        return depth, face
+
+    def sees(self, camera: Camera, points: np.ndarray) -> np.ndarray:
+        """Whether a camera shows points [P, 3], and no part of the object stands before them: bool [P]."""
+        away = points - camera.center
+        distance = np.linalg.norm(away, axis=1)
+        depth, _ = self.first(np.broadcast_to(camera.center, points.shape), away / distance[:, None])
+        return camera.shows(*project(points, camera)) & (depth > distance - HIDDEN_FROM)
+
+    def _seen(self, origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Light [P, 3] along rays [P, 3], and whether the object is what they meet [P]."""
+        depth, face = self.first(origins, directions)
         ground = self._backdrop.ground_depth(origins, directions)
         is_object, is_ground = depth < ground, ground < depth
         is_sky = ~(is_object | is_ground)
@@ -144,12 +158,10 @@ def photographs(stage: Stage) -> Scene:
 def seen_points(stage: Stage, mesh: trimesh.Trimesh, part: int) -> SparsePoints:
     """Points on `mesh` that POINT_VIEWS photographs see, with the noise of structure from motion."""
     spec, random = stage.spec, stage.spec.random(part)
-    points, faces = trimesh.sample.sample_surface(mesh, POINTS, seed=int(random.integers(1 << 31)))
-    normals = mesh.face_normals[faces]
-    sight, poses = Sight(stage.object), scenes.poses(spec)
-    views = np.zeros(len(points), int)
+    points, _ = trimesh.sample.sample_surface(mesh, POINTS, seed=int(random.integers(1 << 31)))
+    poses, views = scenes.poses(spec), np.zeros(len(points), int)
     for camera in cameras(np.repeat(spec.intrinsics[None], len(poses), axis=0), poses, [spec.size] * len(poses)):
-        views += camera.shows(*project(points, camera)) & sight.sees(points, normals, camera.center)
+        views += stage.sees(camera, points)
     kept = views >= POINT_VIEWS
     noisy = points[kept] + random.normal(0.0, POINT_NOISE, (kept.sum(), 3))
     grey = np.full((kept.sum(), 3), 128, np.uint8)
@@ -162,7 +174,7 @@ def write_scene(spec: SceneSpec, folder: Path) -> None:
     Ground truth and witness points are in the world of the camera file. Raises UserError where the disk does not take
     them.
     """
-    described = json.dumps({"scene": repr(spec)}) + "\n"
+    described = json.dumps({"scene": repr(spec), "generator": _generator()}) + "\n"
     if (folder / DONE).is_file() and (folder / DONE).read_text(encoding="utf-8") == described:
         return
     stage = Stage(spec)
@@ -177,6 +189,12 @@ def write_scene(spec: SceneSpec, folder: Path) -> None:
     witness = stage.object if spec.has_masks else stage.visible
     write_points(folder / WITNESS, seen_points(stage, witness, 10), SCENE_TO_WORLD)
     write_result(folder / DONE, described.encode())
+
+
+def _generator() -> str:
+    """A hash of the modules that decide the pixels: folders of another version are written again."""
+    names = ("appearance.py", "render.py", "scenes.py", "shapes.py")
+    return hashlib.sha256(b"".join((Path(__file__).parent / name).read_bytes() for name in names)).hexdigest()
 
 
 def _write_transforms(folder: Path, scene: Scene) -> None:

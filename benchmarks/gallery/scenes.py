@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchmarks.gallery.shapes import GROUND
+from benchmarks.gallery.shapes import GROUND, ROOM, SHAPES
 from data.demo.make_demo import fibonacci_directions, look_at_center
 
 TEXTURES = ("plain", "marble", "noise", "checker")
@@ -16,6 +16,8 @@ HELD_OUT_EVERY = 8  # photographs 0, 8, 16, ... are held out
 NEUS, NGP = "neus", "ngp"
 DISTANCE = 3.0  # of the cameras from the middle, radii
 INSIDE_FOV = 80.0  # degrees across the photograph's shorter side, within a room
+CLEARANCE = 0.12  # of a camera in a room from everything, radii
+OFF_MIDDLE = 0.35  # likewise from the middle: a training refuses cameras within 0.3 radii of it
 WALK_HEIGHTS = (0.25, 0.55, 0.95)  # of the camera over its horizontal distance
 FRONT = np.radians(65.0)  # to either side of the middle
 AIM_NOISE, DISTANCE_NOISE = 0.03, 0.06  # a person does not stand where a formula says
@@ -67,7 +69,7 @@ def poses(spec: SceneSpec) -> np.ndarray:
     """Camera to unit-sphere frame [V, 4, 4] of the photographs."""
     random = spec.random(2)
     if spec.rig == "inside":
-        eyes = random.uniform(-1.0, 1.0, (spec.photographs, 3)) * (0.22, 0.16, 0.1)
+        eyes = _free_places(spec, random)
         turns = 2.0 * np.pi * np.arange(spec.photographs) * (np.sqrt(5.0) - 1.0) / 2.0
         towards = np.stack([np.cos(turns), np.sin(turns), random.uniform(-0.45, 0.35, spec.photographs)], axis=1)
         return np.stack([_pose(eye, eye + way) for eye, way in zip(eyes, towards, strict=True)])
@@ -99,6 +101,16 @@ def exposures(spec: SceneSpec) -> np.ndarray:
     stops = spec.exposure * spec.random(4).normal(0.0, 1.0, spec.photographs)
     stops[::HELD_OUT_EVERY] = 0.0
     return 2.0**stops
+
+
+def _free_places(spec: SceneSpec, random: np.random.Generator) -> np.ndarray:
+    """Places [V, 3] in a room for cameras, off its furniture and its middle."""
+    sdf, found = SHAPES[spec.shape](spec.random(0)), np.zeros((0, 3))
+    while len(found) < spec.photographs:
+        tried = random.uniform(-1.0, 1.0, (spec.photographs, 3)) * ROOM * (1.0, 1.0, 0.5)
+        is_free = (sdf(tried) > CLEARANCE) & (np.linalg.norm(tried, axis=1) > OFF_MIDDLE)
+        found = np.concatenate([found, tried[is_free]])
+    return found[: spec.photographs]
 
 
 def _directions(rig: str, count: int) -> np.ndarray:
@@ -156,14 +168,13 @@ CATALOGUE = (
     ),
     SceneSpec("blob_many", "blob", "plain", (0.8, 0.35, 0.3), photographs=100, size=(200, 200), gloss=0.2, seed=3),
 )
-# The scenes of the quick form: with masks, without texture, without masks on a ground, and from within.
-QUICK = tuple(
-    replace(spec, size=(100, 100), cells=96, photographs=count, exposure=min(spec.exposure, 0.15))
-    for spec, count in zip(
-        (CATALOGUE[0], CATALOGUE[1], replace(CATALOGUE[6], has_masks=False), CATALOGUE[8]),
-        (16, 14, 16, 16),
-        strict=True,
-    )
+# The scenes of the quick form: textured and plain with masks, with changing exposure, and without masks.
+SMALL = {"size": (100, 100), "cells": 96, "photographs": 16}
+QUICK = (
+    replace(CATALOGUE[0], **SMALL),
+    replace(CATALOGUE[1], **SMALL),
+    replace(CATALOGUE[4], **SMALL, name="bowl_open", has_masks=False),
+    replace(CATALOGUE[8], **SMALL, exposure=0.15),
 )
 
 

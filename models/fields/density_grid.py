@@ -33,14 +33,10 @@ class Density:
         """[P, 1], per working-frame unit."""
         return density_of(self.raw)
 
-    def alpha(self, length: float | Var) -> Var:
-        """Opacities [P, 1] of sections of this length, or of these [P, 1] (NeRF, arXiv 2003.08934, eq. 3)."""
-        return 1.0 - (-self.density * length).exp()
-
 
 @dataclass(frozen=True)
 class _AtWeights:
-    """The field as it is now."""
+    """The field bound to its current parameters."""
 
     table: Var
     network: Weights
@@ -64,7 +60,7 @@ class DensityGrid(GridField):
         super().__init__(conf, rng, _even(rng, conf))
 
     def at_weights(self) -> _AtWeights:
-        """The field as it is now."""
+        """The field bound to its current parameters."""
         sizes = self.sizes
         return _AtWeights(self.table, self.weights(sizes), sizes)
 

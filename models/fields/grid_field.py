@@ -1,6 +1,6 @@
 """What the fields on grids share: a table of features and the small network behind it (Instant-NGP, arXiv 2201.05989).
 
-The levels are switched on one after the other by whoever trains it (Neuralangelo, arXiv 2306.03092, section 3.2).
+A training activates the levels one after the other (Neuralangelo, arXiv 2306.03092, section 3.2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIRST_FEATURES = 1e-4  # features start uniform between plus and minus this (Ins
 
 
 class GridField(jt.nn.Module):
-    """Grid and network. `active` says how many of its levels are read."""
+    """Grid and network, of which the first `active` levels are read."""
 
     def __init__(
         self, conf: GridConfig, rng: np.random.Generator, layers: Iterable[tuple[np.ndarray, np.ndarray]]
@@ -35,6 +35,12 @@ class GridField(jt.nn.Module):
         self.table = jt.array(values.astype(np.float32))
         for index, (weight, bias) in enumerate(layers):
             setattr(self, f"lin{index}", Linear(weight, bias, weight_norm=False))
+
+    def activate(self, first: int, progress: float) -> None:
+        """Read `first` levels at progress 0, and one more at even intervals until all are read at progress 1."""
+        levels = self.conf.levels
+        first = min(first, levels)
+        self.active = min(levels, first + int((levels - first + 1) * progress))
 
     def layers(self) -> list[Linear]:
         """The linear layers from input to output."""

@@ -1,18 +1,19 @@
-"""What the fields of a surface are to the renderer: any module with these methods can stand in their place.
+"""The interfaces of fields: any module with these methods can take the place of the published networks.
 
-A field is a `jt.nn.Module` (its parameters are trained and saved) that can be evaluated as it is now: `at_weights` is
-called once for a rendering, so that nothing is computed twice from the same weights. P points.
+A field is a `jt.nn.Module`, whose parameters are trained and saved, or holds some. `at_weights` binds it to its current
+parameters; it is called once for a rendering, so that nothing is computed twice from the same weights. P points.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from models.structs import FieldOutput, Var
+from models.machine.backend import jt
+from models.structs import FieldOutput, RadianceOutput, Var
 
 
 class DistanceAtWeights(Protocol):
-    """A signed-distance field with the weights it has now."""
+    """A signed-distance field bound to its parameters."""
 
     def distance(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not differentiated."""
@@ -25,7 +26,7 @@ class DistanceField(Protocol):
     """A signed-distance field, negative inside the object."""
 
     def at_weights(self) -> DistanceAtWeights:
-        """The field as it is now."""
+        """The field bound to its current parameters."""
 
 
 class ColorField(Protocol):
@@ -40,3 +41,24 @@ class ColorField(Protocol):
             view_dirs: [P, 3], unit, from the camera outwards.
             features: [P, F], of the distance field.
         """
+
+
+class RadianceAtWeights(Protocol):
+    """A radiance field bound to its parameters."""
+
+    def density(self, points: Var) -> Var:
+        """Densities only, [P, 3] -> [P, 1], per working-frame unit."""
+
+    def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
+        """Density and colour at points [P, 3] seen along unit view_dirs [P, 3]; differentiable in the parameters."""
+
+
+class RadianceField(Protocol):
+    """Density and colour, of one network or several."""
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """By their names in checkpoints."""
+
+    def at_weights(self) -> RadianceAtWeights:
+        """The field bound to its current parameters."""

@@ -7,7 +7,7 @@ Everything it draws or shows is passed in or handed out as numbers; its state is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.structs import RayView, Var
+from models.structs import Objective, RayView, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 Settled = Any  # what a kind settles of some entries without gradients; handed back to it as it came
@@ -28,30 +28,6 @@ class Moment:
 
     step: int  # finished optimiser steps
     background_rgb: np.ndarray | None  # [3], behind everything; None for black
-
-
-@dataclass(frozen=True)
-class Term:
-    """A term of a loss: weight * total / (count + margin). Over the parts of a batch totals and counts add up."""
-
-    total: Var  # [1], differentiable
-    count: Var | float  # not differentiated
-    weight: float = 1.0  # in the training loss
-    margin: float = 0.0  # keeps a mean over nothing finite
-
-    def mean(self, count: float | None = None) -> Var:
-        """The term without its weight, [1]; `count` is that of the whole batch, where this is a part of it."""
-        return self.total / ((self.count if count is None else count) + self.margin)
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What a batch, or a part of it, gives."""
-
-    terms: dict[str, Term]  # by the names they are reported under
-    output: Any  # a dataclass of Vars, nested or not: what was computed, for scalars
-    # What `after_step` wants the gradient of besides the parameters, by names that no other part of the batch has.
-    watched: dict[str, Var] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

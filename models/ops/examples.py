@@ -19,8 +19,8 @@ from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
 from models.ops.grid_sizes import FEATURES, grid_sizes
 from models.ops.hits import Hits, surface_hits
+from models.ops.intervals import intervals
 from models.ops.kernel import Kernel
-from models.ops.loss_sums import loss_sums
 from models.ops.march import EMPTY, OCCUPIED, SOLID, march
 from models.ops.nerf_mlp import nerf
 from models.ops.network import Weights
@@ -28,22 +28,18 @@ from models.ops.packed import packed_sum, packed_weights
 from models.ops.packing import pack
 from models.ops.patches_example import patches_example
 from models.ops.placing import NetworkDistance, place
-from models.ops.ray_sections import ray_sections
 from models.ops.sdf_mlp import sdf_distance, sdf_field
 from models.ops.section_alpha import section_alpha
-from models.ops.shading import shade
 from models.ops.sharpness import sharpness
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes, encoding_width
 from models.ops.splat_examples import SPLAT_MAKERS
 from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import upsample
-from models.ops.volrend import weights_from_alpha
 from models.ops.weighted_means import weighted_means
-from models.structs import FieldOutput, Var
+from models.structs import Var
 
 POINTS = 150  # more than two blocks of a kernel, the last not full
 RAYS = 20
-SECTIONS = 12  # of a ray
 
 
 def kernels() -> dict[str, Kernel]:
@@ -186,14 +182,9 @@ def _pack(rng: np.random.Generator) -> Example:
     return Example(pack, ([tuple(normed), tuple(plain)],), (*normed, *plain))
 
 
-def _ray_weights(rng: np.random.Generator) -> Example:
-    alpha = jt.array(rng.uniform(0.0, 0.5, (RAYS, 12)).astype(np.float32))
-    return Example(weights_from_alpha, (alpha,), (alpha,))
-
-
-def _sections(rng: np.random.Generator) -> Example:
+def _intervals(rng: np.random.Generator) -> Example:
     origins, directions = _normal(rng, RAYS, 3, size=0.1), _directions(rng, RAYS)
-    return Example(ray_sections, (origins, directions, _ascending(rng, RAYS, 12), 0.1))
+    return Example(intervals, (origins, directions, _ascending(rng, RAYS, 12), 0.1))
 
 
 def _color_inputs(rng: np.random.Generator) -> Example:
@@ -206,24 +197,6 @@ def _place(rng: np.random.Generator) -> Example:
     _, weights, sizes = _sdf(rng)
     # Not as sharp as in training: a density of sharpness 64 makes 1e-3 of a depth out of the roundings of a distance.
     return Example(place, (origins, directions, depths, None, NetworkDistance(weights, sizes), [6, 0, 5], 1.0))
-
-
-def _shade(rng: np.random.Generator) -> Example:
-    points = RAYS * SECTIONS
-    sdf, gradient = _normal(rng, points, 1, size=0.05), _normal(rng, points, 3)
-    rgb = jt.array(rng.uniform(0.0, 1.0, (points, 3)).astype(np.float32))
-    lengths = jt.array(rng.uniform(0.01, 0.1, (RAYS, SECTIONS)).astype(np.float32))
-    views, sharpness = _directions(rng, points), jt.array(np.float32([40.0]))
-    field = FieldOutput(sdf, sdf, gradient)
-    return Example(shade, (field, rgb, views, lengths, sharpness, 0.7), (sdf, gradient, rgb, sharpness))
-
-
-def _loss_sums(rng: np.random.Generator) -> Example:
-    rgb, target = (jt.array(rng.uniform(0.0, 1.0, (RAYS, 3)).astype(np.float32)) for _ in range(2))
-    opacity = jt.array(rng.uniform(-0.1, 1.1, (RAYS, 1)).astype(np.float32))
-    mask, near = (jt.array((rng.random(shape) < 0.7).astype(np.float32)) for shape in ((RAYS, 1), (RAYS, SECTIONS)))
-    gradient = _normal(rng, RAYS, SECTIONS, 3)
-    return Example(loss_sums, (rgb, opacity, gradient, target, mask, near), (rgb, opacity, gradient))
 
 
 def _sharpness(rng: np.random.Generator) -> Example:
@@ -261,12 +234,9 @@ def _ascending(rng: np.random.Generator, rows: int, count: int) -> Var:
 
 MAKERS: dict[str, Maker] = {
     "pack": _pack,
-    "weights_from_alpha": _ray_weights,
-    "ray_sections": _sections,
+    "intervals": _intervals,
     "color_inputs": _color_inputs,
     "place": _place,
-    "shade": _shade,
-    "loss_sums": _loss_sums,
     "sharpness": _sharpness,
     "weighted_means": _weighted_means,
     "sdf_distance": _distance,

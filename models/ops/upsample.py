@@ -19,9 +19,9 @@ from models.ops.volrend import (
     ALPHA_EPS,
     TRANSMITTANCE_EPS,
     alpha_from_cdfs,
+    dense_weights,
+    interval_cdfs,
     points_along,
-    section_cdfs,
-    weights_from_alpha,
 )
 from models.structs import Var
 
@@ -83,8 +83,8 @@ def upsample_weights(depths: Var, sdf: Var, radius: Var, inv_s: float) -> Var:
     before = jt.concat([jt.zeros_like(cos[:, :1]), cos[:, :-1]], dim=1)
     cos = jt.minimum(before, cos).clamp(COS_MIN, 0.0) * inside
     middle = (sdf[:, 1:] + sdf[:, :-1]) * 0.5
-    entry_cdf, exit_cdf = section_cdfs(middle, cos, lengths, inv_s)
-    return weights_from_alpha(alpha_from_cdfs(entry_cdf, exit_cdf))
+    entry_cdf, exit_cdf = interval_cdfs(middle, cos, lengths, inv_s)
+    return dense_weights(alpha_from_cdfs(entry_cdf, exit_cdf))
 
 
 def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) -> Var:

@@ -1,36 +1,39 @@
-"""Volume rendering as a small algebra: opacity of sections, weights, sums. Pure functions on Vars, no randomness.
+"""Volume rendering: every formula once, in plain Jittor. The specification of the native operations.
 
-R rays, N sections ordered from the camera outwards (NeuS, arXiv 2106.10689, eqs. 3, 10 and 13; the constants are those
-of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
+S samples of R rays lie ray by ray and along each ray from the camera outwards; those of ray r are offsets[r] to
+offsets[r + 1] (int32, [R + 1], ascending, from 0). A ray may have none. Rows from offsets[R] on belong to no ray: their
+weights are 0. Equations are those of NeuS (arXiv 2106.10689), constants of
+https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
 
 from models.machine.backend import jt
-from models.ops.elementwise import hard_clip, length, softplus
-from models.ops.kernel import Kernel
-from models.ops.network import shapes32
-from models.ops.scan import exclusive_cumprod
-from models.ops.source import Source
+from models.ops.elementwise import hard_clip, length
+from models.ops.scan import count_up_to, exclusive_cumprod
 from models.structs import Var
 
 # Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and without it alpha would be
-# 0/0 there; with it the inside counts as opaque. Outside it lends each empty section an opacity of 1e-5.
+# 0/0 there; with it the inside counts as opaque. Outside it gives each empty interval an opacity of 1e-5.
 ALPHA_EPS = 1e-5
-# Added to each factor of the transmittance, so that an opaque section (alpha = 1) leaves a gradient behind it.
+# Added to each factor of the transmittance of dense samples, so that an opaque interval (alpha = 1) leaves a gradient
+# behind it.
 TRANSMITTANCE_EPS = 1e-7
-# Half the change of the sdf along a section counts up to this: by then either CDF is 0 or 1, and an infinite product
+# Half the change of the SDF along an interval counts up to this: by then either CDF is 0 or 1, and an infinite product
 # would make the gradient of inv_s infinity times zero.
 LARGEST_CHANGE = 1e30
+# Once the transmittance is below it, a ray of packed samples ends: what follows could not change a colour of 8 bits.
+OPAQUE = 1e-4
+SEEN_OPACITY = 1e-2  # below it the expected distance of a ray is the mean of next to nothing
 
 
 def annealed_cos(cos: Var, ratio: float) -> Var:
-    """The non-positive slope of the sdf along a ray, blended while training starts.
+    """The non-positive slope of the SDF along a ray, blended while training starts.
 
     Args:
-        cos: direction . sdf gradient, any shape.
+        cos: direction . SDF gradient, any shape.
         ratio: 0 at the start, where back faces still get a gradient; 1 later, where only front faces count.
     """
     soft = jt.maximum(-cos * 0.5 + 0.5, 0.0)
@@ -38,64 +41,77 @@ def annealed_cos(cos: Var, ratio: float) -> Var:
     return -(soft * (1.0 - ratio) + hard * ratio)
 
 
-def section_cdfs(sdf: Var, slope: Var, lengths: Var, inv_s: Var | float) -> tuple[Var, Var]:
-    """Phi_s at both ends of sections whose middle has `sdf` and along which it changes by `slope` per length.
+def interval_cdfs(sdf: Var, slope: Var, deltas: Var, inv_s: Var | float) -> tuple[Var, Var]:
+    """Phi_s at both ends of intervals whose middle has `sdf` and along which it changes by `slope` per length.
 
-    All [R, N]; inv_s a number or a Var of shape [1]. Returns (entry, exit), with entry >= exit for slope <= 0.
+    All of one shape; inv_s a number or a Var of shape [1]. Returns (entry, exit), with entry >= exit for slope <= 0.
     """
-    half = hard_clip(slope * lengths * 0.5, -LARGEST_CHANGE, LARGEST_CHANGE)
+    half = hard_clip(slope * deltas * 0.5, -LARGEST_CHANGE, LARGEST_CHANGE)
     return ((sdf - half) * inv_s).sigmoid(), ((sdf + half) * inv_s).sigmoid()
 
 
 def alpha_from_cdfs(entry_cdf: Var, exit_cdf: Var) -> Var:
-    """Opacity of sections (eq. 13): (Phi(entry) - Phi(exit)) / Phi(entry), not clipped."""
+    """Opacity of intervals (eq. 13): (Phi(entry) - Phi(exit)) / Phi(entry)."""
     return (entry_cdf - exit_cdf + ALPHA_EPS) / (entry_cdf + ALPHA_EPS)
 
 
-def alpha_from_density(density: Var, lengths: Var) -> Var:
-    """Opacity of sections of a radiance field (NeRF, eq. 3): 1 - exp(-softplus(density) * length)."""
-    return 1.0 - (-softplus(density) * lengths).exp()
+def alpha_from_sdf(sdf: Var, cos: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
+    """Opacities of intervals in [0, 1] (eq. 13); sdf, cos and deltas of one shape, inv_s [1].
+
+    Args:
+        cos: direction . SDF gradient.
+        deltas: lengths, not differentiated.
+        ratio: see `annealed_cos`.
+    """
+    return alpha_from_cdfs(*interval_cdfs(sdf, annealed_cos(cos, ratio), deltas, inv_s))
 
 
-@dataclass(frozen=True)
-class RayWeights:
-    """The layout of the weights of rays."""
-
-    sections: int  # N
-    transmittance_eps: float = TRANSMITTANCE_EPS
+def alpha_from_density(density: Var, deltas: Var | float) -> Var:
+    """Opacities of intervals of a radiance field (NeRF, arXiv 2003.08934, eq. 3): 1 - exp(-density * length)."""
+    return 1.0 - (-density * deltas).exp()
 
 
-SOURCE = Source("volrend.h", (RayWeights,))
+def weights_from_alpha(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
+    """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j + eps) (eq. 10), and the transmittance of whole rays.
+
+    alpha [S, 1] -> weights [S, 1], transmittance [R, 1]. A sample at which T_i < `opaque` takes no part: its weight and
+    gradient are 0, and it absorbs nothing.
+    """
+    rays, starts, is_used = _places(offsets, alpha.shape[0])
+    reached = _exclusive_product(1.0 - alpha.detach() + eps, starts)
+    takes_part = jt.logical_and(reached >= opaque, is_used).float32().stop_grad()
+    alpha = alpha * takes_part
+    factors = 1.0 - alpha + eps * takes_part
+    transmittance = _exclusive_product(factors, starts)
+    last = jt.maximum(offsets[1:] - 1, 0).stop_grad()
+    whole = (transmittance * factors)[last]
+    has_any = (offsets[1:] > offsets[:-1]).unsqueeze(1)
+    return alpha * transmittance, jt.ternary(has_any, whole, jt.ones_like(whole))
 
 
-def _weights_reference(alpha: Var) -> Var:
-    """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j): [R, N] -> [R, N]. Differentiable, alpha = 1 included."""
+def dense_weights(alpha: Var) -> Var:
+    """The same of rays with N samples each, as published, [R, N] -> [R, N]: up-sampling depends on its rounding."""
     return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
 
 
-def _weights_native(alpha: Var) -> Var:
-    """One operation each way."""
-    return _Weights(alpha)(alpha)
+def composite(weights: Var, values: Var, offsets: Var) -> Var:
+    """Sums of values by weight over each ray (eq. 3): [S, 1], [S, C] -> [R, C]; 0 for a ray without samples."""
+    rays, _, is_used = _places(offsets, weights.shape[0])
+    weighted = jt.ternary(is_used.broadcast(values.shape), weights * values, jt.zeros_like(values))
+    shape = [offsets.shape[0] - 1, values.shape[1]]
+    return weighted.reindex_reduce("add", shape, ["@e0(i0)", "i1"], extras=[rays])
 
 
-class _Weights(jt.Function):
-    """Keeps its input only."""
-
-    def __init__(self, alpha: Var) -> None:
-        super().__init__()
-        self.alpha, self.layout = alpha, RayWeights(alpha.shape[1])
-
-    def execute(self, alpha: Var) -> Var:
-        """Weights."""
-        return SOURCE.call("ray_weights", self.layout, shapes32(alpha.shape), [alpha])[0]
-
-    def grad(self, d_weights: Var) -> Var:
-        """The cotangent of alpha."""
-        return SOURCE.call("ray_weights_backward", self.layout, shapes32(self.alpha.shape), [self.alpha, d_weights])[0]
+def over_background(rgb: Var, opacity: Var, background_rgb: np.ndarray | None) -> Var:
+    """Colours [R, 3] of what has opacity [R, 1] before a constant colour [3]; None for black."""
+    if background_rgb is None:
+        return rgb
+    return rgb + jt.array(background_rgb.reshape(1, 3).astype(np.float32)) * (1.0 - opacity)
 
 
-# On the CPU the reference is as good: rays are few, and what counts there are points.
-weights_from_alpha = Kernel(_weights_reference, cuda=_weights_native)
+def expected_distance(weighted: np.ndarray, opacity: np.ndarray) -> np.ndarray:
+    """Mean distance [R, 1] of rays from its weighted sum [R, 1] and the opacity [R, 1]; 0 where that is too small."""
+    return np.divide(weighted, opacity, out=np.zeros_like(weighted), where=opacity > SEEN_OPACITY)
 
 
 def points_along(origins: Var, directions: Var, depths: Var) -> Var:
@@ -103,12 +119,41 @@ def points_along(origins: Var, directions: Var, depths: Var) -> Var:
     return origins.unsqueeze(1) + directions.unsqueeze(1) * depths.unsqueeze(2)
 
 
-def composite(weights: Var, values: Var) -> Var:
-    """Sum of values by weight along each ray: [R, N], [R, N, C] -> [R, C]."""
-    return (weights.unsqueeze(2) * values).sum(dim=1)
-
-
 def inverted_sphere(points: Var) -> Var:
     """NeRF++'s coordinates (x / r, 1 / r) of points outside the unit sphere, r >= 1: [..., 3] -> [..., 4]."""
     radius = jt.maximum(length(points, keepdims=True), 1.0)
     return jt.concat([points / radius, 1.0 / radius], dim=-1)
+
+
+def dense_offsets(rays: int, per_ray: int) -> Var:
+    """The offsets [R + 1] of R rays with `per_ray` samples each."""
+    return jt.array(np.arange(rays + 1, dtype=np.int32) * per_ray).stop_grad()
+
+
+def _places(offsets: Var, samples: int) -> tuple[Var, Var, Var]:
+    """Of each sample its ray [S], the first sample of that [S, 1], and whether it has one [S, 1]."""
+    places = jt.arange(samples)
+    rays = count_up_to(offsets.unsqueeze(0), places.unsqueeze(0))[0] - 1
+    last = offsets.shape[0] - 2
+    is_used = (rays <= last).stop_grad()
+    rays = rays.minimum(last).stop_grad()
+    return rays, offsets[rays].unsqueeze(1).stop_grad(), is_used.unsqueeze(1)
+
+
+def _exclusive_product(factors: Var, starts: Var) -> Var:
+    """Products of the factors of the same ray before each, [S, 1], by doubling; 1 for a ray's first.
+
+    Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
+    """
+    count = factors.shape[0]
+    places = jt.arange(count).unsqueeze(1)
+
+    def before(values: Var, distance: int) -> Var:
+        shifted = jt.concat([jt.ones((min(distance, count), 1)), values], dim=0)[:count]
+        return jt.ternary(places - distance >= starts, shifted, jt.ones_like(shifted))
+
+    product, step = before(factors, 1), 1
+    while step < count:
+        product = product * before(product, step)
+        step *= 2
+    return product

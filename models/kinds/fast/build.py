@@ -1,39 +1,44 @@
-"""Models on grids from their confs, with fresh fields."""
+"""Methods on occupied cells from their confs, with fresh fields."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from models.config.blocks import TrainConfig
+from models.estimators.background import ContractedBackground
+from models.estimators.packed_radiance import RadianceOccupancyEstimator
+from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
-from models.fields.sdf_grid import SDFGrid
+from models.fields.radiance import GridRadianceField
+from models.fields.registry import COLORS, SURFACES
 from models.fields.sharpness import SingleVarianceNetwork
-from models.kinds.fast.background import Background
 from models.kinds.fast.conf import FastNeRFConfig, FastNeuSConfig
-from models.kinds.fast.model import FastNeuSModel, Fields
-from models.kinds.fast.nerf import FastNeRFModel, RadianceFields
-from models.kinds.fast.photographed import PhotographedNeRF, PhotographedNeuS
+from models.kinds.radiance import PackedRadianceModel
+from models.kinds.surface import PackedSurfaceModel
+from models.rendering.render import SurfaceFields
 
 
-def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeuSModel:
+def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> PackedSurfaceModel:
     """A surface."""
-    fields = Fields(
-        SDFGrid(conf.sdf_grid, generator),
-        RenderingNetwork(conf.rendering_network, generator),
+    fields = SurfaceFields(
+        SURFACES[conf.surface].build(conf.block(conf.surface), generator),
+        COLORS[conf.color].build(conf.block(conf.color), generator),
         SingleVarianceNetwork(conf.variance_network),
     )
-    background = Background(
+    background = ContractedBackground(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.background_color, generator), conf.background
     )
-    kind = PhotographedNeuS if conf.photographs.exposure else FastNeuSModel
-    return kind(fields, conf, train, background)
+    estimator = SurfaceOccupancyEstimator(
+        conf.packed, train.end_iter, train.mask_weight > 0, fields.sdf, fields.sharpness, background
+    )
+    return PackedSurfaceModel(fields, estimator, train, conf.packed, conf.patches, conf.photographs)
 
 
-def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> FastNeRFModel:
+def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> PackedRadianceModel:
     """A radiance field."""
-    fields = RadianceFields(
+    field = GridRadianceField(
         DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.rendering_network, generator)
     )
-    kind = PhotographedNeRF if conf.photographs.exposure else FastNeRFModel
-    return kind(fields, conf, train)
+    estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, train.mask_weight > 0, field)
+    return PackedRadianceModel(field, estimator, train, conf.radiance, conf.photographs)

@@ -15,7 +15,7 @@ from models.machine.ranks.ranks import ALONE, Ranks
 from models.ops import splat_raster as raster
 from models.ops.splat_project import project_ellipsoids, project_surfels
 from models.ops.splat_shade import shade_splats
-from models.rendering.sections import SEEN_OPACITY
+from models.ops.volrend import SEEN_OPACITY
 from models.structs import RayView, Var
 
 

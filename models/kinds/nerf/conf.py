@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from models.config.strict import ConfigError, limits
+from models.config.strict import ConfigError
+from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.kinds.block import PlainBlock
 
@@ -12,22 +13,11 @@ NERF = "nerf"
 
 
 @dataclass(frozen=True)
-class NerfRendererConfig:
-    """How many samples a ray gets. Depths run from near to far along the unit ray; both 0: the sphere's span."""
-
-    n_samples: int = limits(64, at_least=2)
-    n_importance: int = limits(128, at_least=1)
-    perturb: float = limits(1.0, at_least=0)
-    near: float = limits(0.0, at_least=0)
-    far: float = limits(0.0, at_least=0)
-
-
-@dataclass(frozen=True)
 class NeRFConfig(PlainBlock):
     """The two networks, of one shape, and the renderer of a radiance field."""
 
     nerf: NerfConfig
-    nerf_renderer: NerfRendererConfig = NerfRendererConfig()
+    nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF
 
     def check(self) -> None:

@@ -1,8 +1,8 @@
-"""What of a picture has to be computed: the rays on which something may be opaque, and the sections that can be seen.
+"""What of an image has to be computed: the rays on which something may be opaque, and the visible intervals.
 
-Pictures alone use this; a training step asks its networks everywhere. R rays, N sections inside, M in all, P = R x
-sections. A network that is asked at some rows only stands in for the whole one; what lies at the others is
-multiplied by zero by whoever asks.
+Only images use this; a training step evaluates its networks everywhere. R rays, N intervals inside, M in all, P = R x
+intervals. A network that is evaluated at some rows takes the place of the whole one; the caller multiplies the others
+by zero.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> 
     return sdf.min(axis=1) <= STEEPEST * spacing + blur
 
 
-def sections_apart(rays: Rays, depths: np.ndarray, last: float) -> tuple[np.ndarray, np.ndarray]:
-    """Which sections [R, N] may lie inside the unit sphere, and which outside: bool; near its rim, both.
+def intervals_apart(rays: Rays, t_starts: np.ndarray, last: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which intervals [R, N] may lie inside the unit sphere, and which outside: bool; near its rim, both.
 
-    depths: section starts; `last` is the length of the last one.
+    t_starts: where they begin; `last` is the length of the last one.
     """
-    lengths = np.diff(depths, axis=1, append=depths[:, -1:] + last)
-    middles = rays.origins[:, None] + rays.directions[:, None] * (depths + 0.5 * lengths)[..., None]
+    lengths = np.diff(t_starts, axis=1, append=t_starts[:, -1:] + last)
+    middles = rays.origins[:, None] + rays.directions[:, None] * (t_starts + 0.5 * lengths)[..., None]
     radius, slack = np.linalg.norm(middles, axis=2), _slack(rays)[:, None]
     return radius < 1.0 + slack, radius > 1.0 - slack
 
@@ -136,16 +136,9 @@ class NerfAt:
         return self.rows.spread(density), self.rows.spread(rgb)
 
 
-class NoObject:
-    """The signed distance of an empty region, for placing the depths of rays that meet nothing."""
-
-    def at_weights(self) -> NoObject:
-        """It has none."""
-        return self
-
-    def distance(self, points: Var) -> Var:
-        """[P, 3] -> [P, 1]."""
-        return jt.full((points.shape[0], 1), EMPTY_SDF)
+def no_object(points: Var) -> Var:
+    """Signed distances [P, 1] of a region without an object at points [P, 3]."""
+    return jt.full((points.shape[0], 1), EMPTY_SDF)
 
 
 def merged(

@@ -1,37 +1,38 @@
-// Volume rendering along a ray over its packed samples, `begin` to `end`. The reference is ops/packed.py.
+// Volume rendering along a ray over its packed samples, `begin` to `end`. The specification is ops/volrend.py.
 #pragma once
 #include "device.h"
 
 namespace neus {
 
 // The samples of a ray that light reaches, from `begin`: the rest of it takes no part. `reached` receives T_i.
-__device__ inline int lit_samples(float opaque, const float *alpha, int begin, int end, float *reached, float *left) {
+__device__ inline int lit_samples(float opaque, float eps, const float *alpha, int begin, int end, float *reached, float *left) {
     float light = 1.f;
     int i = begin;
     for (; i < end && light >= opaque; i++) {
         reached[i] = light;
-        light *= 1.f - alpha[i];
+        light *= 1.f - alpha[i] + eps;
     }
     *left = light;
     return i;
 }
 
 // Weights of the samples, and the light that is left.
-__device__ inline void weights_of_ray(float opaque, const float *alpha, int begin, int end, float *weights, float *left) {
-    const int stop = lit_samples(opaque, alpha, begin, end, weights, left);
+__device__ inline void weights_of_ray(float opaque, float eps, const float *alpha, int begin, int end, float *weights,
+                                      float *left) {
+    const int stop = lit_samples(opaque, eps, alpha, begin, end, weights, left);
     for (int i = begin; i < stop; i++) weights[i] *= alpha[i];
     for (int i = stop; i < end; i++) weights[i] = 0.f;
 }
 
 // `behind` is what one unit of light that passes a sample is worth there: no division, so that a sample may be wholly
 // opaque. At first it is that of what is left.
-__device__ inline void weights_of_ray_backward(float opaque, const float *alpha, int begin, int end, const float *d_weights,
-                                               float behind, float *d_alpha) {
+__device__ inline void weights_of_ray_backward(float opaque, float eps, const float *alpha, int begin, int end,
+                                               const float *d_weights, float behind, float *d_alpha) {
     float left;
-    const int stop = lit_samples(opaque, alpha, begin, end, d_alpha, &left);
+    const int stop = lit_samples(opaque, eps, alpha, begin, end, d_alpha, &left);
     for (int i = stop - 1; i >= begin; i--) {
         d_alpha[i] *= d_weights[i] - behind;
-        behind = d_weights[i] * alpha[i] + (1.f - alpha[i]) * behind;
+        behind = d_weights[i] * alpha[i] + (1.f - alpha[i] + eps) * behind;
     }
     for (int i = stop; i < end; i++) d_alpha[i] = 0.f;
 }

@@ -1,5 +1,5 @@
 // Volume rendering over packed samples, ray by ray: a ray is one thread's, so that sums do not depend on the threads. The
-// reference is ops/packed.py. `entries` is the number of offsets, one more than the rays.
+// specification is ops/volrend.py. `entries` is the number of offsets, one more than the rays.
 #pragma once
 #include <omp.h>
 #include "packed_ray.h"
@@ -13,7 +13,7 @@ inline void packed_weights(const Packed &is, long entries, const int *offsets, c
                            float *left) {
 #pragma omp parallel for schedule(dynamic, RAYS_AT_ONCE)
     for (long r = 0; r < entries - 1; r++)
-        weights_of_ray(is.opaque, alpha, offsets[r], offsets[r + 1], weights, left + r);
+        weights_of_ray(is.opaque, is.eps, alpha, offsets[r], offsets[r + 1], weights, left + r);
     std::fill(weights + offsets[entries - 1], weights + is.samples, 0.f);
 }
 
@@ -22,7 +22,7 @@ inline void packed_weights_backward(const Packed &is, long entries, const int *o
                                     const float *d_weights, const float *d_left, float *d_alpha) {
 #pragma omp parallel for schedule(dynamic, RAYS_AT_ONCE)
     for (long r = 0; r < entries - 1; r++)
-        weights_of_ray_backward(is.opaque, alpha, offsets[r], offsets[r + 1], d_weights, d_left[r], d_alpha);
+        weights_of_ray_backward(is.opaque, is.eps, alpha, offsets[r], offsets[r + 1], d_weights, d_left[r], d_alpha);
     std::fill(d_alpha + offsets[entries - 1], d_alpha + is.samples, 0.f);
 }
 

@@ -1,5 +1,5 @@
 // Volume rendering over packed samples, a thread for each ray or for each number: sums have one order. The reference is
-// ops/packed.py. `entries` is the number of offsets, one more than the rays.
+// ops/volrend.py. `entries` is the number of offsets, one more than the rays.
 #pragma once
 #include "packed_ray.h"
 
@@ -15,9 +15,9 @@ inline void clear_spare(long samples, long entries, const int *offsets, int chan
 // weights [S], left [R].
 inline void packed_weights(const Packed &is, long entries, const int *offsets, const float *alpha, float *weights,
                            float *left) {
-    const float opaque = is.opaque;
+    const float opaque = is.opaque, eps = is.eps;
     each(entries - 1, [=] __device__(long r) {
-        weights_of_ray(opaque, alpha, offsets[r], offsets[r + 1], weights, left + r);
+        weights_of_ray(opaque, eps, alpha, offsets[r], offsets[r + 1], weights, left + r);
     });
     clear_spare(is.samples, entries, offsets, 1, weights);
 }
@@ -25,9 +25,9 @@ inline void packed_weights(const Packed &is, long entries, const int *offsets, c
 // d_alpha [S].
 inline void packed_weights_backward(const Packed &is, long entries, const int *offsets, const float *alpha,
                                     const float *d_weights, const float *d_left, float *d_alpha) {
-    const float opaque = is.opaque;
+    const float opaque = is.opaque, eps = is.eps;
     each(entries - 1, [=] __device__(long r) {
-        weights_of_ray_backward(opaque, alpha, offsets[r], offsets[r + 1], d_weights, d_left[r], d_alpha);
+        weights_of_ray_backward(opaque, eps, alpha, offsets[r], offsets[r + 1], d_weights, d_left[r], d_alpha);
     });
     clear_spare(is.samples, entries, offsets, 1, d_alpha);
 }

@@ -1,0 +1,248 @@
+"""The background outside the unit sphere: a radiance field on a grid over contracted space (mip-NeRF 360).
+
+arXiv 2111.12077. A point at distance r > 1 from the origin is contracted to distance 2 - 1 / r; half of that is its
+position in the grid's cube. Intervals along a ray are a constant fraction of their distance from the origin, so that
+the number of samples follows the number of pixels. A density is per such a fraction, so that the opacity of an interval
+is the same from wherever it is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.io.images import to_float
+from data.rays import Rays
+from data.roi.frustum import Cameras, room
+from data.scenes.scene import Scene
+from models.estimators.conf import BackgroundConfig
+from models.estimators.empty_cells import EmptyCells
+from models.estimators.occupancy import OccupancyGrid, Traversal, packed_traversal
+from models.estimators.visibility import is_reached
+from models.fields.color import RenderingNetwork
+from models.fields.density_grid import DensityGrid
+from models.machine.backend import jt
+from models.ops.march import OCCUPIED
+from models.ops.volrend import alpha_from_density
+from models.structs import Var
+
+FARTHEST = 64.0  # working-frame units from the origin: what is farther is contracted to 1/128 of the cube's side
+# Fraction of their length over which samples between camera and region absorb: the field begins as a fog that hides the
+# region from all cameras, and each camera then learns its own image in front of its lens. DTU scan 24, held-out PSNR
+# after 1,000 steps: 14.4 dB with 1, 18.6 dB with 0.02, 18.0 dB without samples there.
+NEAR_SHARE = 0.02
+# Fraction of the images that must see a cell for samples between camera and region: what few images see, right in front
+# of their lenses, cannot be told from what they show behind it. The same scene after 3,000 steps: 21.6 dB with 0, 22.8
+# dB with 0.2, 22.5 dB without samples there.
+LEAST_SEEN = 0.2
+MOST_COUNTED = 100  # images by which this is judged
+THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, so that cells that hold nothing are pruned
+PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the images' borders, to their median colour
+EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
+NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Depths along R rays outside the unit sphere, K of each; some of them do not exist."""
+
+    depths: np.ndarray  # [R, K], ascending along each ray
+    exist: np.ndarray  # bool [R, K]
+    is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
+
+
+@dataclass(frozen=True)
+class BackgroundQuery:
+    """N samples outside the sphere in occupied cells, whose opacity the device is computing."""
+
+    ray: np.ndarray  # [N], ascending, and along each ray from the camera outwards
+    is_before: np.ndarray  # bool [N], between camera and sphere
+    depths: np.ndarray  # [N]
+    points: np.ndarray  # [N, 3], contracted
+    alpha: Var | None  # [N, 1]; None of no samples
+
+    def visible(self, rays: Rays, transmits: np.ndarray, budget: int) -> Traversal:
+        """The visible samples of the first of these rays that fit the budget; waits for the opacities.
+
+        transmits: bool [R], whether the ray sees what lies behind the region.
+        """
+        kept = np.flatnonzero(self.ray < len(rays))
+        kept = kept[self.is_before[kept] | transmits[self.ray[kept]]]
+        if len(kept):
+            offsets = np.searchsorted(self.ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
+            kept = kept[is_reached(self.alpha.numpy()[kept], offsets)]
+        return packed_traversal(self.ray[kept], self.depths[kept], self.points[kept], rays, budget)
+
+
+class ContractedBackground:
+    """Density and colour outside the sphere, and its occupancy grid."""
+
+    def __init__(self, density: DensityGrid, color: RenderingNetwork, conf: BackgroundConfig) -> None:
+        self.density, self.color, self.conf = density, color, conf
+        self.grid = OccupancyGrid(_shell(conf.cells))
+        self.empty_cells = EmptyCells(self.grid, conf.threshold)
+        self._is_shared = np.ones(self.grid.hull.shape, bool)  # cells that enough images see
+        self.near_share = NEAR_SHARE
+        self.is_plain = False  # whether the images have a backdrop of one colour
+        self.sky = np.zeros(3, np.float32)  # colour of rays that nothing absorbs
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """Density, colour."""
+        return {"background_density": self.density, "background_color": self.color}
+
+    def fit(self, scene: Scene, near_plane: float) -> None:
+        """Count the images that see each cell, and initialise the density by the colours along the images' borders.
+
+        Before a plain backdrop the field begins as a thin fog before that colour, else as a thick one before black: a
+        thick fog hides the region for long; seen through a thin one, a backdrop that is not plain is mistaken for the
+        object.
+        """
+        self.grid.near_plane = near_plane
+        self._is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
+        border = np.concatenate([to_float(edge) for image in scene.images for edge in _edges(image)])
+        middle = np.median(border, axis=0)
+        if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
+            return
+        self.is_plain, self.sky = True, middle.astype(np.float32)
+        bias = self.density.layers()[-1].bias
+        bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
+        bias.start_grad()
+
+    def shows_alone(self, rgb: np.ndarray) -> np.ndarray:
+        """Which colours [R, 3] are exactly that of a plain backdrop: bool [R].
+
+        Hardly any in photographs; in rendered images all beside the object, where otherwise surfaces of that colour
+        could stay unnoticed.
+        """
+        return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
+
+    def query(self, rays: Rays, jitter: np.ndarray, transmits: np.ndarray | None = None) -> BackgroundQuery:
+        """Start to compute the opacity at the candidates in occupied cells.
+
+        transmits: bool [R], whether the ray sees what lies behind the region, where that is known.
+        """
+        found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
+        exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
+        ray, place = np.nonzero(exist)
+        depths = found.depths[ray, place]
+        points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
+        cell = self.grid.indices(points)
+        may_be = self._is_shared[cell] | ~found.is_before[ray, place]
+        kept = np.flatnonzero((self.grid.cells[cell] == OCCUPIED) & may_be)
+        ray, points = ray[kept], points[kept]
+        alpha = self._alpha(points, rays.directions[ray]) if len(points) else None
+        return BackgroundQuery(ray, found.is_before[ray, place[kept]], depths[kept], points, alpha)
+
+    def _alpha(self, points: np.ndarray, directions: np.ndarray) -> Var:
+        with jt.no_grad():
+            place = jt.array(points)
+            density = self.density.at_weights().evaluate(place).density
+            alpha = alpha_from_density(density, self._lengths(place, jt.array(directions)))
+            jt.sync([alpha])
+        return alpha
+
+    def _lengths(self, points: Var, directions: Var) -> Var:
+        """Lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
+
+        A sample lies between camera and region where its ray still comes nearer to the origin.
+        """
+        is_before = (points * directions).sum(dim=1, keepdims=True) < 0
+        return self.conf.section * (1.0 - (1.0 - self.near_share) * is_before.float32())
+
+    def evaluate(self, points: Var, directions: Var) -> tuple[Var, Var]:
+        """Opacities [S, 1] and colours [S, 3] of samples at contracted points."""
+        found = self.density.at_weights().evaluate(points)
+        alpha = alpha_from_density(found.density, self._lengths(points, directions))
+        return alpha, self.color(points, points, directions, found.feature)
+
+    def update(self) -> None:
+        """Evaluate some of the cells again."""
+        self.empty_cells.update(self._opacities)
+
+    def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
+        del side
+        return self._alpha(points, points).numpy()[:, 0]
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """Arrays that a resume needs."""
+        return {f"background_{name}": value for name, value in self.empty_cells.buffers().items()} | {
+            "background_cells": self.grid.cells,
+            "background_sky": self.sky,
+            "background_near_share": np.array([self.near_share], np.float32),
+        }
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Restore `buffers`; raises ValueError for others."""
+        cells, sky = buffers["background_cells"], buffers["background_sky"]
+        near_share = float(buffers["background_near_share"][0])
+        if not 0 < near_share <= 1:
+            raise ValueError("its background_near_share is not in (0, 1]")
+        if not ((sky >= 0) & (sky <= 1)).all():
+            raise ValueError("its background_sky is no colour")
+        if cells.max() > OCCUPIED or cells[~self.grid.hull].any() or buffers["background_looks"][0] < 0:
+            raise ValueError("its background_cells are not those of a training")
+        self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
+        self.grid.set(cells)
+        self.sky, self.near_share = sky, near_share
+
+
+def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The four borders of an image [H, W, 3], each [N, 3]."""
+    return image[0], image[-1], image[:, 0], image[:, -1]
+
+
+def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:
+    """Depths along rays outside the unit sphere, from their near plane to FARTHEST.
+
+    With m the depth nearest the origin and b its distance from it, the depth m + b sinh(u) is b cosh(u) from the
+    origin, so that equal steps in u are equal fractions of the distance. jitter [R, 1] in [0, 1) shifts them, in steps.
+    """
+    origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
+    middle = -np.einsum("ri,ri->r", origins, directions)
+    apart = np.sqrt(np.maximum(np.einsum("ri,ri->r", origins, origins) - middle**2, 1e-6))
+    half = np.sqrt(np.maximum(1.0 - apart**2, 0.0))
+
+    def steps(depth: np.ndarray) -> np.ndarray:
+        return np.arcsinh((depth - middle) / apart) / section
+
+    start = steps(np.full(len(rays), near_plane))
+    enters, leaves, ends = steps(middle - half), steps(middle + half), steps(middle + FARTHEST)
+    before = np.maximum(0, np.floor(enters - start)).astype(np.int64)
+    from_there = np.maximum(leaves, start)
+    behind = np.maximum(0, np.floor(ends - from_there)).astype(np.int64)
+    number = np.arange(int((before + behind).max(initial=0)))[None]
+    is_before = number < before[:, None]
+    at = np.where(is_before, start[:, None] + number, from_there[:, None] + number - before[:, None]) + jitter
+    depths = middle[:, None] + apart[:, None] * np.sinh(at * section)
+    return Candidates(depths.astype(np.float32), number < (before + behind)[:, None], is_before)
+
+
+def contracted(points: np.ndarray) -> np.ndarray:
+    """Positions [P, 3] in the grid's cube of points outside the unit sphere [P, 3]; float32."""
+    radius = np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)
+    return (points * ((1.0 - 0.5 / radius) / radius)).astype(np.float32)
+
+
+def expanded(places: np.ndarray) -> np.ndarray:
+    """The inverse of `contracted`, float64; places [P, 3] farther than FARTHEST are taken for as far."""
+    radius = np.linalg.norm(places, axis=1, keepdims=True)
+    away = np.minimum(0.5 / np.maximum(1.0 - radius, 0.5 / FARTHEST), FARTHEST)
+    return places * (away / np.maximum(radius, 1e-6))
+
+
+def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
+    """Fraction of the images, of at most MOST_COUNTED, that see points [P, 3]: [P]."""
+    views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
+    sizes = np.array([scene.size(view) for view in views], np.float64)
+    cameras = Cameras(scene.intrinsics[views], scene.c2w[views], sizes)
+    return np.mean([room(points, cameras.pick(np.array([view])))[0] > 0 for view in range(len(views))], axis=0)
+
+
+def _shell(cells: int) -> np.ndarray:
+    """The cells that may lie outside the sphere in part: bool [cells, cells, cells]."""
+    ticks = ((np.arange(cells) + 0.5) * 2.0 / cells - 1) ** 2
+    radius = np.sqrt(ticks[:, None, None] + ticks[None, :, None] + ticks)
+    return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)

@@ -1,0 +1,117 @@
+"""The blocks of confs that estimators read. Knows no Jittor."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from data.cameras import SPAN_LENGTH
+from models.config.strict import ConfigError, limits
+
+POINTS_SHARE = 1 / 16  # of the samples that are SfM points: as many as a batch has rays, or more
+
+
+@dataclass(frozen=True)
+class HierarchicalConfig:
+    """The block `neus_renderer`: how many samples a ray gets, and where."""
+
+    n_samples: int = limits(at_least=1)
+    n_importance: int = limits(at_least=0)
+    n_outside: int = limits(at_least=0)
+    up_sample_steps: int = limits(at_least=0)
+    perturb: float = limits(at_least=0)
+
+    def fault(self, count: int) -> str:
+        """Why `count` is impossible as n_importance, which needs intervals to refine and rounds to do it in; or ""."""
+        if count > 0 and self.n_samples < 2:
+            return "model.neus_renderer.n_samples = 1: must be at least 2 where n_importance > 0"
+        if count > 0 and self.up_sample_steps < 1:
+            return "model.neus_renderer.up_sample_steps = 0: must be at least 1 where n_importance > 0"
+        return ""
+
+
+@dataclass(frozen=True)
+class CoarseToFineConfig:
+    """The block `nerf_renderer`. Depths run from near to far along the unit ray; both 0: the sphere's span."""
+
+    n_samples: int = limits(64, at_least=2)
+    n_importance: int = limits(128, at_least=1)
+    perturb: float = limits(1.0, at_least=0)
+    near: float = limits(0.0, at_least=0)
+    far: float = limits(0.0, at_least=0)
+
+
+@dataclass(frozen=True)
+class SamplesConfig:
+    """Which samples a step takes, and when the schedules change; times are shares of train.end_iter."""
+
+    samples: int = limits(8192, at_least=64)
+    anywhere: float = limits(0.1, at_least=0, at_most=0.9)
+    cells: int = limits(128, at_least=8, at_most=512)
+    hull_margin: float = limits(0.07, at_least=0)
+    first_step: float = limits(0.035, above=0)
+    last_step: float = limits(0.007, above=0)
+    steps_until: float = limits(0.5, above=0, at_most=1)
+    first_levels: int = limits(4, at_least=1)
+    levels_until: float = limits(0.4, above=0, at_most=1)
+    prune_from: float = limits(0.2, at_least=0, at_most=1)
+    prune_every: int = limits(64, at_least=1)
+    warm_up: int = limits(100, at_least=0)
+    network_rate: float = limits(0.5, above=0)
+
+    def check(self, block: str) -> None:
+        """Raises ConfigError, naming the block below model, for steps that grow, and where a ray may not fit a step."""
+        if self.last_step > self.first_step:
+            raise ConfigError(
+                f"model.{block}.last_step = {self.last_step:g}: must not be above first_step = {self.first_step:g}"
+            )
+        most = math.ceil(SPAN_LENGTH / self.last_step) + 1
+        if self.samples - int(max(self.anywhere, POINTS_SHARE) * self.samples) < most:
+            raise ConfigError(
+                f"model.{block}.samples = {self.samples}: a single ray may have {most} samples last_step = "
+                f"{self.last_step:g} apart, beside the share {self.anywhere:g} that lies anywhere; raise samples or "
+                "last_step"
+            )
+
+
+@dataclass(frozen=True)
+class PackedConfig(SamplesConfig):
+    """Those of a surface, and the losses that hang on them."""
+
+    shell: float = limits(5.0, above=0)
+    free_weight: float = limits(1.0, at_least=0)
+    points_weight: float = limits(0.0, at_least=0)
+    points_until: float = limits(1.0, at_least=0, at_most=1)
+    curvature_weight: float = limits(0.0, at_least=0)
+    sharpness_rate: float = limits(0.4, above=0)
+
+
+@dataclass(frozen=True)
+class BackgroundConfig:
+    """The samples beyond the unit sphere."""
+
+    samples: int = limits(8192, at_least=64)
+    section: float = limits(0.12, above=0, at_most=1)
+    cells: int = limits(64, at_least=8, at_most=512)
+    threshold: float = limits(0.01, above=0, at_most=0.5)
+    prune_from: float = limits(0.4, at_least=0, at_most=1)
+    shell: float = limits(10.0, above=0)
+    patches_weight: float = limits(0.0, at_least=0)
+
+
+@dataclass(frozen=True)
+class RadianceConfig(SamplesConfig):
+    """Those of a radiance field."""
+
+    samples: int = limits(16384, at_least=64)
+    anywhere: float = limits(0.0, at_least=0, at_most=0.9)
+    hull_margin: float = limits(0.02, at_least=0)
+    first_step: float = limits(0.02, above=0)
+    last_step: float = limits(0.01, above=0)
+    steps_until: float = limits(0.3, above=0, at_most=1)
+    first_levels: int = limits(6, at_least=1)
+    levels_until: float = limits(0.3, above=0, at_most=1)
+    prune_from: float = limits(0.02, at_least=0, at_most=1)
+    prune_every: int = limits(32, at_least=1)
+    threshold: float = limits(0.05, above=0, at_most=0.5)
+    network_rate: float = limits(1.0, above=0)

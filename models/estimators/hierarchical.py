@@ -1,0 +1,129 @@
+"""Hierarchical sampling: uniform depths, then rounds of importance sampling near the surface (NeuS, section 3.3).
+
+arXiv 2106.10689. R rays, N = n_samples + n_importance intervals of each inside the sphere, M = N + n_outside in all;
+the background is that of NeRF++ (arXiv 2010.07492).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import PixelBatch
+from models.estimators import sampling
+from models.estimators.conf import HierarchicalConfig
+from models.estimators.pixels import PixelEstimator, RayVars, upload
+from models.fields.nerf import NeRF
+from models.machine.backend import jt
+from models.ops.elementwise import softplus
+from models.ops.intervals import interval_lengths, intervals
+from models.ops.placing import place
+from models.ops.upsample import merge_depths
+from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
+from models.structs import RayLayout, RaySamples, Var
+
+Noise = dict[str, np.ndarray]
+Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
+
+
+@dataclass(frozen=True)
+class InverseSphereBackground:
+    """The background at all M intervals of R rays; it counts where their middles lie outside the unit sphere."""
+
+    alpha: Var  # [R, M]
+    rgb: Var  # [R, M, 3]
+    in_sphere: Var  # [R, N], 1 where an interval of the region lies in the sphere
+
+    def joined(self, alpha: Var, rgb: Var, samples: RaySamples) -> tuple[Var, Var, RayLayout]:
+        """Opacity and colour of the region inside the sphere, of the background elsewhere; see `BackgroundSamples`."""
+        (rows, count), every = self.in_sphere.shape, self.alpha.shape[1]
+        inside, outside = self.in_sphere, 1.0 - self.in_sphere
+        near = alpha.reshape((rows, count)) * inside + self.alpha[:, :count] * outside
+        alpha = jt.concat([near, self.alpha[:, count:]], dim=1).reshape((-1, 1))
+        inside, outside = inside.unsqueeze(2), outside.unsqueeze(2)
+        near = rgb.reshape((rows, count, 3)) * inside + self.rgb[:, :count] * outside
+        rgb = jt.concat([near, self.rgb[:, count:]], dim=1).reshape((-1, 3))
+        return alpha, rgb, RayLayout(dense_offsets(rows, every), every)
+
+    def of_region(self, weights: Var) -> Var:
+        """Weights [R M, 1] -> [R N, 1]."""
+        count = self.in_sphere.shape[1]
+        return (weights.reshape(self.alpha.shape)[:, :count] * self.in_sphere).reshape((-1, 1))
+
+
+class HierarchicalEstimator(PixelEstimator):
+    """Dense samples inside the unit sphere, and a background where there is a network for it."""
+
+    def __init__(self, conf: HierarchicalConfig, nerf: NeRF | None) -> None:
+        self.conf, self.nerf = conf, nerf
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """Those of the background."""
+        return {} if self.nerf is None else {"nerf": self.nerf}
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
+        """A shift for each ray, and a place within its stratum for each depth of the background."""
+        if self.conf.perturb == 0.0:
+            return None
+        return {
+            "inside": generator.random((entries, 1), dtype=np.float32),
+            "outside": generator.random((entries, self.conf.n_outside), dtype=np.float32),
+        }
+
+    def precompute(self, batch: PixelBatch, distance: Distance, noise: Noise | None) -> Var:
+        """All t_starts inside the sphere [R, N], computed now: the rounds of a chunk that is rendered twice."""
+        t_starts = self.t_starts(upload(batch.rays), distance, noise)
+        t_starts.sync()
+        return t_starts
+
+    def sample(self, batch: PixelBatch, distance: Distance, noise: Noise | None, t_starts: Var | None) -> RaySamples:
+        """The samples of a batch; `t_starts` of `precompute`, or None."""
+        rays = upload(batch.rays)
+        return self.samples_of(rays, self.t_starts(rays, distance, noise) if t_starts is None else t_starts, noise)
+
+    def samples_of(self, rays: RayVars, t_starts: Var, noise: Noise | None = None) -> RaySamples:
+        """The samples of intervals that begin at t_starts [R, N]."""
+        rows, count = t_starts.shape
+        positions, directions, deltas, distances, in_sphere, near_sphere = intervals(
+            rays.origins, rays.directions, t_starts, self.last_length
+        )
+        layout = RayLayout(dense_offsets(rows, count), count)
+        background = None
+        if self.nerf is not None:
+            background = self.background(rays, t_starts, in_sphere.reshape((rows, count)), noise)
+        return RaySamples(positions, directions, deltas, layout, distances, in_sphere, near_sphere, background)
+
+    def t_starts(self, rays: RayVars, distance: Distance, noise: Noise | None, sdf: Var | None = None) -> Var:
+        """Where the intervals begin, [R, N] ascending: uniform depths, then rounds of new ones near the surface.
+
+        sdf: signed distances at the uniform depths, [R, n_samples], where they are known already.
+        """
+        with jt.no_grad():
+            jitter = None if noise is None else jt.array(noise["inside"])
+            depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
+            counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
+            return place(rays.origins, rays.directions, depths, sdf, distance, counts, sampling.FIRST_INV_S).detach()
+
+    @property
+    def last_length(self) -> float:
+        """Length of a ray's last interval: that of a uniform one, with the sphere's diameter for near to far."""
+        return sampling.REGION_DIAMETER / self.conf.n_samples
+
+    def background(
+        self, rays: RayVars, t_starts: Var, in_sphere: Var, noise: Noise | None = None
+    ) -> InverseSphereBackground:
+        """The background network at all intervals, those of the region included: they count outside the sphere."""
+        with jt.no_grad():
+            jitter = None if noise is None else jt.array(noise["outside"])
+            outside = sampling.outside_depths(rays.far, self.conf.n_outside, self.conf.n_samples, jitter)
+        t_starts = merge_depths(t_starts, outside)[0]
+        rows, count = t_starts.shape
+        deltas = interval_lengths(t_starts, self.last_length)
+        positions = points_along(rays.origins, rays.directions, t_starts + deltas * 0.5).stop_grad()
+        directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
+        raw, rgb = self.nerf(inverted_sphere(positions).reshape((-1, 4)), directions)
+        alpha = alpha_from_density(softplus(raw).reshape((rows, count)), deltas)
+        return InverseSphereBackground(alpha, rgb.sigmoid().reshape((rows, count, 3)), in_sphere)

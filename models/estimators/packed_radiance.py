@@ -1,0 +1,62 @@
+"""Occupancy sampling of a density: cells that are found empty several times in a row are pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from models.estimators.conf import RadianceConfig
+from models.estimators.empty_cells import EmptyCells
+from models.estimators.occupancy import PendingTraversal
+from models.estimators.packed import OccupancyEstimator
+from models.estimators.visibility import Visibility, is_reached
+from models.fields.grid_field import GridField
+from models.fields.protocol import RadianceField
+from models.machine.backend import jt
+from models.ops.volrend import alpha_from_density
+
+
+class RadianceOccupancyEstimator(OccupancyEstimator):
+    """Cells by opacity; samples that the transmittance does not reach are skipped."""
+
+    samples_block = "radiance"
+    skips_hidden = True
+
+    def __init__(self, conf: RadianceConfig, end_iter: int, carves: bool, field: RadianceField) -> None:
+        grids = [part for part in field.networks.values() if isinstance(part, GridField)]
+        super().__init__(conf, end_iter, carves, grids)
+        self._field = field
+        self.empty_cells = EmptyCells(self.grid, conf.threshold)
+
+    def _prune(self) -> None:
+        self.empty_cells.update(lambda points, side: 1.0 - np.exp(-self.extracted(points)[:, 0] * side))
+
+    def _reopen(self) -> None:
+        super()._reopen()
+        self.empty_cells.forget()
+
+    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
+        """Which samples the transmittance reaches: those that take part in the rendering."""
+        with jt.no_grad():
+            alpha = alpha_from_density(self._field.at_weights().density(pending.points()), step)
+            jt.sync([alpha])  # before a GPU is waited for
+            traversal = pending.result
+            reached = is_reached(alpha.numpy()[: traversal.offsets[-1]], traversal.offsets)
+        return Visibility(np.ones(traversal.traversed, bool), reached)
+
+    def extracted(self, points: np.ndarray) -> np.ndarray:
+        """Density [P, 1] at points [P, 3]; 0 outside the hull."""
+        with jt.no_grad():
+            density = self._field.at_weights().density(jt.array(points)).numpy()
+        density[self._is_outside(points)] = 0.0
+        return density
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """With how often cells were found empty."""
+        return super().buffers() | self.empty_cells.buffers()
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Restore `buffers`; raises ValueError for others."""
+        super().load_buffers(buffers)
+        self.empty_cells.load_buffers(buffers)

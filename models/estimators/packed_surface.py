@@ -1,0 +1,133 @@
+"""Occupancy sampling of a signed-distance field: cells near its zero level set are occupied."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data.capture import training_points
+from data.roi.sparse import LEAST_POINTS, well_supported
+from data.scenes.scene import Scene
+from models.estimators.background import ContractedBackground
+from models.estimators.conf import PackedConfig
+from models.estimators.occupancy import PendingTraversal
+from models.estimators.packed import MOST_LOST, OccupancyEstimator
+from models.estimators.visibility import Visibility, lost_share, opacities, surface_visibility
+from models.fields.grid_field import GridField
+from models.fields.protocol import DistanceField
+from models.fields.sharpness import SingleVarianceNetwork
+from models.machine.backend import jt
+from models.ops.march import SOLID
+
+CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
+
+
+class SurfaceOccupancyEstimator(OccupancyEstimator):
+    """The cells within a band around the surface, whose width shrinks with 1 / inv_s."""
+
+    def __init__(
+        self,
+        conf: PackedConfig,
+        end_iter: int,
+        carves: bool,
+        sdf: DistanceField,
+        sharpness: SingleVarianceNetwork,
+        background: ContractedBackground | None,
+    ) -> None:
+        super().__init__(conf, end_iter, carves, [sdf] if isinstance(sdf, GridField) else [], background)
+        self._sdf, self._sharpness = sdf, sharpness
+        self._scene_points: np.ndarray | None = None
+        self._is_pruning = False
+        self._cavities: np.ndarray | None = None  # of the field as it is now, computed on first use
+
+    def fit(self, scene: Scene) -> None:
+        """With the SfM points in the hull, where the training uses them; see `OccupancyEstimator.fit`."""
+        super().fit(scene)
+        self._scene_points = None
+        if scene.points is not None and self.conf.points_weight > 0:
+            xyz = well_supported(training_points(scene.points)).astype(np.float32)
+            is_within = ~self._is_outside(xyz) & (np.abs(xyz).max(axis=1) < 1)
+            self._scene_points = xyz[is_within] if is_within.sum() >= LEAST_POINTS else None
+        self.points = self._scene_points
+
+    def compare_patches(self, most: int | None) -> None:
+        """Compare the patches of at most so many rays of a batch; None: of none."""
+        self.most_compared = most
+
+    def before_step(self, step: int) -> None:
+        """The SfM points take part up to `points_until`; see `OccupancyEstimator.before_step`."""
+        super().before_step(step)
+        self._cavities = None
+        self._is_pruning = step >= self.first_pruning
+        self.points = self._scene_points if step < self.conf.points_until * self._end_iter else None
+
+    def _prune(self) -> None:
+        """Mark cells as empty or solid that lie outside the band around the surface.
+
+        The cells stay as they are where that would make probe rays lose the surface: the field is no distance yet.
+        """
+        band = self.conf.shell if self.background is None else self.background.conf.shell
+        reach = self.grid.side * CELL_HALF_DIAGONAL + band / self._inv_s()
+        sdf = self.trained(self.grid.centres())[:, 0]
+        before, seen = self.grid.cells, self.probe_opacities()
+        self.grid.update(sdf > reach, sdf < -reach)
+        if lost_share(seen, self.probe_opacities()) > MOST_LOST:
+            self.grid.set(before)
+
+    def probe_opacities(self) -> np.ndarray:
+        """Opacity [R] of the region along the probe rays; R = 0 where masks decide instead."""
+        if self._sampler is None or self.background is None:
+            return np.zeros(0, np.float32)
+        return opacities(self.grid, self._sampler.probes, self.trained, self._inv_s())
+
+    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
+        """By the distances alone; hidden samples are skipped once cells are pruned, before a plain backdrop always."""
+        with jt.no_grad():
+            sdf = self._sdf.at_weights().distance(pending.points())
+            inv_s = self._sharpness()
+            jt.sync([sdf, inv_s])  # all, before a GPU is waited for
+            skips_hidden = self._is_pruning or self.background.is_plain
+            return surface_visibility(pending.result, sdf.numpy(), inv_s.numpy(), step, skips_hidden)
+
+    def _inv_s(self) -> float:
+        with jt.no_grad():
+            return float(self._sharpness().item())
+
+    def trained(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1] as the field has them at points [P, 3]."""
+        with jt.no_grad():
+            return self._sdf.at_weights().distance(jt.array(points)).numpy()
+
+    def extracted(self, points: np.ndarray) -> np.ndarray:
+        """Signed distances [P, 1] for a mesh: those of the field, but not where it is untrained.
+
+        Outside the hull they are at least the distance from it; in solid cells and in closed cavities, which no ray
+        reaches and which may contain spurious zero crossings, they are negative.
+        """
+        sdf = self.trained(points)
+        outside = self._is_outside(points)
+        sdf[outside] = np.maximum(sdf[outside], self.grid.to_hull(points[outside]))
+        is_solid = self.grid.at(points) == SOLID
+        sdf[is_solid] = np.minimum(sdf[is_solid], -self.grid.side)
+        if self.background is not None:
+            is_cavity = self._in_cavities(points)
+            sdf[is_cavity] = -np.abs(sdf[is_cavity])
+            # A surface that continues outside the sphere ends on a smooth one, not at edges of cells.
+            sdf = np.maximum(sdf, np.linalg.norm(points, axis=1, keepdims=True) - (1.0 - self.grid.side))
+        return sdf.astype(np.float32)
+
+    def _in_cavities(self, points: np.ndarray) -> np.ndarray:
+        """Which points [P, 3] lie in cells that a closed surface separates from all cameras: bool [P].
+
+        A cell is part of the surface where no point of it is outside, by the slope of 1 of a distance.
+        """
+        if self._cavities is None:
+            is_wall = np.zeros_like(self.grid.hull)
+            reach = self.grid.side * CELL_HALF_DIAGONAL
+            is_wall[self.grid.hull] = self.trained(self.grid.centres())[:, 0] < -reach
+            self._cavities = self.grid.closed_off(is_wall)
+        return self._cavities[self.grid.indices(points)]
+
+    def load_buffers(self, buffers: dict[str, np.ndarray]) -> None:
+        """See `OccupancyEstimator.load_buffers`."""
+        super().load_buffers(buffers)
+        self._cavities = None

@@ -1,0 +1,180 @@
+"""The losses of all volume methods: one table. A method names those that it trains with.
+
+A loss is a function of what was rendered; it returns a `Term`, a sum and a count, or None where it does not apply. It
+may evaluate the fields at points of its own (`rendered.method.fields`). R rays, S samples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from models.config.blocks import TrainConfig
+from models.machine.backend import jt
+from models.ops.elementwise import hard_clip, length, magnitude
+from models.structs import MASK_THRESHOLD, RenderOutput, Term, Var
+
+COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
+# Opacities are kept this far from 0 and 1 in the mask loss; beyond it a ray gets no gradient (as published).
+OPACITY_MARGIN = 1e-3
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A batch, its rendering and what it is compared with."""
+
+    rendering: RenderOutput
+    batch: Any  # of the method's estimator, host arrays
+    target: Var  # [R, 3], colours
+    counts: Var  # [R, 1], 1 where the colour of a ray counts, else 0
+    mask: Var | None  # [R, 1], opacity that a ray should have; None where nothing says so
+    method: Any  # the method: `fields`, `loss_weight(name)`, and what its conf has
+    step: int  # finished training steps
+
+
+Loss = Callable[[Rendered], Term | None]
+
+
+def color(rendered: Rendered) -> Term:
+    """Absolute error over channels and counted rays, by the number of these rays (NeuS, section 3.4)."""
+    return color_term(rendered.rendering.rgb, rendered.target, rendered.counts)
+
+
+def color_mse(rendered: Rendered) -> Term:
+    """Mean squared error over channels and counted rays (NeRF, eq. 6)."""
+    return squared_term(rendered.rendering.rgb, rendered.target, rendered.counts)
+
+
+def coarse_mse(rendered: Rendered) -> Term:
+    """The same of the coarse pass."""
+    return squared_term(rendered.rendering.coarse.rgb, rendered.target, rendered.counts)
+
+
+def eikonal(rendered: Rendered) -> Term:
+    """Mean of (|gradient| - 1)^2 near the unit sphere (NeuS, section 3.4)."""
+    rendering, near = rendered.rendering, rendered.rendering.samples.near_sphere
+    counts = jt.ones((rendering.geometry.gradient.shape[0],)) if near is None else near.reshape((-1,))
+    return eikonal_term(rendering.geometry.gradient, counts, rendered.method.loss_weight("eikonal"))
+
+
+def mask(rendered: Rendered) -> Term | None:
+    """Binary cross-entropy of opacities against masks (NeuS, section 3.4); of both passes where there are two."""
+    if rendered.mask is None:
+        return None
+    rendering, weight = rendered.rendering, rendered.method.loss_weight("mask")
+    term = mask_term(rendering.opacity, rendered.mask, weight)
+    if rendering.coarse is None:
+        return term
+    coarse = mask_term(rendering.coarse.opacity, rendered.mask, weight)
+    return Term((term.total + coarse.total) * 0.5, term.count, weight)
+
+
+def free_space(rendered: Rendered) -> Term | None:
+    """Mean depth inside the object of samples on rays that show it is not there.
+
+    The mask loss says the same of a whole ray, but has no gradient once the ray is opaque.
+    """
+    is_free = rendered.method.free_rays(rendered.batch)
+    if is_free is None:
+        return None
+    flags = jt.array(rendered.batch.of_rays(is_free))
+    inside = (jt.maximum(-rendered.rendering.geometry.sdf, 0.0) * flags).sum()
+    return Term(inside, flags.sum(), rendered.method.loss_weight("free"), COUNT_EPS)
+
+
+def sfm_points(rendered: Rendered) -> Term | None:
+    """Mean distance of SfM points from the surface (Geo-NeuS, arXiv 2205.15848, eq. 8)."""
+    if getattr(rendered.batch, "anchors", None) is None:
+        return None
+    flags = jt.array(rendered.batch.is_anchor())
+    distances = (magnitude(rendered.rendering.geometry.sdf) * flags).sum()
+    return Term(distances, flags.sum(), rendered.method.loss_weight("points"), COUNT_EPS)
+
+
+def patches(rendered: Rendered) -> Term | None:
+    """Mean cost of patches compared across images (Geo-NeuS, arXiv 2205.15848, eq. 12)."""
+    comparison = rendered.method.patches_at(rendered.step)
+    if comparison is None or rendered.batch.every is None:
+        return None
+    costs, is_compared = comparison.costs(rendered.batch, rendered.rendering)
+    return Term(costs.sum(), is_compared.sum(), rendered.method.loss_weight("patches"), COUNT_EPS)
+
+
+def curvature(rendered: Rendered) -> Term | None:
+    """Mean absolute curvature of the field at the samples (Neuralangelo, arXiv 2306.03092, eq. 7)."""
+    weight = rendered.method.loss_weight("curvature")
+    if weight == 0.0:
+        return None
+    found = rendered.method.fields.sdf.at_weights().curvature(rendered.rendering.samples.positions)
+    return Term(magnitude(found).sum(), float(found.shape[0]), weight)
+
+
+def exposure(rendered: Rendered) -> Term | None:
+    """Mean square of how far the exposure of images is from that of the scene."""
+    if rendered.method.exposure is None:
+        return None
+    # A share for each part of the batch, so that the parts add up to the whole.
+    entries = float(len(rendered.batch))
+    size = rendered.method.exposure.changes().sqr().mean() * entries
+    return Term(size, entries, rendered.method.loss_weight("exposure"))
+
+
+LOSSES: dict[str, Loss] = {
+    "color": color,
+    "color_mse": color_mse,
+    "coarse_mse": coarse_mse,
+    "eikonal": eikonal,
+    "mask": mask,
+    "free": free_space,
+    "points": sfm_points,
+    "patches": patches,
+    "curvature": curvature,
+    "exposure": exposure,
+}
+
+
+def terms_of(names: Sequence[str], rendered: Rendered) -> dict[str, Term]:
+    """The terms of the losses of these names that apply."""
+    found = {name: LOSSES[name](rendered) for name in names}
+    return {name: term for name, term in found.items() if term is not None}
+
+
+def color_term(rgb: Var, target: Var, counts: Var) -> Term:
+    """|rgb - target| over channels and rays that count, by their number (3 times the mean)."""
+    return Term((magnitude(rgb - target) * counts).sum(), counts.sum(), margin=COUNT_EPS)
+
+
+def squared_term(rgb: Var, target: Var, counts: Var) -> Term:
+    """Mean over channels, and over the rays that count, of (rgb - target)^2."""
+    return Term(((rgb - target).sqr() * counts).sum(), counts.sum() * 3.0, margin=COUNT_EPS * 3.0)
+
+
+def eikonal_term(gradient: Var, counts: Var, weight: float = 1.0) -> Term:
+    """Mean of (|gradient| - 1)^2 where counts [...] is 1; gradient [..., 3]."""
+    return Term((counts * (length(gradient) - 1.0).sqr()).sum(), counts.sum(), weight, COUNT_EPS)
+
+
+def mask_term(opacity: Var, mask: Var, weight: float = 1.0) -> Term:
+    """Binary cross-entropy of opacities, which are probabilities already, against a mask; both [R, 1]."""
+    probability = hard_clip(opacity, OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
+    likelihood = mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()
+    return Term(-likelihood.sum(), float(opacity.shape[0]), weight)
+
+
+def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
+    """The 0/1 mask [R, 1] of the losses: all ones where masks are absent or not used."""
+    if mask is None or conf.mask_weight == 0.0:
+        return jt.ones((rays, 1))
+    return (mask > MASK_THRESHOLD).float32()
+
+
+def masked_psnr(rgb: Var, target: Var, mask: Var) -> Var:
+    """Peak signal-to-noise ratio in dB over the rays in the mask."""
+    return squared_term(rgb, target, mask).mean().log() * (-10.0 / math.log(10.0))
+
+
+def masked_mean(values: Var, mask: Var) -> Var:
+    """Mean of [R, 1] over the rays in the mask."""
+    return (values * mask).sum() / (mask.sum() + COUNT_EPS)

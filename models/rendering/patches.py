@@ -1,0 +1,71 @@
+"""Photo-consistency: patches of images warped by the surface that a batch meets (Geo-NeuS, arXiv 2205.15848)."""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+
+from data.capture import training_points
+from data.io.images import eight_bits
+from data.roi.frustum import Cameras
+from data.roi.neighbours import neighbours
+from data.roi.sparse import well_supported
+from data.scenes.scene import Scene
+from models.estimators.batch import PackedBatch
+from models.machine.backend import jt
+from models.ops.hits import Hits, surface_hits
+from models.ops.patches import CAMERA, Patches, patch_costs
+from models.rendering.conf import PatchesConfig
+from models.structs import RenderOutput, Var
+
+MOST_COMPARED = 512  # rays of a batch: more cost as much as the rest of a step, and a surface is met again and again
+WORST = 0.9  # cost of a pair that says nothing: a correlation of 0.1, as chance gives it
+LEAST_OPACITY = 0.5  # of the region along a ray whose surface is compared
+MOST_STEPS = 1.0  # from the heaviest sample to the surface: more, and the ray has met none
+STEEPEST = 0.1  # least slope of the distance against a ray
+
+
+class PatchComparison:
+    """The photographs of a scene as the operation reads them."""
+
+    def __init__(self, scene: Scene, conf: PatchesConfig) -> None:
+        self.conf = conf
+        sizes = np.array([scene.size(view) for view in range(scene.n_views)])
+        cameras = Cameras(scene.intrinsics, scene.c2w, sizes.astype(np.float64))
+        points = None
+        if scene.points is not None:
+            points = well_supported(training_points(scene.points))
+            points = points[np.linalg.norm(points, axis=1) < 1]
+        others = neighbours(cameras, points, conf.neighbours)
+        self.views = np.concatenate([np.arange(len(others), dtype=np.int32)[:, None], others], axis=1)
+        width, height = sizes.max(axis=0)
+        images = np.zeros((len(sizes), height, width), np.uint8)
+        for image, place in zip(scene.images, images, strict=True):
+            grey = cv2.cvtColor(eight_bits(image), cv2.COLOR_RGB2GRAY)
+            place[: grey.shape[0], : grey.shape[1]] = grey
+        self.images = jt.array(images).stop_grad()
+        self.cameras = jt.array(_rows(cameras)).stop_grad()
+        self.layout = Patches(int(height), int(width), conf.neighbours, conf.radius, conf.best, WORST)
+
+    def costs(self, batch: PackedBatch, rendering: RenderOutput) -> tuple[Var, Var]:
+        """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each."""
+        samples, geometry, weights = rendering.samples, rendering.geometry, rendering.region_weights
+        reach = MOST_STEPS * float(batch.step[0])
+        sizes = Hits(len(batch.points), int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)
+        places = samples.positions, samples.directions, samples.rays.offsets
+        hits = surface_hits(geometry.sdf, geometry.gradient, weights, *places, sizes)
+        is_hit = (hits.at >= 0).unsqueeze(1)
+        views = jt.array(self.views[batch.view])
+        views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
+        costs = patch_costs(hits.points, hits.normals, views, self.cameras, self.images, self.layout)
+        return costs, is_hit.float32()
+
+
+def _rows(cameras: Cameras) -> np.ndarray:
+    """Cameras as `ops.patches` has them, float32 [V, CAMERA]."""
+    rows = np.zeros((len(cameras), CAMERA))
+    for row, (intrinsics, c2w, size) in zip(rows, cameras, strict=True):
+        turned, place = c2w[:3, :3], c2w[:3, 3]
+        projection = intrinsics @ np.column_stack([turned.T, -turned.T @ place])
+        row[:] = np.concatenate([projection.ravel(), (turned @ np.linalg.inv(intrinsics)).ravel(), place, size])
+    return rows.astype(np.float32)

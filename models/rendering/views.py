@@ -1,0 +1,53 @@
+"""What rendered rays show, as images are made of it. R rays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from data.rays import Rays
+from models.machine.backend import jt
+from models.ops.volrend import expected_distance
+from models.rendering.volrend import composite
+from models.structs import RaySamples, RayView, RenderOutput, Var
+
+Look = Callable[[RaySamples], tuple[RenderOutput, Var]]  # a rendering, and the normals of its samples [S, 3]
+
+
+class Viewed(Protocol):
+    """An estimator of packed samples."""
+
+    def view_samples(self, rays: Rays) -> tuple[np.ndarray, RaySamples, int]:
+        """Of the first rays: which have samples [R], these, and how many rays these are."""
+
+
+def region_view(rendering: RenderOutput, normals: Var) -> RayView:
+    """Colours, background included; normals, distance and opacity of the samples in the unit sphere."""
+    samples = rendering.samples
+    weights = rendering.region_weights
+    if samples.in_sphere is not None:
+        weights = weights * samples.in_sphere
+    values = jt.concat([normals, jt.array(samples.distances), jt.ones_like(weights)], dim=1)
+    shown = composite(weights, values, samples.rays).numpy()
+    opacity = shown[:, 4:]
+    return RayView(rendering.rgb.numpy(), shown[:, :3], expected_distance(shown[:, 3:4], opacity), opacity)
+
+
+def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
+    """What R rays show, as many at a time as the estimator takes; rays without samples show `behind`, or black."""
+    count = len(rays)
+    rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
+    distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)
+    rgb[:] = 0.0 if behind is None else behind
+    start = 0
+    while start < count:
+        rows, samples, traversed = estimator.view_samples(rays.at(slice(start, count)))
+        if len(rows):
+            with jt.no_grad():
+                view = region_view(*look(samples))
+            at = start + rows
+            rgb[at], normal[at], distance[at], opacity[at] = view.rgb, view.normal, view.distance, view.opacity
+        start += max(traversed, 1)
+    return RayView(rgb, normal, distance, opacity)

@@ -27,34 +27,32 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 def pretend() -> None:
     """From now on."""
-    from models.kinds.fast.light import Light
-    from models.kinds.fast.model import FastNeuSModel
-    from models.kinds.fast.nerf import FastNeRFModel
-    from models.rendering.occupancy import Walk, Walking
+    from models.estimators.occupancy import PendingTraversal, Traversal
+    from models.estimators.packed_radiance import RadianceOccupancyEstimator
+    from models.estimators.packed_surface import SurfaceOccupancyEstimator
+    from models.estimators.visibility import Visibility
 
-    walk, light, is_reached = Walking.walk.func, FastNeuSModel._light, FastNeRFModel._is_reached
-    sharpness = FastNeuSModel.sharpness
+    result, inv_s = PendingTraversal.result.func, SurfaceOccupancyEstimator._inv_s
 
-    def walked(self: Walking) -> Walk:
+    def traversed(self: PendingTraversal) -> Traversal:
         """As many rays as fit the budget, all with as many samples."""
-        found = walk(self)
+        found = result(self)
         count = min(self.found.offsets.shape[0] - 1, len(found.points) // PER_RAY)
         offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
-        return replace(found, rows=np.arange(count), offsets=offsets, walked=count)
+        return replace(found, rows=np.arange(count), offsets=offsets, traversed=count)
 
-    def lit(self: Any, walking: Walking, step: float) -> Light:
-        """All of them."""
-        light(self, walking, step)
-        return Light(np.ones(walking.walk.walked, bool), np.ones(len(walking.walk.points), bool))
+    def all_visible(visibility: Any) -> Any:
+        def answered(self: Any, pending: PendingTraversal, step: float) -> Visibility:
+            visibility(self, pending, step)
+            return Visibility(np.ones(pending.result.traversed, bool), np.ones(len(pending.result.points), bool))
 
-    def reached(self: Any, walking: Walking, step: float) -> np.ndarray:
-        """All of them."""
-        return np.ones_like(is_reached(self, walking, step))
+        return answered
 
-    Walking.walk = cached_property(walked)
-    Walking.walk.__set_name__(Walking, "walk")
-    FastNeuSModel._light, FastNeRFModel._is_reached = lit, reached
-    FastNeuSModel.sharpness = lambda self: sharpness(self) or 1.0  # nobody divides by the 0 that it reads
+    PendingTraversal.result = cached_property(traversed)
+    PendingTraversal.result.__set_name__(PendingTraversal, "result")
+    for estimator in (SurfaceOccupancyEstimator, RadianceOccupancyEstimator):
+        estimator.visibility = all_visible(estimator.visibility)
+    SurfaceOccupancyEstimator._inv_s = lambda self: inv_s(self) or 1.0  # nobody divides by the 0 that it reads
 
 
 def with_points(scene: Scene) -> Scene:

@@ -28,6 +28,7 @@ FLOORS = {
     "data.writers": 5,
     "models.fields": 5,
     "data.prepare": 6,
+    "models.estimators": 6,
     "models.rendering": 6,
     "models.kinds": 7,
     "models.checkpoints": 8,

@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from toys import ToyBlock
+from toys import PixelModel, ToyBlock, photograph
 
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import pixel_batch
 from models.config.blocks import TrainConfig
 from models.config.strict import limits
+from models.estimators.pixels import upload
 from models.fields.state import take_rows
-from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import Objective
-from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
-from models.rendering.sections import over_background
+from models.ops.volrend import over_background
+from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import RayView, Var
 
 

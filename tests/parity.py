@@ -21,28 +21,24 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import gaussian_parity
 import reached
+from dense_renderer import DenseRenderer, Image, Networks, training_losses
 from reached import GIVEN_DEPTHS, Row
 from seeded_weights import drawn_weights, some_of
 
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.config.strict import from_tree
+from models.estimators.conf import HierarchicalConfig
+from models.estimators.pixels import upload
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
-from models.kinds.neus.conf import RendererConfig
-from models.kinds.neus.outputs import Comparison, RenderOutput
-from models.kinds.neus.renderer import Fields, NeuSRenderer
-from models.kinds.neus.terms import TERMS
-from models.kinds.pixels import upload
-from models.kinds.protocol import Objective
-from models.kinds.terms import binary_mask, eikonal_term, masked_psnr
 from models.machine.backend import jt
+from models.rendering.losses import binary_mask, eikonal_term, masked_psnr
 from models.training import schedules
-from models.training.gradient import losses_of
 from models.training.optimizer import Adam
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
@@ -79,14 +75,14 @@ class Golden:
         if any(name.startswith("weights/nerf.") for name in self.arrays):
             self.networks["nerf"] = NeRF(from_tree(NerfConfig, meta["nerf"], "nerf"), rng)
         self.reset_weights()
-        self.renderer = NeuSRenderer(
-            Fields(
+        self.renderer = DenseRenderer(
+            Networks(
                 sdf=self.networks["sdf_network_fine"],
                 color=self.networks["color_network_fine"],
                 sharpness=self.networks["variance_network_fine"],
                 nerf=self.networks.get("nerf"),
             ),
-            from_tree(RendererConfig, meta["neus_renderer"], "neus_renderer"),
+            from_tree(HierarchicalConfig, meta["neus_renderer"], "neus_renderer"),
         )
         self.conf = _train_config(meta)
         self.rays = Rays(self["in/rays_o"], self["in/rays_d"], self["in/near"], self["in/far"])
@@ -107,16 +103,15 @@ class Golden:
         used = [name for name in NETWORKS if name != "nerf" or self.renderer.conf.n_outside > 0]
         return {f"{name}.{leaf}": var for name in used for leaf, var in named_parameters(self.networks[name]).items()}
 
-    def render(self, depths: jt.Var | None = None) -> RenderOutput:
+    def render(self, depths: jt.Var | None = None) -> Image:
         """The batch, without jitter; at depths [R, N] where they are given."""
         background = np.ones(3, np.float32) if self.conf.use_white_bkgd else None
         return self.renderer.render(upload(self.rays), None, float(self.meta["cos_anneal_ratio"]), background, depths)
 
 
-def losses(golden: Golden, output: RenderOutput) -> dict[str, jt.Var]:
+def losses(golden: Golden, output: Image) -> dict[str, jt.Var]:
     """The mean of each term of the training loss, and `total`."""
-    seen = Comparison(output, golden.target, golden.mask)
-    return losses_of(Objective({name: term(seen, golden.conf) for name, term in TERMS.items()}, seen), {})
+    return training_losses(output, golden.target, golden.mask, golden.conf)
 
 
 def _train_config(meta: dict) -> TrainConfig:
@@ -168,9 +163,7 @@ def field_rows(golden: Golden) -> list[Row]:
 def placing_rows(golden: Golden) -> list[Row]:
     """Where the renderer places samples."""
     with jt.no_grad():
-        *rounds, depths = golden.renderer.up_sample_rounds(
-            golden.renderer.fields.sdf.at_weights(), upload(golden.rays), None
-        )
+        *rounds, depths = golden.renderer.up_sample_rounds(upload(golden.rays))
     rows = [
         Row(f"out/up_sample_{i}", worst(v.numpy(), golden[f"out/up_sample_{i}"]), DEPTH_BOUND)
         for i, v in enumerate(rounds)
@@ -180,7 +173,7 @@ def placing_rows(golden: Golden) -> list[Row]:
     return [*rows, Row("out/z_vals", worst(depths.numpy(), golden["out/z_vals"]), DEPTH_BOUND)]
 
 
-def render_rows(golden: Golden, output: RenderOutput) -> list[Row]:
+def render_rows(golden: Golden, output: Image) -> list[Row]:
     """What the renderer gives."""
     weights = output.weights.numpy()
     s_val = np.broadcast_to(1.0 / output.inv_s.numpy(), (len(golden.rays), 1))
@@ -203,7 +196,7 @@ def _mismatch(actual: np.ndarray, golden: np.ndarray) -> float:
     return float(np.mean(actual.reshape(golden.shape) != golden))
 
 
-def loss_rows(golden: Golden, output: RenderOutput) -> list[Row]:
+def loss_rows(golden: Golden, output: Image) -> list[Row]:
     """The loss and its gradient with respect to every weight."""
     means = losses(golden, output)
     values = means | {"psnr": masked_psnr(output.rgb, golden.target, golden.mask)}

@@ -17,11 +17,10 @@ from models.fields.registry import SURFACES, FieldKind
 from models.fields.state import named_parameters
 from models.kinds.conf import load_config, parse_config, to_hocon
 from models.kinds.neus.model import NeuSModel
-from models.kinds.neus.terms import TERMS
-from models.kinds.protocol import Term
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
-from models.structs import FieldOutput, Var
+from models.rendering.losses import LOSSES
+from models.structs import FieldOutput, Term, Var
 from models.training.optimizer import Adam
 from models.training.trainer import Trainer
 
@@ -162,11 +161,10 @@ def test_the_table_of_surfaces_is_as_it_was():
 # a term of a loss
 
 
-def brightness(seen, conf):
+def brightness(rendered):
     """How dark the rendering is where a ray sees much: a mean over a count of its own."""
-    del conf
-    seen_at_all = (seen.render.opacity.detach() > 0.1).float32()
-    dark = (1.0 - seen.render.rgb).sqr().sum(dim=1, keepdims=True)
+    seen_at_all = (rendered.rendering.opacity.detach() > 0.1).float32()
+    dark = (1.0 - rendered.rendering.rgb).sqr().sum(dim=1, keepdims=True)
     return Term((dark * seen_at_all).sum(), seen_at_all.sum(), weight=0.3, margin=1e-5)
 
 
@@ -176,11 +174,14 @@ def with_term():
     plain = trainer_of()
     for _ in range(3):
         plain.step()
-    model = NeuSModel(plain.model.renderer, plain.conf, TERMS | {"brightness": brightness})
+    LOSSES["brightness"] = brightness
+    model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {})
+    model.losses = (*model.losses, "brightness")
     trainer = Trainer(model, plain.sampler, plain.conf, np.random.default_rng(2))
     trainer.finished_steps = plain.finished_steps
     batch = trainer.sampler.next()
-    return plain, trainer, batch, model.draw_noise(len(batch), trainer.generator)
+    yield plain, trainer, batch, model.draw_noise(len(batch), trainer.generator)
+    del LOSSES["brightness"]
 
 
 def test_a_further_term_adds_its_share(with_term):
@@ -189,7 +190,7 @@ def test_a_further_term_adds_its_share(with_term):
     assert after["brightness"] > 0
     assert after["total"] == pytest.approx(before["total"] + 0.3 * after["brightness"], rel=1e-6)
     scalars = trainer.step().scalars()
-    assert np.isfinite(scalars["Loss/brightness"])
+    assert np.isfinite(scalars["Loss/brightness_loss"])
 
 
 @pytest.mark.parametrize("chunk", [63, 17, 5])

@@ -13,14 +13,14 @@ from benchmarks.shapes import Shape, parse_shape
 from benchmarks.workers import Alone, Worker, alternate
 from data.errors import UserError
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
-from models.kinds.neus.conf import NeuSConfig, RendererConfig
+from models.kinds.neus.conf import HierarchicalConfig, NeuSConfig
 from models.machine.backend import resident_bytes
 
 # Layers: sdf 3 -> 5, with the skipped point 8 -> 8, 8 -> 4; colour 12 -> 2, 2 -> 3; background 4 -> 6, 6 -> 6, heads.
 SDF = SdfConfig(d_in=3, d_out=4, d_hidden=8, n_layers=2, skip_in=(1,))
 COLOR = ColorConfig(d_feature=3, mode="idr", d_in=9, d_out=3, d_hidden=2, n_layers=1)
 NERF = NerfConfig(D=2, W=6, d_in=4, skips=(), use_viewdirs=True)
-RENDERER = RendererConfig(n_samples=4, n_importance=3, n_outside=0, up_sample_steps=2, perturb=1.0)
+RENDERER = HierarchicalConfig(n_samples=4, n_importance=3, n_outside=0, up_sample_steps=2, perturb=1.0)
 MODEL = NeuSConfig(
     nerf=NERF,
     sdf_network=SDF,

@@ -31,10 +31,10 @@ def sphere_with_a_cavity(channel):
 )
 def test_a_cavity_that_nothing_leads_to_is_no_surface(model, monkeypatch, channel, camera, is_filled):
     field = sphere_with_a_cavity(channel)
-    monkeypatch.setattr(model, "_trained", field)
-    monkeypatch.setattr(model, "_cavities", None)
-    monkeypatch.setattr(model.occupancy, "cameras", np.array([camera]))
-    monkeypatch.setattr(model.occupancy, "cells", model.occupancy.hull.astype(np.uint8))
+    monkeypatch.setattr(model.estimator, "trained", field)
+    monkeypatch.setattr(model.estimator, "_cavities", None)
+    monkeypatch.setattr(model.estimator.grid, "cameras", np.array([camera]))
+    monkeypatch.setattr(model.estimator.grid, "cells", model.estimator.grid.hull.astype(np.uint8))
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (4000, 3)).astype(np.float32)
     points = points[np.linalg.norm(points, axis=1) < 0.6]
     found, given = model.level_set.outward(points)[:, 0], field(points)[:, 0]

@@ -8,9 +8,9 @@ import pytest
 from config_samples import CONFS, changed
 
 from models.config.strict import ConfigError, check_limits, from_tree, limits
+from models.estimators.conf import HierarchicalConfig
 from models.fields.conf import LOG_FLOAT32_MAX
 from models.kinds.conf import load_config, network_differences, parse_config, to_hocon, validate
-from models.kinds.neus.conf import RendererConfig
 
 CANNOT_WORK = [
     ("neus_renderer", {"n_samples": 0}, "model.neus_renderer.n_samples"),
@@ -133,4 +133,4 @@ def test_limits_hold_from_outside_and_on_the_edge(wrong):
 
 def test_from_tree_names_the_path_of_a_wrong_block():
     with pytest.raises(ConfigError, match=r"^model.neus_renderer.n_importance: this key is missing"):
-        from_tree(RendererConfig, {"n_samples": 3}, "model.neus_renderer")
+        from_tree(HierarchicalConfig, {"n_samples": 3}, "model.neus_renderer")

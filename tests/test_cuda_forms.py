@@ -9,16 +9,16 @@ from forms import CUDA_FORMS, in_form
 from test_micro_batches import gradients, trainer_of
 
 from models.doctor.operations import BOUND, difference
-from models.kinds.neus.terms import TERMS
-from models.kinds.protocol import Term
 from models.ops.examples import MAKERS
 from models.ops.kernel import REFERENCE
 from models.ops.placing import place
 from models.ops.volrend import points_along
+from models.rendering import losses as table
+from models.structs import Term
 
-OF_RAYS = ("place", "ray_sections", "color_inputs", "shade", "loss_sums", "section_alpha", "weights_from_alpha")
+OF_RAYS = ("place", "intervals", "color_inputs", "section_alpha", "packed_weights", "packed_sum")
 OF_NUMBERS = ("sharpness", "weighted_means")
-IN_A_STEP = {"place", "ray_sections", "color_inputs", "sdf_forward", "color_forward", "shade", "loss_sums"}
+IN_A_STEP = {"place", "intervals", "color_inputs", "sdf_forward", "color_forward", "section_alpha", "packed_weights"}
 IN_A_STEP |= {"sharpness", "weighted_means"}
 SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two networks
 
@@ -44,13 +44,18 @@ def test_placing_takes_the_distances_that_are_known(form):
     np.testing.assert_allclose(with_them, without, atol=1e-3)  # their points may be rounded otherwise
 
 
-def step_in(form, terms=TERMS):
-    """Losses and gradients of a batch, and the functions that were emulated for them, None where nothing is."""
+def step_in(form, **added):
+    """Losses and gradients of a batch, and the functions that were emulated for them, None where nothing is.
+
+    `added`: losses by name, which are trained with as well, or in the place of those of these names.
+    """
     trainer = trainer_of()
-    trainer.model.terms = terms
     batch = trainer.sampler.next()
     noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
-    with in_form(form) as called:
+    with pytest.MonkeyPatch.context() as patch, in_form(form) as called:
+        for name, loss in added.items():
+            patch.setitem(table.LOSSES, name, loss)
+        trainer.model.losses = (*dict.fromkeys((*trainer.model.losses, *added)),)
         found = gradients(trainer, batch, noise, len(batch))
     return *found, called
 
@@ -69,17 +74,26 @@ def test_a_whole_gradient_of_neus_is_that_of_the_references_and_each_operation_i
         assert called is None or {name: called.count(name) for name in IN_A_STEP} == dict.fromkeys(IN_A_STEP, 1)
 
 
-def twice_as_dark(seen, conf):
-    """A term from outside."""
-    del conf
-    return Term((1.0 - seen.render.rgb).sqr().sum() + seen.render.weights.sqr().sum(), float(len(seen.mask)))
+def darkness(rendered):
+    """A loss from outside."""
+    rendering = rendered.rendering
+    return Term((1.0 - rendering.rgb).sqr().sum() + rendering.weights.sqr().sum(), float(len(rendered.target)))
 
 
-@pytest.mark.parametrize(
-    "terms", [TERMS | {"dark": twice_as_dark}, {"color": TERMS["color"], "dark": twice_as_dark}], ids=["more", "others"]
-)
-def test_terms_from_outside_join_the_published_ones_or_do_without_them(terms):
-    losses, expected, _ = step_in(REFERENCE, terms)
-    found, ours, called = step_in(CUDA_FORMS[-1], terms)
-    assert found == pytest.approx(losses, rel=1e-5) and close(ours, expected)
-    assert called is None or ("loss_sums" in called) == ("mask" in terms)
+def half_of_the_eikonal(rendered):
+    """An edited loss."""
+    term = table.eikonal(rendered)
+    return Term(term.total * 0.5, term.count, term.weight, term.margin)
+
+
+@pytest.mark.parametrize("added", [{"darkness": darkness}, {"eikonal": half_of_the_eikonal}], ids=["added", "edited"])
+def test_a_loss_that_is_added_or_edited_is_trained_with_on_every_device(added):
+    plain = step_in(REFERENCE)[0]
+    losses, expected, _ = step_in(REFERENCE, **added)
+    for form in CUDA_FORMS:
+        found, ours, _ = step_in(form, **added)
+        assert found == pytest.approx(losses, rel=1e-5) and close(ours, expected)
+    if "eikonal" in added:
+        assert losses["eikonal"] == pytest.approx(0.5 * plain["eikonal"], rel=1e-4)
+    else:
+        assert losses["total"] == pytest.approx(plain["total"] + losses["darkness"], rel=1e-5)

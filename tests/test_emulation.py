@@ -87,7 +87,7 @@ def test_each_operation_has_a_form_for_each_device():
     kernels = {name: value for name, value in operations().items() if isinstance(value, Kernel)}
     assert len(kernels) >= 14
     # What is of rays or of parameters, not of points: their references are fast enough on the CPU.
-    only = ("pack", "weights_from_alpha", "color_inputs", "place", "ray_sections", "shade", "loss_sums", "sharpness")
+    only = ("pack", "color_inputs", "place", "intervals", "sharpness")
     only += ("weighted_means",)
     expected = {name: {CUDA} if name.rpartition(".")[2] in only else {CPU, CUDA} for name in kernels}
     assert {name: kernel.devices for name, kernel in kernels.items()} == expected

@@ -15,14 +15,14 @@ from toys import run_conf
 from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
+from models.estimators.background import FARTHEST, candidates, contracted, expanded
+from models.estimators.batch import PackedBatch
+from models.estimators.merge import MergedBackground, align, order
+from models.estimators.occupancy import Traversal
 from models.kinds.conf import load_config
-from models.kinds.fast.background import FARTHEST, candidates, contracted, expanded
-from models.kinds.fast.batch import PackedBatch
-from models.kinds.fast.joined import align, order
 from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use
-from models.rendering.occupancy import Walk
 from models.training.trainer import Trainer
 
 CONF = ROOT / "confs/fast.conf"
@@ -108,27 +108,28 @@ def test_contraction_is_that_of_mip_nerf_360():
     assert np.abs(contracted(points * 1e6)).max() < 1
 
 
-def walk_of(counts, depths, walked):
+def traversal_of(counts, depths, walked):
     rows = np.flatnonzero(counts)
     offsets = np.concatenate([[0], np.cumsum(np.asarray(counts)[rows])]).astype(np.int32)
     blank = np.zeros((len(depths), 3), np.float32)
-    return Walk(rows, offsets, np.asarray(depths, np.float32)[:, None], blank, blank, walked)
+    return Traversal(rows, offsets, np.asarray(depths, np.float32)[:, None], blank, blank, walked)
 
 
-def test_two_walks_become_one_row_by_depth_and_back():
-    near = walk_of([2, 0, 3, 1], [1, 4, 1, 2, 3, 9, 0, 0], 4)
-    far = walk_of([3, 1, 0], [0.5, 2, 5, 7, 0], 3)
+def test_two_traversals_become_one_row_by_depth_and_back():
+    near = traversal_of([2, 0, 3, 1], [1, 4, 1, 2, 3, 9, 0, 0], 4)
+    far = traversal_of([3, 1, 0], [0.5, 2, 5, 7, 0], 3)
     both = align(near, far)
-    assert both.walked == 3
+    assert both.traversed == 3
     np.testing.assert_array_equal(both.rows, [0, 1, 2])
     np.testing.assert_array_equal(both.near, [0, 2, 2, 5])
     np.testing.assert_array_equal(both.far, [0, 3, 4, 4])
     found = order(both.near, near.depths, both.far, far.depths)
     names = (jt.arange(8).unsqueeze(1).float32(), jt.arange(100, 105).unsqueeze(1).float32())
-    row = found.along_rays(*names).numpy()[:, 0]
+    row = found.merged(*names).numpy()[:, 0]
     np.testing.assert_array_equal(row[:9], [100, 0, 101, 1, 102, 103, 2, 3, 4])
     np.testing.assert_array_equal(np.sort(row), [*range(8), *range(100, 105)])
-    np.testing.assert_array_equal(found.of_near(found.along_rays(*names), 8).numpy()[:, 0], range(8))
+    merged = MergedBackground(None, None, found, None, 8)
+    np.testing.assert_array_equal(merged.of_region(found.merged(*names)).numpy()[:, 0], range(8))
 
 
 def test_the_one_row_hands_cotangents_back():
@@ -141,7 +142,7 @@ def test_the_one_row_hands_cotangents_back():
         rng.random((3, 1)).astype(np.float32),
     )
     weights = rng.normal(size=(8, 2)).astype(np.float32)
-    d_near, d_far = jt.grad((found.along_rays(near, far) * jt.array(weights)).sum(), [near, far])
+    d_near, d_far = jt.grad((found.merged(near, far) * jt.array(weights)).sum(), [near, far])
     place = found.place.numpy()
     np.testing.assert_array_equal(d_near.numpy(), weights[place[:5]])
     np.testing.assert_array_equal(d_far.numpy(), weights[place[5:]])
@@ -251,25 +252,27 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
 def test_a_step_from_within_the_region():
     trainer = trained(region(3), steps=1)
     batch = trainer.sampler.next()
-    assert batch.depths[: batch.offsets[-1]].min() >= trainer.model.occupancy.near_plane > 0
+    assert batch.depths[: batch.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
     assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
 
 
 def test_points_of_structure_from_motion_draw_the_surface():
     trainer = trained("model.packed.points_weight=1", "model.packed.points_until=0.5", steps=0)
-    model, sampler = trainer.model, trainer.sampler
-    sampler.anchors = model._anchors = unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
+    model, sampler, estimator = trainer.model, trainer.sampler, trainer.model.estimator
+    estimator.points = estimator._scene_points = (
+        unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
+    )
     batch = sampler.next()
     assert batch.anchors[0] == 64 and batch.is_anchor().sum() == 64
     np.testing.assert_allclose(np.linalg.norm(batch.points[batch.is_anchor()[:, 0] > 0], axis=1), 0.8, atol=1e-6)
     term = model.objective(batch, None, trainer.moment).terms["points"]
-    away = np.abs(model._trained(batch.points[batch.is_anchor()[:, 0] > 0]))
+    away = np.abs(estimator.trained(batch.points[batch.is_anchor()[:, 0] > 0]))
     assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
     parts = [batch.part(start, start + 7) for start in range(0, len(batch), 7)]
     assert sum(part.is_anchor().sum() for part in parts) == 64
     for _ in range(5):
         trainer.step()
-    assert sampler.anchors is None  # the first half of eight steps
+    assert estimator.points is None  # the first half of eight steps
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -285,9 +288,11 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     model.sampler(dataclasses.replace(scene, images=tuple(images)), 64, np.random.default_rng(1))
     shown = np.float32([[230, 230, 230], [230, 230, 226]]) / 255
-    np.testing.assert_array_equal(model.background.shows_alone(shown), [plain, False])
-    np.testing.assert_allclose(model.background.sky, 230 / 255 if plain else 0, atol=1e-6)
-    density = model.background.density.at_weights().evaluate(jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3)))
+    np.testing.assert_array_equal(model.estimator.background.shows_alone(shown), [plain, False])
+    np.testing.assert_allclose(model.estimator.background.sky, 230 / 255 if plain else 0, atol=1e-6)
+    density = model.estimator.background.density.at_weights().evaluate(
+        jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
+    )
     assert density.density.numpy().mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
 
 

@@ -16,15 +16,15 @@ from data.io.images import read_image
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.config.strict import ConfigError
+from models.estimators.empty_cells import PATIENCE
+from models.estimators.occupancy import OccupancyGrid
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.kinds.conf import load_config
-from models.kinds.fast.looks import PATIENCE
 from models.kinds.protocol import Moment
 from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
-from models.rendering.occupancy import Occupancy
 from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")
@@ -51,7 +51,7 @@ def model_of(*settings):
 
 def roughened(model, spread=1.0):
     """The same with features of a field that was trained for a while: every level has a say."""
-    table = model.fields.density.table
+    table = model.field.grid.table
     values = np.random.default_rng(2).normal(0, spread, table.shape).astype(np.float32)
     table.update(jt.array(values).detach())
     return model
@@ -116,22 +116,24 @@ def crossing_rays(count=40):
     return Rays(*(v.astype(np.float32) for v in (origins, directions, middle - 1, middle + 1)))
 
 
-def test_a_walk_that_is_sifted_keeps_what_it_is_told_of_the_rays_that_fit():
+def test_the_visible_samples_of_a_traversal_are_those_of_the_rays_that_fit():
     cells = np.random.default_rng(0).uniform(size=(16, 16, 16)) < 0.3
     rays = crossing_rays()
-    walk = Occupancy(cells).walk(rays, np.zeros((len(rays), 1), np.float32), 0.05, 2000)
-    used = walk.offsets[-1]
-    is_kept = np.random.default_rng(1).uniform(size=len(walk.points)) < 0.4
-    is_kept[: walk.offsets[1]] = False  # nothing of the first ray
-    owner = np.repeat(walk.rows, np.diff(walk.offsets))
+    traversal = OccupancyGrid(cells).traverse(rays, np.zeros((len(rays), 1), np.float32), 0.05, 2000)
+    used = traversal.offsets[-1]
+    is_kept = np.random.default_rng(1).uniform(size=len(traversal.points)) < 0.4
+    is_kept[: traversal.offsets[1]] = False  # nothing of the first ray
+    owner = np.repeat(traversal.rows, np.diff(traversal.offsets))
     for budget in (2000, int(is_kept[:used].sum() * 0.6), 1):
-        sifted = walk.sifted(is_kept, budget)
-        fits = [row for row in walk.rows if (is_kept[:used] & (owner <= row)).sum() <= budget]
+        visible = traversal.visible(is_kept, budget)
+        fits = [row for row in traversal.rows if (is_kept[:used] & (owner <= row)).sum() <= budget]
         chosen = is_kept[:used] & np.isin(owner, fits)
-        assert sifted.walked == (walk.walked if len(fits) == len(walk.rows) else walk.rows[len(fits)])
-        np.testing.assert_array_equal(np.repeat(sifted.rows, np.diff(sifted.offsets)), owner[chosen])
-        assert (np.diff(sifted.offsets) > 0).all() and sifted.offsets.dtype == np.int32
-        for ours, theirs in ((sifted.points, walk.points), (sifted.depths, walk.depths)):
+        assert visible.traversed == (
+            traversal.traversed if len(fits) == len(traversal.rows) else traversal.rows[len(fits)]
+        )
+        np.testing.assert_array_equal(np.repeat(visible.rows, np.diff(visible.offsets)), owner[chosen])
+        assert (np.diff(visible.offsets) > 0).all() and visible.offsets.dtype == np.int32
+        for ours, theirs in ((visible.points, traversal.points), (visible.depths, traversal.depths)):
             assert len(ours) == budget and not ours[chosen.sum() :].any()
             np.testing.assert_array_equal(ours[: chosen.sum()], theirs[:used][chosen])
 
@@ -142,7 +144,7 @@ def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     state = json.loads(json.dumps(sampler.state()))
     sifted = sampler.next()
     sampler.restore(state)
-    sampler.sift = None
+    model.estimator.skips_hidden = False
     whole = sampler.next()
     assert len(whole) == len(sifted) and sifted.offsets[-1] < 0.8 * whole.offsets[-1]
     found = []
@@ -186,26 +188,26 @@ def test_pixels_off_the_object_are_held_to_the_background_whatever_they_show():
 
 def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
     model, _, _ = model_of("model.density_grid.density=1e-3")
-    hull, occupied = model.occupancy.hull, []
+    hull, occupied = model.estimator.grid.hull, []
     assert 0 < hull.sum() < 0.3 * hull.size  # the masks' hull, and no more
     for _ in range(PATIENCE):
-        model._renew()
-        occupied.append(int((model.occupancy.cells > 0).sum()))
+        model.estimator._prune()
+        occupied.append(int((model.estimator.grid.cells > 0).sum()))
     assert occupied == [hull.sum()] * (PATIENCE - 1) + [0]
-    bias = model.fields.density.layers()[-1].bias
+    bias = model.field.grid.layers()[-1].bias
     bias.update((bias + 8.0).detach())
-    model._renew()
-    assert (model.occupancy.cells > 0).sum() == hull.sum()
+    model.estimator._prune()
+    assert (model.estimator.grid.cells > 0).sum() == hull.sum()
 
 
 def test_before_cells_are_asked_none_is_empty_whatever_a_shorter_schedule_found():
     model, _, _ = model_of("model.radiance.prune_from=0.5")
     for _ in range(PATIENCE):
-        model.looks.renew(lambda points, side: np.zeros(len(points)))
-    assert not model.occupancy.cells.any()
+        model.estimator.empty_cells.update(lambda points, side: np.zeros(len(points)))
+    assert not model.estimator.grid.cells.any()
     model.before_step(Moment(1, None))
-    np.testing.assert_array_equal(model.occupancy.cells > 0, model.occupancy.hull)
-    assert not model.looks.empty.any()
+    np.testing.assert_array_equal(model.estimator.grid.cells > 0, model.estimator.grid.hull)
+    assert not model.estimator.empty_cells.empty.any()
 
 
 def test_buffers_of_another_grid_of_cells_are_refused():

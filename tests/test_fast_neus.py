@@ -12,8 +12,8 @@ from toys import run_conf
 
 from data.errors import UserError
 from data.scenes.load import load_scene
+from models.estimators.batch import PackedBatch
 from models.kinds.conf import load_config
-from models.kinds.fast.batch import PackedBatch
 from models.kinds.protocol import Moment
 from models.kinds.registry import build_model
 from models.machine.backend import jt
@@ -67,10 +67,11 @@ def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_somethin
     used = batch.offsets[-1]
     assert 0.5 * 1024 < used <= 0.75 * 1024 and len(batch.points) == 1024
     assert (np.diff(batch.offsets) > 0).all() and len(np.unique(batch.view)) > 10
-    hull = trainer.model.occupancy.hull
+    hull = trainer.model.estimator.grid.hull
     x, y, z = np.floor((batch.points + 1) * 16).astype(int).T
     assert hull[x, y, z].all()  # those of no ray too, which fill the hull
-    assert np.ptp(batch.points[used:], axis=0).min() > 0.7 * np.ptp(trainer.model.occupancy.centres(), axis=0).min()
+    centres = trainer.model.estimator.grid.centres()
+    assert np.ptp(batch.points[used:], axis=0).min() > 0.7 * np.ptp(centres, axis=0).min()
     ray = np.repeat(np.arange(len(batch)), np.diff(batch.offsets))
     scene = load_scene(load_config(CONF, "demo", TINY).dataset)
     towards = batch.points[:used] - scene.c2w[batch.view[ray], :3, 3]
@@ -156,27 +157,27 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
 def test_cells_that_lose_the_object_are_not_believed():
     trainer = trained("model.packed.prune_every=1", "model.packed.prune_from=0", steps=2)
     model = trainer.model
-    hull = model.occupancy.hull
-    model.occupancy.renew(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
+    hull = model.estimator.grid.hull
+    model.estimator.grid.update(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
     assert trainer.sampler.lost_share() == 1.0
     assert trainer.sampler.next().offsets[-1] > 0  # and nothing is drawn for ever
-    np.testing.assert_array_equal(model.occupancy.cells == OCCUPIED, hull)
+    np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
     model.fields.sdf.lin1.bias.update(jt.array(np.r_[-5.0, np.zeros(7)].astype(np.float32)))  # all is solid
     model.before_step(trainer.moment)
-    np.testing.assert_array_equal(model.occupancy.cells == OCCUPIED, hull)
+    np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
 
 
 def test_what_a_short_schedule_closed_is_open_again_where_a_longer_one_goes_on():
     short = trained("train.end_iter=4", steps=3)
-    hull = short.model.occupancy.hull
-    x = short.model.occupancy.centres()[:, 0]
-    short.model.occupancy.renew(x > 0, np.zeros(len(x), bool))
+    hull = short.model.estimator.grid.hull
+    x = short.model.estimator.grid.centres()[:, 0]
+    short.model.estimator.grid.update(x > 0, np.zeros(len(x), bool))
     checkpoint = short.checkpoint({})
     for end_iter, is_open in (("8", False), ("40", True)):  # cells are asked from three tenths of it on
         longer = trained(f"train.end_iter={end_iter}", "model.packed.prune_every=100", steps=0)
         longer.restore(checkpoint)
         longer.step()
-        assert np.array_equal(longer.model.occupancy.cells == OCCUPIED, hull) == is_open
+        assert np.array_equal(longer.model.estimator.grid.cells == OCCUPIED, hull) == is_open
 
 
 def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):

@@ -10,12 +10,12 @@ from data.capture import SparsePoints
 from data.roi.frustum import Cameras
 from data.roi.near import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
+from models.estimators.occupancy import OccupancyGrid
+from models.estimators.packed import _ball
 from models.fields.conf import SdfGridConfig
 from models.fields.sdf_grid import SDFGrid
-from models.kinds.fast.packed import _ball
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID
-from models.rendering.occupancy import Occupancy
 
 
 def field_of(**changed):
@@ -110,10 +110,10 @@ def test_masks_that_say_nothing_leave_the_sphere(value):
 
 def test_cells_are_what_a_field_says_within_the_hull():
     hull = radii(16) < 0.9
-    occupancy = Occupancy(hull)
+    occupancy = OccupancyGrid(hull)
     radius = np.linalg.norm(occupancy.centres(), axis=1)
     np.testing.assert_allclose(radius, radii(16)[hull], rtol=1e-6)
-    occupancy.renew(radius > 0.7, radius < 0.4)
+    occupancy.update(radius > 0.7, radius < 0.4)
     assert (occupancy.cells[~hull] == EMPTY).all()
     np.testing.assert_array_equal(occupancy.cells[hull] == SOLID, radius < 0.4)
     np.testing.assert_array_equal(occupancy.cells[hull] == OCCUPIED, (radius >= 0.4) & (radius <= 0.7))
@@ -124,7 +124,7 @@ def test_cells_are_what_a_field_says_within_the_hull():
 def test_way_to_the_hull_is_that_to_its_cells_and_at_least_an_edge():
     ticks = (np.arange(64) + 0.5) / 32 - 1
     hull = sum(np.square(axis) for axis in np.meshgrid(ticks, ticks, ticks)) < 0.4**2
-    occupancy = Occupancy(hull)
+    occupancy = OccupancyGrid(hull)
     points = np.random.default_rng(0).uniform(-1.01, 1.01, (5000, 3)).astype(np.float32)
     away = np.linalg.norm(points, axis=1) - 0.4
     beyond = away > occupancy.side
@@ -175,14 +175,14 @@ def test_table_and_network_learn_from_the_gradient_and_the_curvature(gradient):
 
 
 def test_what_solid_cells_part_from_outside_is_solid():
-    occupancy = Occupancy(_ball(32))
+    occupancy = OccupancyGrid(_ball(32))
     radius = np.linalg.norm(occupancy.centres(), axis=1)
     is_solid = (radius < 0.7) & (radius > 0.4)
-    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    occupancy.update(np.zeros(len(radius), bool), is_solid)
     kinds = occupancy.at(np.array([[0, 0, 0], [0.3, 0, 0], [0.55, 0, 0], [0.9, 0, 0], [0.99, 0.99, 0.99]]))
     np.testing.assert_array_equal(kinds, [SOLID, SOLID, SOLID, OCCUPIED, EMPTY])
     occupancy.cameras = np.array([[0.1, 0, 0], [3.0, 0, 0]])  # a room, seen from inside
-    occupancy.renew(np.zeros(len(radius), bool), is_solid)
+    occupancy.update(np.zeros(len(radius), bool), is_solid)
     assert occupancy.at(np.zeros((1, 3)))[0] == OCCUPIED
 
 

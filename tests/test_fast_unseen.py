@@ -10,18 +10,18 @@ from models.machine.backend import jt
 
 def test_where_all_cells_are_empty_rays_are_drawn_again():
     trainer = trained()
-    for occupancy in (trainer.model.occupancy, trainer.model.background.occupancy):
-        occupancy.set(np.zeros_like(occupancy.cells))
+    for grid in (trainer.model.estimator.grid, trainer.model.estimator.background.grid):
+        grid.set(np.zeros_like(grid.cells))
     batch = trainer.sampler.next()
-    assert len(batch) > 0 and batch.offsets[-1] > 0 and trainer.model.occupancy.is_open
+    assert len(batch) > 0 and batch.offsets[-1] > 0 and trainer.model.estimator.grid.is_open
 
 
 def test_where_no_ray_sees_anything_the_scene_is_told_of():
     trainer = trained()
-    hull = np.zeros_like(trainer.model.occupancy.hull)
+    hull = np.zeros_like(trainer.model.estimator.grid.hull)
     hull[0, 0, 0] = True  # a corner of the cube, beyond the sphere to which rays are cut
-    trainer.model.occupancy.enclose(hull)
-    beyond = trainer.model.background.occupancy
+    trainer.model.estimator.grid.enclose(hull)
+    beyond = trainer.model.estimator.background.grid
     beyond.set(np.zeros_like(beyond.cells))
     with pytest.raises(UserError, match="no photograph sees where the object may be"):
         trainer.sampler.next()

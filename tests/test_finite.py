@@ -5,26 +5,27 @@ Magnitudes run from 1e-30 to 1e30. Expected: finite where float64 says that the 
 
 import numpy as np
 import pytest
+from dense_renderer import dense_composite, dense_weights
 from forms import FORMS, in_form
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiny_networks import tiny_renderer
 
 from data.rays import Rays
+from models.estimators import sampling
+from models.estimators.pixels import upload
 from models.fields.conf import VarianceConfig
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
-from models.kinds.pixels import upload
-from models.kinds.terms import color_term, eikonal_term, mask_term
 from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.color_mlp import color
-from models.ops.elementwise import length
+from models.ops.elementwise import length, softplus
 from models.ops.network import Weights
 from models.ops.sharpness import INV_S_MAX, INV_S_MIN
 from models.ops.sizes import ColorSizes
 from models.ops.upsample import invert_cdf, upsample
-from models.rendering import sampling
+from models.rendering.losses import color_term, eikonal_term, mask_term
 
 EXAMPLES = 60
 N = 6
@@ -71,9 +72,9 @@ def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
     descent = np.where(steep | sharp, np.float32(1.0), descent)
 
     def rendered(sdf, slope, lengths, inv_s):
-        entry, exit_ = volrend.section_cdfs(sdf, slope, lengths, inv_s)
+        entry, exit_ = volrend.interval_cdfs(sdf, slope, lengths, inv_s)
         alpha = volrend.alpha_from_cdfs(entry, exit_).clamp(0.0, 1.0)
-        return entry, exit_, volrend.weights_from_alpha(alpha)
+        return entry, exit_, dense_weights(alpha)
 
     *_, weights = finite(rendered, sdf, -descent, lengths, np.float32([inv_s]))
     assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
@@ -85,14 +86,14 @@ def test_opacities_and_weights_of_sections(sdf, descent, lengths, inv_s):
 @example(np.zeros((1, N), np.float32))
 @example(np.ones((1, N), np.float32))
 def test_weights_of_any_opacities_an_opaque_first_section_included(alpha):
-    (weights,) = finite(volrend.weights_from_alpha, alpha)
+    (weights,) = finite(dense_weights, alpha)
     assert (weights >= 0.0).all() and weights.sum() <= 1.0 + 1e-4
 
 
 @FEW
 @given(row(SIGNED), row(MAGNITUDES))
 def test_opacities_of_a_radiance_field(density, lengths):
-    (alpha,) = finite(volrend.alpha_from_density, density, lengths)
+    (alpha,) = finite(lambda raw, deltas: volrend.alpha_from_density(softplus(raw), deltas), density, lengths)
     assert ((alpha >= 0.0) & (alpha <= 1.0)).all()
 
 
@@ -106,7 +107,7 @@ def test_the_annealed_slope(cos, ratio):
 @FEW
 @given(row(st.sampled_from([0.0, 1e-30, 0.5, 1.0])), st.lists(SIGNED, min_size=3 * N, max_size=3 * N))
 def test_sums_along_a_ray_zero_weights_included(weights, values):
-    finite(volrend.composite, weights, np.float32(values).reshape(1, N, 3))
+    finite(dense_composite, weights, np.float32(values).reshape(1, N, 3))
 
 
 @FEW

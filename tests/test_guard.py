@@ -15,8 +15,8 @@ from data.errors import listed
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
+from models.estimators.pixels import upload
 from models.fields.state import export_state, import_state, named_parameters
-from models.kinds.pixels import upload
 from models.machine.backend import jt
 from models.ops.update import all_finite, readings
 from models.training import guard

@@ -6,7 +6,7 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 from test_packed import LENGTHS, offsets_of
 
-from models.kinds.fast.batch import PackedBatch
+from models.estimators.batch import PackedBatch
 from models.machine.backend import jt
 from models.ops.hits import Hits, surface_hits
 

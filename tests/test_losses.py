@@ -1,18 +1,18 @@
 """The terms of the training loss: zero at the truth, right gradients, nothing strange at empty masks."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import oracles
 import pytest
 from config_samples import changed
+from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
-from tiny_networks import training_losses
 
-from models.kinds.neus.outputs import RenderOutput
-from models.kinds.protocol import Term
-from models.kinds.terms import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
 from models.machine.backend import jt
+from models.rendering.losses import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
+from models.structs import RenderOutput, Term
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -42,10 +42,11 @@ def slope(function, argument, *others):
 
 
 def rendered(order=slice(None)):
-    """A RenderOutput with the fields the losses read, its rays in a given order."""
-    unused = dict.fromkeys((field.name for field in dataclasses.fields(RenderOutput)), None)
-    read = {"rgb": RGB, "opacity": OPACITY, "sdf_gradient": GRADIENT, "near_sphere": NEAR}
-    return RenderOutput(**unused | {name: jt.array(array[order].copy()) for name, array in read.items()})
+    """The values that the losses read of a rendering, its rays in a given order."""
+    rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
+    samples = SimpleNamespace(near_sphere=near)
+    geometry = SimpleNamespace(gradient=gradient.reshape((-1, 3)))
+    return SimpleNamespace(rendering=RenderOutput(rgb, opacity, None, samples, None, geometry))
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):

@@ -7,8 +7,8 @@ import pytest
 from test_fast_background import rays_from, trained, trainer_conf
 
 from data.scenes.load import load_scene
-from models.kinds.fast.background import NEAR_SHARE
-from models.kinds.fast.light import lost_share
+from models.estimators.background import NEAR_SHARE
+from models.estimators.visibility import lost_share
 from models.machine.backend import jt
 
 
@@ -19,18 +19,18 @@ def trainer():
 
 
 def test_what_lies_on_the_way_to_the_region_absorbs_little_at_first():
-    model = trained(steps=0).model
+    background = trained(steps=0).model.estimator.background
     before, behind = np.float32([[0, 0, -0.7]]), np.float32([[0, 0, 0.7]])
     along = np.float32([[0, 0, 1]])
-    alpha = [model.background.look(jt.array(point), jt.array(along))[0].item() for point in (before, behind)]
-    density = [model.background.density.at_weights().evaluate(jt.array(p)).density.item() for p in (before, behind)]
-    section = model.background.conf.section
+    alpha = [background.evaluate(jt.array(point), jt.array(along))[0].item() for point in (before, behind)]
+    density = [background.density.at_weights().evaluate(jt.array(p)).density.item() for p in (before, behind)]
+    section = background.conf.section
     expected = [1 - np.exp(-density[0] * section * NEAR_SHARE), 1 - np.exp(-density[1] * section)]
     np.testing.assert_allclose(alpha, expected, rtol=1e-4)
 
 
 def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
-    background, scene = trainer.model.background, load_scene(trainer_conf().dataset)
+    background, scene = trainer.model.estimator.background, load_scene(trainer_conf().dataset)
     origin = scene.c2w[:1, :3, 3]
     rays = rays_from(np.repeat(origin, 4, axis=0), np.zeros((4, 3)))
     jitter = np.full((4, 1), 0.5, np.float32)
@@ -38,7 +38,7 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
     counts = []
     for is_shared in (np.ones_like(whole), whole, np.zeros_like(whole)):
         background._is_shared = is_shared
-        asked = background.ask(rays, jitter)
+        asked = background.query(rays, jitter)
         counts.append((int(asked.is_before.sum()), int((~asked.is_before).sum())))
     background._is_shared = whole
     assert counts[0][0] >= counts[1][0] >= counts[2][0] == 0 < counts[0][0]
@@ -47,17 +47,17 @@ def test_no_sample_lies_before_the_region_where_few_photographs_see_it(trainer):
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off():
     trainer = trained("model.background.prune_from=0", steps=0)
-    model = trainer.model
-    seen = model._probed()
+    model = trainer.model.estimator
+    seen = model.probe_opacities()
     assert (seen > 0.5).mean() > 0.2
-    kept = model.occupancy.cells
-    true, model._trained = model._trained, lambda points: np.ones((len(points), 1), np.float32)
-    probed, model._probed = model._probed, lambda: seen if model.occupancy.cells is kept else 0 * seen
-    model._renew()  # of a field that takes everything for empty
-    assert model.occupancy.cells is kept
-    model._trained, model._probed = true, probed
-    model._renew()
-    assert (model.occupancy.cells != kept).any() and lost_share(seen, model._probed()) <= 0.02
+    kept = model.grid.cells
+    true, model.trained = model.trained, lambda points: np.ones((len(points), 1), np.float32)
+    probed, model.probe_opacities = model.probe_opacities, lambda: seen if model.grid.cells is kept else 0 * seen
+    model._prune()  # of a field that takes everything for empty
+    assert model.grid.cells is kept
+    model.trained, model.probe_opacities = true, probed
+    model._prune()
+    assert (model.grid.cells != kept).any() and lost_share(seen, model.probe_opacities()) <= 0.02
 
 
 def test_a_checkpoint_of_the_version_before_shows_what_it_showed(trainer):
@@ -67,12 +67,12 @@ def test_a_checkpoint_of_the_version_before_shows_what_it_showed(trainer):
     }
     own = model.buffers()
     model.load_buffers(buffers)
-    assert model.background.near_share == 1 and model._prunes_after == 0
+    assert model.estimator.background.near_share == 1 and model.estimator._prunes_after == 0
     model.load_buffers(own)
-    assert model.background.near_share == pytest.approx(NEAR_SHARE)
+    assert model.estimator.background.near_share == pytest.approx(NEAR_SHARE)
 
 
 def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     model = trained("model.background.prune_from=0", steps=2).model
     assert model.after_collapse(5) == ", and no cells are pruned before step 5"
-    assert model._first_pruning == 5 and model.buffers()["prunes_after"] == 5
+    assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5

@@ -7,32 +7,29 @@ import nerf_oracles
 import numpy as np
 import pytest
 from config_samples import changed
+from dense_renderer import TwoPassRenderer
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
 from data.rays import PixelBatch, Rays
+from models.estimators import sampling
+from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
-from models.kinds.nerf.conf import NerfRendererConfig
-from models.kinds.nerf.model import NeRFModel
-from models.kinds.nerf.outputs import Comparison
-from models.kinds.nerf.renderer import NeRFRenderer, RadianceFields
-from models.kinds.nerf.terms import radiance_terms
-from models.kinds.pixels import upload
-from models.kinds.protocol import Moment, Objective
-from models.kinds.terms import binary_mask
+from models.kinds.protocol import Moment
+from models.kinds.radiance import SURFACE_DENSITY, TwoPassModel
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf
-from models.rendering import sampling
-from models.rendering.sections import SURFACE_DENSITY
+from models.rendering.losses import Rendered, binary_mask, terms_of
+from models.structs import Objective
 from models.surface.extraction import marching_cubes, sample_grid
 from models.training.gradient import losses_of
 
 COUNT = 5
 RAYS = random_rays(COUNT)
 NETWORK = NerfConfig(D=3, W=12, d_in=3, multires=2, multires_view=1, skips=(1,), use_viewdirs=True)
-SIZES = NerfRendererConfig(n_samples=7, n_importance=9)
+SIZES = CoarseToFineConfig(n_samples=7, n_importance=9)
 RNG = np.random.default_rng(5)
 NOISE = {"coarse": RNG.random((COUNT, 7), dtype=np.float32), "fine": RNG.random((COUNT, 9), dtype=np.float32)}
 MIDDLES = (np.full((COUNT, 7), 0.5), np.full((COUNT, 9), 0.5))
@@ -44,18 +41,19 @@ WHITE = np.ones(3, np.float32)
 def tiny(conf=SIZES, seed=0):
     """A renderer of two different networks that nobody chose."""
     rng = np.random.default_rng(seed)
-    return NeRFRenderer(RadianceFields(*(roughen(NeRF(NETWORK, rng), seed + i, 0.3) for i in (1, 2))), conf)
+    return TwoPassRenderer(*(roughen(NeRF(NETWORK, rng), seed + i, 0.3) for i in (1, 2)), conf)
 
 
 def model_of(renderer, **blocks):
     """The kind of model around it."""
-    return NeRFModel(renderer, changed(**blocks).train)
+    return TwoPassModel(renderer.field, renderer.coarse, renderer.estimator, changed(**blocks).train)
 
 
 def losses(output, mask, conf):
     """The mean of each term, and `total`."""
-    seen = Comparison(output, jt.array(TARGET), mask)
-    return losses_of(Objective(radiance_terms(seen, conf), seen), {})
+    method = SimpleNamespace(loss_weight=lambda name: conf.mask_weight if name == "mask" else 1.0)
+    rendered = Rendered(output.rendering, None, jt.array(TARGET), mask, mask, method, 0)
+    return losses_of(Objective(terms_of(("color_mse", "coarse_mse", "mask"), rendered), None), {})
 
 
 def oracle(renderer, noise=None, behind=None, params=None, fine=None):
@@ -79,7 +77,7 @@ class Field:
 def of_field(raw, rgb=(0.0, 0.0, 0.0), conf=None):
     """A renderer of that field in both passes."""
     field = Field(raw, rgb)
-    return NeRFRenderer(RadianceFields(field, field), conf or NerfRendererConfig(n_samples=64, n_importance=64))
+    return TwoPassRenderer(field, field, conf or CoarseToFineConfig(n_samples=64, n_importance=64))
 
 
 def ball(points):
@@ -132,7 +130,7 @@ def test_as_many_quantiles_fall_into_a_stratum_as_its_share_of_the_weight():
 @pytest.mark.parametrize("noise", [None, NOISE], ids=["middles", "jitter"])
 def test_both_passes_agree_with_the_oracle(noise, behind):
     renderer = tiny()
-    output = renderer.render(upload(RAYS), noise, background_rgb=behind)
+    output = renderer.render(RAYS, noise, background_rgb=behind)
     for name, value in oracle(renderer, noise, behind).items():
         actual = getattr(output, name).numpy()
         assert actual.shape == value.shape, name
@@ -142,14 +140,14 @@ def test_both_passes_agree_with_the_oracle(noise, behind):
 
 def test_depths_run_from_near_to_far_where_the_conf_says_so():
     renderer = tiny(dataclasses.replace(SIZES, near=0.5, far=9.0))
-    depths = renderer.render(upload(RAYS)).depths.numpy()
+    depths = renderer.render(RAYS).depths.numpy()
     assert (depths > 0.5).all() and (depths < 9.0).all() and (depths.max(axis=1) > 8.0).all()
     assert (np.diff(depths, axis=1) >= 0.0).all()
 
 
 def test_nothing_behind_the_camera_is_seen():
     rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
-    output = tiny().render(upload(rays), background_rgb=WHITE)
+    output = tiny().render(rays, background_rgb=WHITE)
     assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
     np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
     assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
@@ -157,14 +155,14 @@ def test_nothing_behind_the_camera_is_seen():
 
 @pytest.mark.parametrize("behind", [None, WHITE, np.float32([0.1, 0.5, 0.9])], ids=["black", "white", "colour"])
 def test_an_empty_field_shows_the_colour_behind_it(behind):
-    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(upload(RAYS), background_rgb=behind)
+    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(RAYS, background_rgb=behind)
     expected = np.zeros(3) if behind is None else behind
     np.testing.assert_allclose(output.rgb.numpy(), np.tile(expected, (COUNT, 1)), atol=1e-6)
     assert output.opacity.numpy().max() < 1e-6
 
 
 def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
-    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(upload(RAYS))
+    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(RAYS)
     half = (RAYS.far - RAYS.near) / 64 / 2  # the first section begins in the middle of its stratum
     seen = 1.0 - np.exp(-np.log1p(np.exp(0.3)) * (RAYS.far - RAYS.near - half))
     np.testing.assert_allclose(output.coarse_rgb.numpy(), seen * [0.0, 0.5, 1.0], atol=1e-5)
@@ -172,7 +170,7 @@ def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
 
 def test_fine_depths_gather_at_the_surface_that_the_coarse_pass_sees():
     rays = Rays(*(np.float32(a) for a in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
-    depths = of_field(ball).render(upload(rays)).depths.numpy()[0]
+    depths = of_field(ball).render(rays).depths.numpy()[0]
     assert (np.abs(depths - 2.5) < 2 * 2.0 / 64).sum() > 60
 
 
@@ -205,7 +203,7 @@ def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_ask
     renderer, still = tiny(), tiny(dataclasses.replace(SIZES, perturb=0.0))
     draws = model_of(renderer).draw_noise(COUNT, np.random.default_rng(3))
     assert draws["coarse"].shape == (COUNT, 7) and draws["fine"].shape == (COUNT, 9)
-    first, second, even = (renderer.render(upload(RAYS), noise).rgb.numpy() for noise in (draws, draws, None))
+    first, second, even = (renderer.render(RAYS, noise).rgb.numpy() for noise in (draws, draws, None))
     assert np.array_equal(first, second) and not np.array_equal(first, even)
     generator = np.random.default_rng(3)
     assert model_of(still).draw_noise(COUNT, generator) is None
@@ -219,12 +217,13 @@ def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_ask
 def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
     renderer, conf = tiny(), changed(train={"mask_weight": mask_weight}).train
     mask = binary_mask(jt.array(MASK), COUNT, conf)
-    found = losses(renderer.render(upload(RAYS), NOISE), mask, conf)
+    found = losses(renderer.render(RAYS, NOISE), mask, conf)
     expected = nerf_oracles.losses(
         oracle(renderer, NOISE), TARGET, MASK if mask_weight else 1.0 + 0 * MASK, mask_weight
     )
+    names = {"fine": "color_mse", "coarse": "coarse_mse"}
     for name, value in expected.items():
-        assert found[name].item() == pytest.approx(value, rel=1e-4), name
+        assert found[names.get(name, name)].item() == pytest.approx(value, rel=1e-4), name
 
 
 def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
@@ -242,7 +241,7 @@ def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
 @pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
 def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
     renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train
-    output = renderer.render(upload(RAYS), NOISE, background_rgb=behind)
+    output = renderer.render(RAYS, NOISE, background_rgb=behind)
     total = losses(output, jt.array(MASK), conf)["total"]
     params = {name: params64(field) for name, field in vars(renderer.fields).items()}
     fields = vars(renderer.fields).items()
@@ -266,9 +265,10 @@ def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
 
 def test_scalars_tell_both_passes_apart():
     renderer, conf = tiny(), changed().train
-    output, mask = renderer.render(upload(RAYS)), jt.ones((COUNT, 1))
-    model, seen = model_of(renderer), Comparison(output, jt.array(TARGET), mask)
-    scalars = model.scalars(seen, losses(output, mask, conf))
+    output, mask = renderer.render(RAYS), jt.ones((COUNT, 1))
+    model = model_of(renderer)
+    rendered = Rendered(output.rendering, None, jt.array(TARGET), mask, mask, model, 0)
+    scalars = model.scalars(model.scalar_inputs(rendered), losses(output, mask, conf))
     values = {name: float(value.item()) for name, value in scalars.items()}
     for name, rgb in (("psnr", output.rgb), ("coarse_psnr", output.coarse_rgb)):
         expected = -10.0 * np.log10(np.mean((rgb.numpy().astype(np.float64) - TARGET) ** 2))
@@ -279,10 +279,10 @@ def test_scalars_tell_both_passes_apart():
 
 def test_the_networks_keep_their_weights_apart():
     renderer = tiny()
-    state = SimpleNamespace(before=renderer.render(upload(RAYS)))
+    state = SimpleNamespace(before=renderer.render(RAYS))
     zeros = {name: np.zeros(var.shape, np.float32) for name, var in named_parameters(renderer.fields.coarse).items()}
     import_state(renderer.fields.coarse, zeros)
-    after = renderer.render(upload(RAYS))
+    after = renderer.render(RAYS)
     assert not np.array_equal(after.coarse_rgb.numpy(), state.before.coarse_rgb.numpy())
     np.testing.assert_allclose(after.coarse_rgb.numpy().std(axis=1), 0.0, atol=1e-6)
     assert list(model_of(renderer).networks) == ["nerf_coarse", "nerf_fine"]

@@ -4,12 +4,13 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
+from dense_renderer import training_losses
 from forms import FORMS, in_form, only_on_the_cpu
 from memory_that_ends import unallocated
-from tiny_networks import params64, random_rays, tiny_renderer, training_losses
+from tiny_networks import params64, random_rays, tiny_renderer
 
+from models.estimators.pixels import upload
 from models.fields.state import named_parameters
-from models.kinds.pixels import upload
 from models.machine import memory
 from models.machine.backend import jt
 from models.ops.update import readings

@@ -9,12 +9,13 @@ from test_fast_neus import CONF
 from test_hits import sought
 
 from data.errors import UserError
+from models.estimators.visibility import NO_ANNEALING
 from models.kinds.conf import load_config
-from models.kinds.fast.model import _samples
-from models.kinds.fast.patches import MOST_STEPS
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
+from models.rendering.patches import MOST_STEPS
+from models.rendering.render import render_surface
 
 PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0")
 
@@ -41,14 +42,13 @@ ROWS_OF_A_PATCH = 8 * 5  # of the table, which carry its slope: the corners of a
 
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses, and the slopes of the sum by the table."""
-    samples = _samples(batch)
-    seen = model._render(samples)
-    values = [value.numpy() for value in (seen.field.sdf, seen.field.gradient, seen.weights)]
+    seen = render_surface(model.fields.at_weights(), model.estimator.sample(batch), NO_ANNEALING, None)
+    values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     reach = MOST_STEPS * float(batch.step[0])
     at, rays = sought(*values, batch.points, batch.directions, batch.offsets, batch.every[0], reach)
     rows, directions = jt.array(at.astype(np.int32)), jt.array(batch.directions[at])
-    normals = seen.field.gradient[rows]
-    further = -seen.field.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
+    normals = seen.geometry.gradient[rows]
+    further = -seen.geometry.sdf[rows] / (normals * directions).sum(dim=1, keepdims=True)
     patches = model._patches
     views = jt.array(patches.views[batch.view[rays]])
     points = jt.array(batch.points[at]) + directions * further
@@ -84,7 +84,7 @@ def test_no_more_patches_are_compared_than_are_worth_it():
     trainer = trained(*PATCHES, steps=0)
     batch = trainer.sampler.next()
     assert batch.every[0] == 1
-    trainer.sampler.most_compared = 20
+    trainer.model.estimator.compare_patches(20)
     batch = trainer.sampler.next()
     assert batch.every[0] == -(-len(batch) // 20)
     counts = [
@@ -106,7 +106,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
     trainer = trained("model.variance_network.init_val=0.5", steps=2)
     model, sampler = trainer.model, trainer.sampler
     state, batches = sampler.state(), []
-    for model.background.is_plain in (False, True):  # which the bundled scene is
+    for model.estimator.background.is_plain in (False, True):  # which the bundled scene is
         sampler.restore(state)
         batches.append(sampler.next())
     whole, spared = batches
@@ -118,14 +118,14 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
-    model, side = trainer.model, trainer.model.occupancy.side
+    model, side = trainer.model, trainer.model.estimator.grid.side
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(300, 3))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     points = (directions * rng.uniform(0.2, 1.0, (300, 1))).astype(np.float32)
-    model.occupancy.set(np.full_like(model.occupancy.cells, SOLID))  # matter everywhere
+    model.estimator.grid.set(np.full_like(model.estimator.grid.cells, SOLID))  # matter everywhere
     inside = model.level_set.outward(points)[:, 0] < 0
-    model.occupancy.open()
+    model.estimator.grid.open()
     np.testing.assert_array_equal(inside, np.linalg.norm(points, axis=1) < 1 - side)
 
 

@@ -11,8 +11,8 @@ from ranks import finished, needs_mpi, processes, sentences, started, wait_for, 
 from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.errors import UserError
-from models.kinds.fast.batch import PackedBatch
-from models.kinds.fast.packed import PackedModel
+from models.estimators.batch import PackedBatch
+from models.estimators.packed import PackedModel
 from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of

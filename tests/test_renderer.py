@@ -6,13 +6,14 @@ import numpy as np
 import oracles
 import pytest
 from config_samples import changed
+from dense_renderer import training_losses
 from forms import CUDA_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer, training_losses
+from tiny_networks import oracle_model, oracle_params, random_rays, tiny_renderer
 
 from data.rays import Rays
+from models.estimators.pixels import upload
 from models.fields.state import export_state, import_state, named_parameters
-from models.kinds.pixels import upload
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE
 

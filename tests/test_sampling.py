@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_networks import oracle_params, random_rays, tiny_renderer
 
-from models.kinds.pixels import upload
+from models.estimators import sampling
+from models.estimators.pixels import upload
 from models.machine.backend import jt
-from models.ops.ray_sections import section_lengths
+from models.ops.intervals import interval_lengths
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
 from models.ops.volrend import points_along
-from models.rendering import sampling
 
 ROWS = 4
 RNG = np.random.default_rng(0)
@@ -178,7 +178,7 @@ def test_merging_keeps_every_depth_once_and_tells_where_it_came_from():
 
 
 def test_the_last_section_gets_the_given_length():
-    lengths = section_lengths(jt.array(DEPTHS), 0.25).numpy()
+    lengths = interval_lengths(jt.array(DEPTHS), 0.25).numpy()
     np.testing.assert_array_equal(lengths[:, :-1], np.diff(DEPTHS, axis=1))
     np.testing.assert_array_equal(lengths[:, -1], np.float32(0.25))
 
@@ -208,9 +208,7 @@ def path(request):
 def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n_importance, steps, rounds):
     renderer = tiny_renderer(n_samples=n_samples, n_importance=n_importance, up_sample_steps=steps)
     rays = random_rays(ROWS)
-    *added, depths = (
-        value.numpy() for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None)
-    )
+    *added, depths = (value.numpy() for value in renderer.up_sample_rounds(upload(rays)))
     assert len(added) == rounds and sum(new.shape[1] for new in added) == n_importance
     assert depths.shape == (ROWS, n_samples + n_importance)
     assert np.isfinite(depths).all() and (np.diff(depths, axis=1) >= 0.0).all()
@@ -222,10 +220,7 @@ def test_any_number_of_depths_and_rounds_gives_all_depths_ascending(n_samples, n
 def test_each_round_agrees_with_the_oracle_given_the_depths_before_it():
     renderer, rays = tiny_renderer(n_importance=9, up_sample_steps=3), random_rays(ROWS)
     params = oracle_params(renderer)["sdf"]
-    *added, _ = (
-        value.numpy().astype(np.float64)
-        for value in renderer.up_sample_rounds(renderer.fields.sdf.at_weights(), upload(rays), None)
-    )
+    *added, _ = (value.numpy().astype(np.float64) for value in renderer.up_sample_rounds(upload(rays)))
     for ray in range(ROWS):
         depths = oracles.inside_depths(rays.near[ray], rays.far[ray], renderer.conf.n_samples)
         for index, new in enumerate(added):

@@ -12,19 +12,19 @@ import trimesh
 from config_samples import CONFS
 from runs import ROOT, SHORT, contents, saved
 from test_guard import spoil_batches, spoil_image
-from toys import NO_PROBE, ToyBlock, registered, run_conf, write_conf
+from toys import NO_PROBE, PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
 
 import exp_runner
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError, limits
+from models.estimators.pixels import upload
 from models.kinds.conf import load_config, parse_config, to_hocon
-from models.kinds.pixels import PixelModel, photograph, upload
 from models.kinds.protocol import LevelSet, Objective
 from models.kinds.registry import KINDS, Kind
-from models.kinds.terms import mask_term, masked_psnr, squared_term
 from models.machine.backend import jt
-from models.rendering.sections import over_background
+from models.ops.volrend import over_background
+from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import RayView, Var
 
 

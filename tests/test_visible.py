@@ -7,13 +7,14 @@ from tiny_networks import tiny_fields
 
 from data.cameras import camera_rays, image_pixels
 from data.rays import Rays
+from models.estimators.conf import HierarchicalConfig
+from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.state import export_state, import_state
 from models.kinds.neus import visible
-from models.kinds.neus.conf import RendererConfig
 from models.kinds.neus.model import NeuSModel
-from models.kinds.neus.renderer import Fields, NeuSRenderer
 from models.kinds.protocol import Moment
 from models.machine.backend import jt
+from models.rendering.render import SurfaceFields
 
 COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
 FIELDS = ("rgb", "normal", "distance", "opacity")
@@ -46,7 +47,7 @@ class Counted:
 
     def distance(self, points):
         self.points += points.shape[0]
-        return self.network.sdf(points)
+        return self.network.at_weights().distance(points)
 
 
 def renderers(n_outside, farther=0.0, variance=0.3):
@@ -56,21 +57,16 @@ def renderers(n_outside, farther=0.0, variance=0.3):
     state["lin2.bias"][0] += farther
     import_state(fields.sdf, state)
     import_state(fields.sharpness, {"variance": np.float32(variance)})
-    counted = Fields(
-        sdf=Counted(fields.sdf),
-        color=Counted(fields.color),
-        sharpness=fields.sharpness,
-        nerf=Counted(fields.nerf) if fields.nerf else None,
-    )
-    conf = RendererConfig(16, 8, n_outside, 2, perturb=1.0)
-    model = NeuSModel(NeuSRenderer(counted, conf), changed(train={"anneal_end": 0.0}).train)
+    counted = SurfaceFields(Counted(fields.sdf), Counted(fields.color), fields.sharpness)
+    conf = HierarchicalConfig(16, 8, n_outside, 2, perturb=1.0)
+    estimator = HierarchicalEstimator(conf, Counted(fields.nerf) if fields.nerf else None)
+    model = NeuSModel(counted, estimator, changed(train={"anneal_end": 0.0}).train, {})
     return model, model.view_fully, model.view
 
 
 def asked(model, view, rays, behind):
     """The picture, and the points that each network was asked at for it."""
-    fields = model.renderer.fields
-    networks = [network for network in (fields.sdf, fields.color, fields.nerf) if network]
+    networks = [network for network in (model.fields.sdf, model.fields.color, model.estimator.nerf) if network]
     for network in networks:
         network.points = 0
     seen = view(rays, Moment(0, behind))
@@ -139,9 +135,9 @@ def test_rays_meet_the_sphere_to_the_accuracy_of_their_numbers():
     assert visible.meets_sphere(rays).tolist() == [True, True, True, False]
 
 
-def test_sections_lie_on_one_side_of_the_sphere_or_near_its_rim():
+def test_intervals_lie_on_one_side_of_the_sphere_or_near_its_rim():
     rays = Rays(*(np.float32(values) for values in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
-    inside, outside = visible.sections_apart(rays, np.float32([[1.0, 1.9, 2.1, 3.0, 4.5]]), 0.5)
+    inside, outside = visible.intervals_apart(rays, np.float32([[1.0, 1.9, 2.1, 3.0, 4.5]]), 0.5)
     assert inside.tolist() == [[False, True, True, True, False]] and outside.tolist() == [
         [True, True, False, False, True]
     ]

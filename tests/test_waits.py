@@ -35,7 +35,7 @@ CONFS = {
 
 def beside_card(monkeypatch):
     """What is asked of a card is asked in its order, though it is the host that answers."""
-    for module in ("kinds.fast.sampler", "rendering.occupancy"):
+    for module in ("estimators.sampler", "estimators.occupancy"):
         monkeypatch.setattr(f"models.{module}.device", lambda: CUDA)
 
 

@@ -3,20 +3,16 @@
 from types import SimpleNamespace
 
 import numpy as np
+from dense_renderer import DenseRenderer, Networks
 
 from data.rays import Rays
+from models.estimators.conf import HierarchicalConfig
 from models.fields.color import RenderingNetwork
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
-from models.kinds.neus.conf import RendererConfig
-from models.kinds.neus.outputs import Comparison
-from models.kinds.neus.renderer import Fields, NeuSRenderer
-from models.kinds.neus.terms import TERMS
-from models.kinds.protocol import Objective
-from models.training.gradient import losses_of
 
 FEATURES = 5
 SDF = SdfConfig(d_in=3, d_out=1 + FEATURES, d_hidden=24, n_layers=2, skip_in=(1,), multires=1)
@@ -41,7 +37,7 @@ def roughen(field, seed, size=0.1):
 def tiny_fields(seed=0, with_background=False):
     """The four networks of the confs above (three without background)."""
     rng = np.random.default_rng(seed)
-    return Fields(
+    return Networks(
         sdf=roughen(SDFNetwork(SDF, rng), seed + 1, 0.03),
         color=roughen(RenderingNetwork(COLOR, rng), seed + 2),
         sharpness=SingleVarianceNetwork(VARIANCE),
@@ -51,14 +47,8 @@ def tiny_fields(seed=0, with_background=False):
 
 def tiny_renderer(seed=0, n_samples=8, n_importance=8, n_outside=0, up_sample_steps=2):
     """A renderer of tiny fields, with a background model where n_outside > 0."""
-    conf = RendererConfig(n_samples, n_importance, n_outside, up_sample_steps, perturb=1.0)
-    return NeuSRenderer(tiny_fields(seed, with_background=n_outside > 0), conf)
-
-
-def training_losses(output, target, mask, conf):
-    """The mean of each term of NeuS's loss, and `total`."""
-    seen = Comparison(output, target, mask)
-    return losses_of(Objective({name: term(seen, conf) for name, term in TERMS.items()}, seen), {})
+    conf = HierarchicalConfig(n_samples, n_importance, n_outside, up_sample_steps, perturb=1.0)
+    return DenseRenderer(tiny_fields(seed, with_background=n_outside > 0), conf)
 
 
 def oracle_model(renderer):

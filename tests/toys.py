@@ -10,8 +10,13 @@ from runs import ROOT, SHORT
 from synthetic_scene import write_scene
 
 import exp_runner
+from data.rays import PixelBatch
+from data.scenes.sampler import PixelSampler
 from models.kinds.block import PlainBlock
+from models.kinds.protocol import PlainModel
 from models.kinds.registry import KINDS, Kind
+from models.machine.backend import jt
+from models.rendering.losses import binary_mask
 
 NO_PROBE = "train.ray_chunk=32"  # a chunk that is given needs no batch to measure its memory with
 BLOCKS = ("general", "dataset", "train")  # what every conf has; none of the files of a kind that is built in
@@ -57,3 +62,19 @@ def run_conf(conf: Path, folder: Path, *arguments: str, settings: tuple[str, ...
     assigned = (f"general.base_exp_dir={folder}", "general.recording=[]", *settings)
     flags = [flag for setting in assigned for flag in ("--set", setting)]
     return exp_runner.main(["--conf", str(conf), *arguments, *flags])
+
+
+class PixelModel(PlainModel):
+    """A kind whose batches are random pixels of one image after the other."""
+
+    def sampler(self, scene, batch_size, generator):
+        return PixelSampler(scene, batch_size, generator)
+
+    def batch(self, arrays):
+        return PixelBatch.from_arrays(arrays)
+
+
+def photograph(batch, train):
+    """Colours [R, 3] and 0/1 mask [R, 1] that a batch is compared with."""
+    mask = None if batch.mask is None else jt.array(batch.mask)
+    return jt.array(batch.rgb), binary_mask(mask, len(batch.rgb), train)

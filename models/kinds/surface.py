@@ -68,9 +68,8 @@ class SurfaceModel(VolumeModel):
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:
-        """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0 (as published, exp_runner.py)."""
-        end = self.train.anneal_end
-        return 1.0 if end == 0.0 else min(1.0, step / end)
+        """See `cos_anneal_ratio`."""
+        return cos_anneal_ratio(step, self.train)
 
     def free_rays(self, batch: object) -> np.ndarray | None:
         """Which rays of the batch are known not to meet the object, bool [R]; None where nothing says so."""
@@ -230,3 +229,8 @@ class PackedSurfaceModel(SurfaceModel):
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         return self.estimator.extracted(points)
+
+
+def cos_anneal_ratio(step: int, train: TrainConfig) -> float:
+    """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0 (as published, exp_runner.py)."""
+    return 1.0 if train.anneal_end == 0.0 else min(1.0, step / train.anneal_end)

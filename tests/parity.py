@@ -148,7 +148,7 @@ def field_rows(golden: Golden) -> list[Row]:
         jt.array(golden["field/feature"]),
     )
     values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient, "color": color}
-    values["sdf (value only)"] = sdf.sdf(points)
+    values["sdf (value only)"] = sdf.at_weights().distance(points)
     if "nerf" in golden.networks and "field/nerf_points" in golden.arrays:
         density, rgb = golden.networks["nerf"](
             jt.array(golden["field/nerf_points"]), jt.array(golden["field/view_dirs"])

@@ -9,6 +9,7 @@ import re
 import numpy as np
 import pytest
 from emulation import HEADER, ORDERS, build, functions
+from forms import CUDA_FORMS, in_form
 
 import models.ops
 from models.ops.kernel import Kernel
@@ -89,8 +90,10 @@ def test_each_operation_has_a_form_for_each_device():
     # What is of rays or of parameters, not of points: their references are fast enough on the CPU.
     only = ("pack", "color_inputs", "place", "intervals", "sharpness")
     only += ("weighted_means",)
-    expected = {name: {CUDA} if name.rpartition(".")[2] in only else {CPU, CUDA} for name in kernels}
-    assert {name: kernel.devices for name, kernel in kernels.items()} == expected
+    for name, kernel in kernels.items():
+        assert kernel.is_native == (name.rpartition(".")[2] not in only), name
+        with in_form(CUDA_FORMS[0]):
+            assert kernel.is_native, name
 
 
 def signatures(source, device):

@@ -15,7 +15,7 @@ from toys import run_conf
 from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
-from models.estimators.background import FARTHEST, candidates, contracted, expanded
+from models.estimators.background import FARTHEST, candidates, contracted
 from models.estimators.batch import PackedBatch
 from models.estimators.merge import MergedBackground, align, order
 from models.estimators.occupancy import Traversal
@@ -294,10 +294,3 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
         jt.array(contracted(unit(rng.normal(size=(50, 3))) * 3))
     )
     assert density.density.numpy().mean() == pytest.approx(0.05 if plain else 4.0, rel=0.3)
-
-
-def test_expansion_undoes_contraction():
-    points = np.random.default_rng(0).normal(size=(200, 3)) * 10
-    points = points[np.linalg.norm(points, axis=1) > 1]
-    np.testing.assert_allclose(expanded(contracted(points)), points, rtol=1e-4)
-    assert np.linalg.norm(expanded(np.float32([[0, 0, 1]])), axis=1) == pytest.approx(FARTHEST)

@@ -60,10 +60,10 @@ def radii(cells):
 
 
 def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_something(trainer):
-    before, trainer.sampler.anywhere = trainer.sampler.anywhere, 0.25
+    before, trainer.model.estimator.random_share = trainer.model.estimator.random_share, 0.25
     for _ in range(3):
         batch = trainer.sampler.next()
-    trainer.sampler.anywhere = before
+    trainer.model.estimator.random_share = before
     used = batch.offsets[-1]
     assert 0.5 * 1024 < used <= 0.75 * 1024 and len(batch.points) == 1024
     assert (np.diff(batch.offsets) > 0).all() and len(np.unique(batch.view)) > 10
@@ -88,7 +88,7 @@ def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_somethin
 
 def test_samples_of_rays_beside_the_object_are_free(trainer):
     batch = trainer.sampler.next()
-    is_free = batch.is_free()[:, 0]
+    is_free = batch.of_rays(batch.is_free_ray())[:, 0]
     for ray in range(len(batch)):
         mine = is_free[batch.offsets[ray] : batch.offsets[ray + 1]]
         assert (mine == float(batch.mask[ray, 0] <= 0.5)).all()
@@ -270,9 +270,9 @@ def test_buffers_that_no_training_makes_are_refused(trainer):
         "hull": np.zeros_like(good["hull"]),
         "cells": np.full_like(good["cells"], 7),
     }.items():
-        with pytest.raises(ValueError, match="not such as a training makes"):
+        with pytest.raises(ValueError, match="not those of a training"):
             model.load_buffers(good | {name: value})
-    with pytest.raises(ValueError, match="levels is missing, or of another kind"):
+    with pytest.raises(ValueError, match="levels is missing, or of another type"):
         model.load_buffers(good | {"levels": np.array([np.nan])})
     with pytest.raises(ValueError, match=r"16 entries along a side, the conf asks for 32 \(model.packed.cells\)"):
         model.load_buffers(good | {"hull": good["hull"][:16, :16, :16]})

@@ -7,7 +7,7 @@ import oracles
 import pytest
 from forms import FORMS, OWN_FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
-from tiny_networks import COLOR, SDF, params64, roughen
+from tiny_networks import COLOR, SDF, distance_of, params64, roughen
 
 from models.fields.color import RenderingNetwork
 from models.fields.conf import VarianceConfig
@@ -76,7 +76,7 @@ def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     np.testing.assert_allclose(output.sdf.numpy(), sdf, atol=FIELD_ATOL)
     np.testing.assert_allclose(output.feature.numpy(), feature, atol=FIELD_ATOL)
     np.testing.assert_allclose(output.gradient.numpy(), oracles.sdf_gradient(params, conf, points), atol=FIELD_ATOL)
-    np.testing.assert_allclose(network.sdf(jt.array(POINTS)).numpy(), sdf, atol=FIELD_ATOL)
+    np.testing.assert_allclose(distance_of(network, POINTS).numpy(), sdf, atol=FIELD_ATOL)
 
 
 @all_paths
@@ -91,7 +91,9 @@ def test_the_scale_changes_where_the_network_is_read_and_what_it_returns():
     plain, scaled = sdf_network("no encoding, no skip"), sdf_network("no encoding, no skip")
     scaled.conf = dataclasses.replace(scaled.conf, scale=2.0)
     np.testing.assert_allclose(
-        scaled.sdf(jt.array(POINTS)).numpy() * 2.0, plain.sdf(jt.array(POINTS * 2.0)).numpy(), atol=FIELD_ATOL
+        distance_of(scaled, POINTS).numpy() * 2.0,
+        distance_of(plain, POINTS * 2.0).numpy(),
+        atol=FIELD_ATOL,
     )
 
 
@@ -152,7 +154,7 @@ def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
     for field in ("sdf", "feature", "gradient"):
         actual, expected = (getattr(output, field).numpy() for output in (part, whole))
         np.testing.assert_allclose(actual, expected[:count], atol=1e-6, err_msg=field)
-    np.testing.assert_allclose(network.sdf(jt.array(points[:count])).numpy(), part.sdf.numpy(), atol=1e-6)
+    np.testing.assert_allclose(distance_of(network, points[:count]).numpy(), part.sdf.numpy(), atol=1e-6)
 
 
 def test_weight_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(openmp_threads):

@@ -12,7 +12,7 @@ from runs import ROOT, SHORT, command, contents, run, saved
 
 from data.errors import UserError
 from models.estimators.batch import PackedBatch
-from models.estimators.packed import PackedModel
+from models.estimators.packed import OccupancyEstimator
 from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
@@ -197,7 +197,7 @@ def shares(batch, cut, size):
     for rank in range(size):
         one = ranks.Ranks()
         one.place = Place(rank, size)
-        model = PackedModel if isinstance(batch, PackedBatch) else PlainModel
+        model = OccupancyEstimator if isinstance(batch, PackedBatch) else PlainModel
         found.append(share_of(model.__new__(model), batch, None, one, cut))
     return found
 

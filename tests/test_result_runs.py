@@ -185,7 +185,7 @@ def test_a_published_checkpoint_gives_the_published_distances(name, extra):
     network = SDFNetwork(SdfConfig(d_in=3, d_out=65, d_hidden=64, n_layers=8, multires=6), np.random.default_rng(0))
     import_state(network, checkpoint.tensors["sdf_network_fine"])
     with np.load(GOLDEN / f"official_{name}_000040_probe.npz") as probe:
-        sdf = network.sdf(jt.array(probe["points"])).numpy()
+        sdf = network.at_weights().distance(jt.array(probe["points"])).numpy()
         assert np.abs(sdf.ravel() - probe["sdf"].ravel()).max() < 2e-5
 
 

@@ -13,6 +13,7 @@ from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state
+from models.machine.backend import jt
 
 FEATURES = 5
 SDF = SdfConfig(d_in=3, d_out=1 + FEATURES, d_hidden=24, n_layers=2, skip_in=(1,), multires=1)
@@ -32,6 +33,11 @@ def roughen(field, seed, size=0.1):
     state = export_state(field)
     import_state(field, {name: value + rng.normal(0.0, size, value.shape) for name, value in state.items()})
     return field
+
+
+def distance_of(field, points):
+    """Signed distances [P, 1] of a field at points [P, 3]."""
+    return field.at_weights().distance(jt.array(points))
 
 
 def tiny_fields(seed=0, with_background=False):

@@ -58,10 +58,6 @@ class SDFNetwork(jt.nn.Module):
         weights = Weights([layer.parts() for layer in self.layers()])
         return _AtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
 
-    def sdf(self, points: Var) -> Var:
-        """Signed distances only, [P, 3] -> [P, 1]; not for differentiation."""
-        return self.at_weights().distance(points)
-
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""
         return self.at_weights().evaluate(points)

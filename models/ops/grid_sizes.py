@@ -14,7 +14,6 @@ from models.ops.sizes import padded
 
 FEATURES = 2  # numbers at a corner: what a 64-bit load fetches, and what the paper found best
 POINT = 3  # coordinates, which the network reads in front of the features
-BYTES = 4  # of a number
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,6 @@ class GridSizes:
         three axes, and the slope of the distance along them.
         """
         return sum(map(padded, self.widths[1:-2:2])) + self.active * FEATURES * (1 + POINT + 1)
-
-    @property
-    def table_bytes(self) -> int:
-        """Memory of the table."""
-        return self.rows * FEATURES * BYTES
 
     def is_dense(self, level: int) -> bool:
         """Whether each corner of a level has its own row."""

@@ -40,11 +40,6 @@ class Kernel:
         self._native = native
 
     @property
-    def devices(self) -> set[str]:
-        """Those that have a form of their own."""
-        return set(self._native)
-
-    @property
     def is_native(self) -> bool:
         """Whether a form of the device's own is the one that is chosen."""
         return _form.get() != REFERENCE and device() in self._native

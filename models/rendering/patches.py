@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 
@@ -11,7 +13,6 @@ from data.roi.frustum import Cameras
 from data.roi.neighbours import neighbours
 from data.roi.sparse import well_supported
 from data.scenes.scene import Scene
-from models.estimators.batch import PackedBatch
 from models.machine.backend import jt
 from models.ops.hits import Hits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
@@ -47,8 +48,11 @@ class PatchComparison:
         self.cameras = jt.array(_rows(cameras)).stop_grad()
         self.layout = Patches(int(height), int(width), conf.neighbours, conf.radius, conf.best, WORST)
 
-    def costs(self, batch: PackedBatch, rendering: RenderOutput) -> tuple[Var, Var]:
-        """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each."""
+    def costs(self, batch: Any, rendering: RenderOutput) -> tuple[Var, Var]:
+        """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each.
+
+        batch: a batch of packed samples, with the image of each ray in `view` and its share of rays in `every`.
+        """
         samples, geometry, weights = rendering.samples, rendering.geometry, rendering.region_weights
         reach = MOST_STEPS * float(batch.step[0])
         sizes = Hits(len(batch.points), int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)

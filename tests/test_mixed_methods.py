@@ -1,0 +1,100 @@
+"""Estimators and fields that no recipe combines, by confs of tests/confs: each trains, resumes and has a mesh."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from runs import ROOT, SHORT, contents, saved
+from toys import run_conf
+from tri_plane import TriPlane, TriPlaneConfig
+
+from models.fields.registry import SURFACES, FieldKind
+from models.kinds.conf import load_config
+from models.kinds.registry import build_model
+from models.machine.backend import jt
+
+CONFS = ROOT / "tests" / "confs"
+NAMES = ("mlp_in_cells", "grid_hierarchical", "tri_plane_in_cells", "tri_plane_hierarchical")
+SCENE = (f"dataset.data_dir={ROOT}/data/demo", 'dataset.test_dir=""', 'dataset.reference_mesh=""')
+IN_CELLS = ("model.packed.samples=1024", "model.packed.cells=16", "model.packed.first_step=0.1")
+IN_CELLS += ("model.packed.last_step=0.05", "train.batch_size=64")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tri_plane():
+    """Everything in this file happens with the field registered."""
+    SURFACES["tri_plane"] = FieldKind(TriPlaneConfig, TriPlane)
+    yield
+    del SURFACES["tri_plane"]
+
+
+def settings_of(name):
+    """Six short steps on the bundled scene."""
+    return (*SHORT, *SCENE, *(IN_CELLS if name.endswith("in_cells") else ()))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of six steps by a conf, made on first use."""
+    made = {}
+
+    def folder_of(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            assert run_conf(CONFS / f"{name}.conf", made[name], settings=settings_of(name)) == 0
+        return made[name]
+
+    return folder_of
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_networks_are_trained(name, trained):
+    first, last = (saved(trained(name), step).tensors for step in (3, 6))
+    assert {"sdf_network_fine", "variance_network_fine", "color_network_fine"} <= set(last)
+    assert ("planes" in last["sdf_network_fine"]) == name.startswith("tri_plane")
+    assert ("table" in last["sdf_network_fine"]) == name.startswith("grid")
+    moved = {
+        network: any(np.any(first[network][key] != value) for key, value in named.items())
+        for network, named in last.items()
+    }
+    assert all(moved.values()), moved
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resumed_run_is_the_uninterrupted_one(name, trained, tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    shutil.copy(trained(name) / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
+    assert run_conf(CONFS / f"{name}.conf", tmp_path, "--is_continue", settings=settings_of(name)) == 0
+    if not name.startswith("tri_plane"):
+        assert contents(saved(tmp_path, 6)) == contents(saved(trained(name), 6))
+    ours, theirs = (saved(folder, 6).tensors["sdf_network_fine"] for folder in (tmp_path, trained(name)))
+    for key, value in theirs.items():  # Jittor's own gather, which the tri-plane uses, adds up in any order
+        np.testing.assert_allclose(ours[key], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_images_and_meshes_are_made_of_it(name, trained):
+    conf, settings = CONFS / f"{name}.conf", settings_of(name)
+    assert run_conf(conf, trained(name), "--mode", "validate_image", "--image", "1", settings=settings) == 0
+    assert run_conf(conf, trained(name), "--mode", "validate_mesh", "--resolution", "24", settings=settings) == 0
+    assert (trained(name) / "meshes/00000006.ply").stat().st_size > 1000
+
+
+def test_the_gradient_of_the_tri_plane_is_that_of_finite_differences():
+    field = TriPlane(TriPlaneConfig(), np.random.default_rng(0))
+    points = np.random.default_rng(1).uniform(-0.9, 0.9, (20, 3)).astype(np.float32)
+    gradient = field.evaluate(jt.array(points)).gradient.numpy()
+    for axis in range(3):
+        step = 1e-3 * np.eye(3, dtype=np.float32)[axis]
+        ahead, behind = (field.distance(jt.array(points + sign * step)).numpy() for sign in (1, -1))
+        np.testing.assert_allclose(gradient[:, axis], (ahead - behind)[:, 0] / 2e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_conf_says_how_many_parameters_there_are(name):
+    conf = load_config(CONFS / f"{name}.conf", overrides=settings_of(name))
+    model = build_model(conf.model, conf.train, np.random.default_rng(0))
+    count = sum(value.numel() for network in model.networks.values() for value in network.parameters())
+    assert count == conf.model.parameters

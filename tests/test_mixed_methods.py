@@ -16,6 +16,7 @@ from models.kinds.registry import build_model
 from models.machine.backend import jt
 
 CONFS = ROOT / "tests" / "confs"
+RADIANCE = ("nerf_in_cells", "density_grid_coarse_to_fine")
 NAMES = ("mlp_in_cells", "grid_hierarchical", "tri_plane_in_cells", "tri_plane_hierarchical")
 SCENE = (f"dataset.data_dir={ROOT}/data/demo", 'dataset.test_dir=""', 'dataset.reference_mesh=""')
 IN_CELLS = ("model.packed.samples=1024", "model.packed.cells=16", "model.packed.first_step=0.1")
@@ -32,7 +33,14 @@ def tri_plane():
 
 def settings_of(name):
     """Six short steps on the bundled scene."""
-    return (*SHORT, *SCENE, *(IN_CELLS if name.endswith("in_cells") else ()))
+    cells = IN_CELLS if name.endswith("in_cells") else ("train.batch_size=32",)
+    block = "radiance" if name == "nerf_in_cells" else "packed"
+    return (*SHORT, *SCENE, *(setting.replace("packed", block) for setting in cells))
+
+
+def run_mixed(name, folder, *arguments):
+    """The command line on a conf of tests/confs, into a folder; returns the exit status."""
+    return run_conf(CONFS / f"{name}.conf", folder, "--case", "mixed", *arguments, settings=settings_of(name))
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +51,7 @@ def trained(tmp_path_factory):
     def folder_of(name):
         if name not in made:
             made[name] = tmp_path_factory.mktemp(name)
-            assert run_conf(CONFS / f"{name}.conf", made[name], settings=settings_of(name)) == 0
+            assert run_mixed(name, made[name]) == 0
         return made[name]
 
     return folder_of
@@ -66,7 +74,7 @@ def test_all_networks_are_trained(name, trained):
 def test_a_resumed_run_is_the_uninterrupted_one(name, trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained(name) / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    assert run_conf(CONFS / f"{name}.conf", tmp_path, "--is_continue", settings=settings_of(name)) == 0
+    assert run_mixed(name, tmp_path, "--is_continue") == 0
     if not name.startswith("tri_plane"):
         assert contents(saved(tmp_path, 6)) == contents(saved(trained(name), 6))
     ours, theirs = (saved(folder, 6).tensors["sdf_network_fine"] for folder in (tmp_path, trained(name)))
@@ -76,10 +84,19 @@ def test_a_resumed_run_is_the_uninterrupted_one(name, trained, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_images_and_meshes_are_made_of_it(name, trained):
-    conf, settings = CONFS / f"{name}.conf", settings_of(name)
-    assert run_conf(conf, trained(name), "--mode", "validate_image", "--image", "1", settings=settings) == 0
-    assert run_conf(conf, trained(name), "--mode", "validate_mesh", "--resolution", "24", settings=settings) == 0
+    assert run_mixed(name, trained(name), "--mode", "validate_image", "--image", "1") == 0
+    assert run_mixed(name, trained(name), "--mode", "validate_mesh", "--resolution", "24") == 0
     assert (trained(name) / "meshes/00000006.ply").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", RADIANCE)
+def test_radiance_fields_train_and_show_images(name, trained):
+    first, last = (saved(trained(name), step).tensors for step in (3, 6))
+    networks = {"nerf_in_cells": {"nerf_fine"}, "density_grid_coarse_to_fine": {"density_grid", "color_network"}}
+    assert set(last) == networks[name]
+    for network, named in last.items():
+        assert any(np.any(first[network][key] != value) for key, value in named.items()), network
+    assert run_mixed(name, trained(name), "--mode", "validate_image", "--image", "1") == 0
 
 
 def test_the_gradient_of_the_tri_plane_is_that_of_finite_differences():
@@ -92,9 +109,9 @@ def test_the_gradient_of_the_tri_plane_is_that_of_finite_differences():
         np.testing.assert_allclose(gradient[:, axis], (ahead - behind)[:, 0] / 2e-3, atol=5e-3)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *RADIANCE])
 def test_the_conf_says_how_many_parameters_there_are(name):
-    conf = load_config(CONFS / f"{name}.conf", overrides=settings_of(name))
+    conf = load_config(CONFS / f"{name}.conf", "mixed", settings_of(name))
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
     count = sum(value.numel() for network in model.networks.values() for value in network.parameters())
     assert count == conf.model.parameters

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from models.machine.backend import jt
 from models.structs import FieldOutput, RadianceOutput, Var
 
@@ -52,6 +54,9 @@ class RadianceAtWeights(Protocol):
     def evaluate(self, points: Var, view_dirs: Var) -> RadianceOutput:
         """Density and colour at points [P, 3] seen along unit view_dirs [P, 3]; differentiable in the parameters."""
 
+    def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
+        """The same, not differentiated, and unit normals [P, 3] against the slope of the density."""
+
 
 class RadianceField(Protocol):
     """Density and colour, of one network or several."""
@@ -62,3 +67,6 @@ class RadianceField(Protocol):
 
     def at_weights(self) -> RadianceAtWeights:
         """The field bound to its current parameters."""
+
+    def raw_of(self, density: np.ndarray) -> np.ndarray:
+        """An increasing function of densities [...] that varies evenly in space, for the vertices of meshes."""

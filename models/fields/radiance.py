@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from models.fields.color import RenderingNetwork
-from models.fields.density_grid import DensityGrid, density_of
+from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.fields.nerf import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.structs import RadianceOutput, Var
 
 SMALLEST_SLOPE = 1e-12  # of a density, to divide by where it is constant
+NORMAL_STEP = 0.01  # working-frame units to either side of a point, for the slope of the density there
+SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,21 @@ class NerfField:
         raw, rgb = self.network(points, view_dirs)
         return RadianceOutput(softplus(raw), rgb.sigmoid())
 
+    def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
+        """See `RadianceAtWeights`; by central differences of the network's output.
+
+        Its slope has the direction of the density's, and does not vanish where the density does.
+        """
+        steps = NORMAL_STEP * np.concatenate([np.eye(3), -np.eye(3)]).astype(np.float32)
+        around = (points.unsqueeze(0) + jt.array(steps).unsqueeze(1)).reshape((-1, 3))
+        raw = self.network(around, jt.zeros((around.shape[0], 3)))[0].reshape((2, 3, points.shape[0]))
+        return self.evaluate(points, view_dirs), _outward((raw[0] - raw[1]).transpose((1, 0)))
+
+    def raw_of(self, density: np.ndarray) -> np.ndarray:
+        """The network's output: the inverse of softplus, down to SMALLEST_DENSITY."""
+        density = np.maximum(density, SMALLEST_DENSITY)
+        return density + np.log(-np.expm1(-density))
+
 
 @dataclass(frozen=True)
 class GridRadianceField:
@@ -60,6 +79,10 @@ class GridRadianceField:
         """The field bound to its current parameters."""
         return _GridAtWeights(self.grid.at_weights(), self.color)
 
+    def raw_of(self, density: np.ndarray) -> np.ndarray:
+        """The logarithm, down to a density that absorbs nothing."""
+        return np.log(np.maximum(density, np.exp(-LARGEST_LOG)))
+
 
 @dataclass(frozen=True)
 class _GridAtWeights:
@@ -76,5 +99,10 @@ class _GridAtWeights:
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
         """The same, and unit normals [P, 3] against the slope of the density."""
         found, slope = self.grid.with_slope(points)
-        normals = -slope / jt.maximum(slope.sqr().sum(dim=1, keepdims=True).sqrt(), SMALLEST_SLOPE)
-        return RadianceOutput(density_of(found.raw), self.color(points, slope, view_dirs, found.feature)), normals
+        rgb = self.color(points, slope, view_dirs, found.feature)
+        return RadianceOutput(density_of(found.raw), rgb), _outward(slope)
+
+
+def _outward(slope: Var) -> Var:
+    """Unit vectors against slopes [P, 3]."""
+    return -slope / jt.maximum(slope.sqr().sum(dim=1, keepdims=True).sqrt(), SMALLEST_SLOPE)

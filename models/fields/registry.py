@@ -1,4 +1,4 @@
-"""Which signed-distance and colour fields a conf can choose. Knows no Jittor until one is built.
+"""The fields that a conf can choose, for every method. Knows no Jittor until one is built.
 
 A field is chosen by the name of its block: `model.surface = sdf_network` reads the block `model.sdf_network`.
 """
@@ -11,19 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from models.fields.conf import ColorConfig, SdfConfig, SdfGridConfig
+from models.config.strict import ConfigError
+from models.fields.conf import ColorConfig, DensityGridConfig, NerfConfig, SdfConfig, SdfGridConfig
 
 
 @dataclass(frozen=True)
 class FieldKind:
-    """A field: the dataclass of its block and what makes it.
+    """A signed-distance or colour field: the dataclass of its block and its constructor.
 
-    The block of a surface has `features`, the channels it hands to the colour, `parameters`, how many numbers are
-    trained, and `check()`, which raises ConfigError.
+    The block has `parameters`, the number of trained numbers. That of a signed distance has `features`, the channels
+    that the colour reads, and `check()`, which raises ConfigError; that of a colour has `check(features, source)`.
     """
 
     block: type
     build: Callable[[Any, np.random.Generator], Any]  # (block, generator) -> a field with fresh parameters
+
+
+@dataclass(frozen=True)
+class RadianceKind:
+    """A radiance field, of one block or several: the dataclass of the block that names it, and its constructor.
+
+    `build(conf, role, generator)` makes it from the block `model`, whose `block(name)` gives any block; role is the end
+    of its network's name in checkpoints where a method has two fields. `check(conf)` raises ConfigError;
+    `parameters(conf)` is the number of trained numbers.
+    """
+
+    block: type
+    build: Callable[[Any, str, np.random.Generator], Any]
+    check: Callable[[Any], None]
+    parameters: Callable[[Any], int]
 
 
 def _sdf_network(block: SdfConfig, generator: np.random.Generator) -> Any:
@@ -50,3 +66,48 @@ SURFACES: dict[str, FieldKind] = {
     SDF_GRID: FieldKind(SdfGridConfig, _sdf_grid),
 }
 COLORS: dict[str, FieldKind] = {RENDERING_NETWORK: FieldKind(ColorConfig, _rendering_network)}
+
+
+def _nerf(conf: Any, role: str, generator: np.random.Generator) -> Any:
+    from models.fields.nerf import NeRF
+    from models.fields.radiance import NerfField
+
+    return NerfField(f"nerf_{role}", NeRF(conf.block(NERF), generator))
+
+
+def _check_nerf(conf: Any) -> None:
+    conf.block(NERF).check(3, f"where model.type = {conf.type}")
+
+
+def _density_grid(conf: Any, role: str, generator: np.random.Generator) -> Any:
+    from models.fields.color import RenderingNetwork
+    from models.fields.density_grid import DensityGrid
+    from models.fields.radiance import GridRadianceField
+
+    del role  # both passes of a method with two read the same grid
+    grid = DensityGrid(conf.block(DENSITY_GRID), generator)
+    return GridRadianceField(grid, RenderingNetwork(conf.block(RENDERING_NETWORK), generator))
+
+
+def _check_density_grid(conf: Any) -> None:
+    grid, color = conf.block(DENSITY_GRID), conf.block(RENDERING_NETWORK)
+    grid.check()
+    color.check(grid.features, "model.density_grid.d_feature")
+    if color.mode != NO_NORMAL:
+        raise ConfigError(
+            f"model.rendering_network.mode = {color.mode}: a radiance field has no normals; must be {NO_NORMAL} where "
+            f"model.type = {conf.type}"
+        )
+
+
+NERF, DENSITY_GRID = "nerf", "density_grid"
+NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
+RADIANCE: dict[str, RadianceKind] = {
+    NERF: RadianceKind(NerfConfig, _nerf, _check_nerf, lambda conf: conf.block(NERF).parameters),
+    DENSITY_GRID: RadianceKind(
+        DensityGridConfig,
+        _density_grid,
+        _check_density_grid,
+        lambda conf: conf.block(DENSITY_GRID).parameters + conf.block(RENDERING_NETWORK).parameters,
+    ),
+}

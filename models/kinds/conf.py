@@ -21,7 +21,7 @@ from models.config.strict import (
     shown,
 )
 from models.fields.conf import INITIALISATION_KEYS
-from models.fields.registry import COLORS, SURFACES
+from models.fields.registry import COLORS, RADIANCE, SURFACES
 from models.kinds.block import ModelConfig
 from models.kinds.neus.conf import NEUS
 from models.kinds.registry import KINDS
@@ -134,7 +134,7 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
         for prefix, block in blocks.items():
             leaves |= leaf_fields(block, f"{prefix}.")
     del leaves[f"{MODEL}.{MORE}"]
-    choices = {"type": KINDS, "surface": SURFACES, "color": COLORS}
+    choices = {"type": KINDS, "surface": SURFACES, "color": COLORS, "radiance_field": RADIANCE}
     return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
 
 

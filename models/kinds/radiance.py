@@ -12,9 +12,8 @@ from models.config.blocks import TrainConfig
 from models.estimators.base import Estimator
 from models.estimators.conf import RadianceConfig
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
-from models.fields.density_grid import LARGEST_LOG
+from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
-from models.fields.radiance import SMALLEST_SLOPE
 from models.kinds.photographs_conf import PhotographsConfig
 from models.kinds.protocol import LevelSet, Moment, Noise, Objective
 from models.kinds.volume import NO_EXPOSURE, ComparedRays, VolumeModel
@@ -27,8 +26,6 @@ from models.structs import RaySamples, RayView, RenderOutput, Var
 
 # Of a density, per working-frame unit, at the surface: a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
-NORMAL_STEP = 0.01  # working-frame units to either side of a surface, for the slope of the density there
-SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
 
 
 @dataclass(frozen=True)
@@ -95,9 +92,7 @@ class RadianceModel(VolumeModel):
             return -self.field.at_weights().density(jt.array(points)).numpy()
 
     def _evened(self, emptiness: np.ndarray) -> np.ndarray:
-        """The network's output before softplus, negated; down to SMALLEST_DENSITY."""
-        density = np.maximum(-emptiness, SMALLEST_DENSITY)
-        return -(density + np.log(-np.expm1(-density)))
+        return -self.field.raw_of(-emptiness)
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         with jt.no_grad():
@@ -120,21 +115,12 @@ class TwoPassModel(RadianceModel):
         opacity = found.opacity.numpy()
         distance = expected_distance((weights * depths).sum(axis=1, keepdims=True), opacity)
         half = np.argmax(np.cumsum(weights, axis=1) >= 0.5 * opacity, axis=1)[:, None]
-        normal = self._normals(rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)) * opacity
-        return RayView(found.rgb.numpy(), normal.astype(np.float32), distance, np.clip(opacity, 0.0, 1.0))
+        points = (rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)).astype(np.float32)
+        with jt.no_grad():
+            normals = self.field.at_weights().with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
+        return RayView(found.rgb.numpy(), normals * opacity, distance, np.clip(opacity, 0.0, 1.0))
 
     view_fully = view
-
-    def _normals(self, points: np.ndarray) -> np.ndarray:
-        """Unit normals [P, 3], against the slope of the density, by central differences.
-
-        The slope of the network's output has the same direction and does not vanish where the density does.
-        """
-        steps = NORMAL_STEP * np.concatenate([np.eye(3), -np.eye(3)])
-        around = (points[None] + steps[:, None]).astype(np.float32).reshape(-1, 3)
-        raw = -self._evened(self._emptiness(around)).reshape(2, 3, -1)
-        slope = (raw[0] - raw[1]).T
-        return -slope / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_SLOPE)
 
 
 class PackedRadianceModel(RadianceModel):
@@ -159,11 +145,12 @@ class PackedRadianceModel(RadianceModel):
         """Networks and table warm up together; the networks may be slower."""
         conf = self._conf
         warm = min(1.0, (step + 1) / (conf.warm_up + 1))
-        return super().rates(step) | {
-            "density_grid": conf.network_rate * warm,
-            "density_grid.table": warm,
-            "color_network": conf.network_rate * warm,
-        }
+        found = dict(super().rates(step))
+        for name, network in self.field.networks.items():
+            found[name] = conf.network_rate * warm
+            if isinstance(network, GridField):
+                found[f"{name}.table"] = warm
+        return found
 
     def targets(self, batch: object, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
         """All rays count; with masks, what they leave empty is held to the background."""
@@ -191,7 +178,3 @@ class PackedRadianceModel(RadianceModel):
 
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         return -self.estimator.extracted(points)
-
-    def _evened(self, emptiness: np.ndarray) -> np.ndarray:
-        """Minus the logarithm of the density, which varies evenly in space; down to a density that absorbs nothing."""
-        return -np.log(np.maximum(-emptiness, np.exp(-LARGEST_LOG)))

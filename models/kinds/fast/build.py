@@ -10,8 +10,7 @@ from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
-from models.fields.radiance import GridRadianceField
-from models.fields.registry import COLORS, SURFACES
+from models.fields.registry import COLORS, RADIANCE, SURFACES
 from models.fields.sharpness import SingleVarianceNetwork
 from models.kinds.fast.conf import FastNeRFConfig, FastNeuSConfig
 from models.kinds.radiance import PackedRadianceModel
@@ -37,8 +36,6 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
 
 def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> PackedRadianceModel:
     """A radiance field."""
-    field = GridRadianceField(
-        DensityGrid(conf.density_grid, generator), RenderingNetwork(conf.rendering_network, generator)
-    )
+    field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
     estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, train.mask_weight > 0, field)
     return PackedRadianceModel(field, estimator, train, conf.radiance, conf.photographs)

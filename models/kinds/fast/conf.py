@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError
 from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
 from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig
-from models.fields.registry import SDF_GRID
-from models.kinds.block import PlainBlock
+from models.fields.registry import DENSITY_GRID, NO_NORMAL, SDF_GRID
+from models.kinds.chosen_fields import RadianceFieldConfig, SurfaceConfig
 from models.kinds.photographs_conf import PhotographsConfig
-from models.kinds.surface_conf import SurfaceConfig
 from models.rendering.conf import PatchesConfig
 
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
-NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +78,11 @@ class FastNeuSConfig(SurfaceConfig):
         return 2 * self.packed.cells**3 + 2 * self.background.cells**3
 
 
-@dataclass(frozen=True)
-class FastNeRFConfig(PlainBlock):
-    """The fields and the samples of a radiance field."""
+@dataclass(frozen=True, kw_only=True)
+class FastNeRFConfig(RadianceFieldConfig):
+    """The field and the samples of a radiance field."""
 
-    rendering_network: ColorConfig
+    radiance_field: str = DENSITY_GRID
     density_grid: DensityGridConfig = DensityGridConfig()
     radiance: RadianceConfig = RadianceConfig()
     photographs: PhotographsConfig = PhotographsConfig()
@@ -92,24 +90,18 @@ class FastNeRFConfig(PlainBlock):
 
     def check(self) -> None:
         """Raises ConfigError for what cannot work together."""
-        self.density_grid.check()
+        self.check_fields()
         self.radiance.check("radiance")
-        self.rendering_network.check(self.density_grid.features, "model.density_grid.d_feature")
-        if self.rendering_network.mode != NO_NORMAL:
-            raise ConfigError(
-                f"model.rendering_network.mode = {self.rendering_network.mode}: a radiance field has no normals; must "
-                f"be {NO_NORMAL} where model.type = {FAST_NERF}"
-            )
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that weights depend on."""
-        return ("density_grid", "rendering_network")
+        return self.field_blocks
 
     @property
     def parameters(self) -> int:
         """Trained numbers."""
-        return self.density_grid.parameters + self.rendering_network.parameters
+        return self.field_parameters
 
     @property
     def sees_from_within(self) -> bool:

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
-from models.kinds.block import PlainBlock
+from models.fields.registry import NERF
+from models.kinds.chosen_fields import RadianceFieldConfig
 
-NERF = "nerf"
 
+@dataclass(frozen=True, kw_only=True)
+class NeRFConfig(RadianceFieldConfig):
+    """A coarse and a fine field of one shape, and where they are sampled."""
 
-@dataclass(frozen=True)
-class NeRFConfig(PlainBlock):
-    """The two networks, of one shape, and the renderer of a radiance field."""
-
-    nerf: NerfConfig
+    radiance_field: str = NERF
+    nerf: NerfConfig | None = None  # None where `radiance_field` names another one
     nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF
 
     def check(self) -> None:
         """Raises ConfigError for networks that do not take points (x, y, z) and views, and for a wrong near or far."""
-        self.nerf.check(3, "where model.type = nerf")
+        self.check_fields()
         renderer = self.nerf_renderer
         if renderer.far <= renderer.near and (renderer.near, renderer.far) != (0.0, 0.0):
             raise ConfigError(
@@ -33,7 +33,7 @@ class NeRFConfig(PlainBlock):
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that weights depend on."""
-        return ("nerf",)
+        return self.field_blocks
 
     @property
     def n_importance(self) -> int:
@@ -50,8 +50,8 @@ class NeRFConfig(PlainBlock):
 
     @property
     def parameters(self) -> int:
-        """Trained numbers of both networks."""
-        return 2 * self.nerf.parameters
+        """Trained numbers; those of NeRF's network twice, for its coarse and its fine pass."""
+        return self.field_parameters * (2 if self.radiance_field == NERF else 1)
 
     @property
     def memory_keys(self) -> str:

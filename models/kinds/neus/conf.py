@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError
 from models.estimators.conf import HierarchicalConfig
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
-from models.kinds.surface_conf import SurfaceConfig
+from models.kinds.chosen_fields import SurfaceConfig
 
 NEUS = "neus"
 

@@ -63,7 +63,7 @@ class DenseRenderer:
 
     def __init__(self, fields: Networks, conf: HierarchicalConfig) -> None:
         self.fields, self.conf = fields, conf
-        self.estimator = HierarchicalEstimator(conf, fields.nerf)
+        self.estimator = HierarchicalEstimator(conf, fields.nerf if conf.n_outside > 0 else None)
 
     def render(self, rays: RayVars, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
         """Colours and all that the losses need."""

@@ -14,11 +14,10 @@ from models.config.blocks import TrainConfig
 from models.config.strict import limits
 from models.estimators.pixels import upload
 from models.fields.state import take_rows
-from models.kinds.protocol import Objective
 from models.machine.backend import jt
 from models.ops.volrend import over_background
 from models.rendering.losses import mask_term, masked_psnr, squared_term
-from models.structs import RayView, Var
+from models.structs import Objective, RayView, Var
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from models.config.blocks import TrainConfig
 from models.config.strict import ConfigError, limits
 from models.estimators.pixels import upload
 from models.kinds.conf import load_config, parse_config, to_hocon
-from models.kinds.protocol import LevelSet, Objective
+from models.kinds.protocol import LevelSet
 from models.kinds.registry import KINDS, Kind
 from models.machine.backend import jt
 from models.ops.volrend import over_background
 from models.rendering.losses import mask_term, masked_psnr, squared_term
-from models.structs import RayView, Var
+from models.structs import Objective, RayView, Var
 
 
 @dataclass(frozen=True)

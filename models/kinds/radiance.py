@@ -15,14 +15,14 @@ from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.kinds.photographs_conf import PhotographsConfig
-from models.kinds.protocol import LevelSet, Moment, Noise, Objective
+from models.kinds.protocol import LevelSet, Moment, Noise
 from models.kinds.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.machine.backend import jt
 from models.ops.volrend import expected_distance
 from models.rendering.losses import Rendered, masked_mean, masked_psnr
 from models.rendering.render import radiance_loss, render_passes, shade_radiance
 from models.rendering.views import packed_view
-from models.structs import RaySamples, RayView, RenderOutput, Var
+from models.structs import Objective, RaySamples, RayView, RenderOutput, Var
 
 # Of a density, per working-frame unit, at the surface: a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0

@@ -14,7 +14,7 @@ from models.estimators.base import Estimator
 from models.estimators.conf import PackedConfig
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.kinds.photographs_conf import PhotographsConfig
-from models.kinds.protocol import LevelSet, Moment, Noise, Objective
+from models.kinds.protocol import LevelSet, Moment, Noise
 from models.kinds.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.machine.backend import jt
 from models.ops.volrend import annealed_cos, interval_cdfs
@@ -23,7 +23,7 @@ from models.rendering.losses import Rendered, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.render import SurfaceFields, render_surface, surface_loss
 from models.rendering.views import packed_view
-from models.structs import OF_THE_BATCH, RaySamples, RayView, RenderOutput, Var
+from models.structs import OF_THE_BATCH, Objective, RaySamples, RayView, RenderOutput, Var
 
 PUBLISHED_LOSSES = ("color", "eikonal", "mask")
 SURFACE_LOSSES = (*PUBLISHED_LOSSES, "free", "points", "patches", "curvature", "exposure")

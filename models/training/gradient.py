@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from models.kinds.protocol import Batch, Model, Moment, Noise, Objective, Settled
+from models.kinds.protocol import Batch, Model, Moment, Noise, Settled
 from models.machine.backend import jt
 from models.ops.weighted_means import weighted_means
-from models.structs import Var
+from models.structs import Objective, Var
 
 TOTAL = "total"  # the weighted sum, among the losses
 Counts = Mapping[str, float]  # of a whole batch, by term

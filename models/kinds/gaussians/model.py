@@ -19,13 +19,13 @@ from models.kinds.gaussians.picture import Sight, depth_of, paint, ray_view
 from models.kinds.gaussians.pulled import Pulled
 from models.kinds.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.kinds.gaussians.terms import distortion_term, normal_term
-from models.kinds.protocol import LevelSet, Moment, Objective, Parameters, PlainModel, Term
+from models.kinds.protocol import LevelSet, Moment, Parameters, PlainModel
 from models.machine.backend import jt
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
 from models.rendering.losses import mask_term
-from models.structs import MASK_THRESHOLD, RayView, Var
+from models.structs import MASK_THRESHOLD, Objective, RayView, Term, Var
 
 SPREAD = 1.1  # the extent of a scene in spreads of its cameras
 GEOMETRY_FROM = 0.25  # share of the training after which surfels are held to a surface

@@ -14,9 +14,8 @@ from models.kinds.gaussians.batch import PictureSampler
 from models.kinds.gaussians.conf import SplatsConfig
 from models.kinds.gaussians.model import GaussiansModel
 from models.kinds.photographs_conf import PhotographsConfig
-from models.kinds.protocol import Term
 from models.machine.backend import jt
-from models.structs import Var
+from models.structs import Term, Var
 
 EXPOSURE = "exposure"  # the network
 

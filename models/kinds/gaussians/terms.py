@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.kinds.protocol import Term
 from models.machine.backend import jt
 from models.ops.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
-from models.structs import Var
+from models.structs import Term, Var
 
 THINNEST = 1e-3  # opacity that depths are divided by at the least
 SHORTEST = 1e-12  # of a normal, squared

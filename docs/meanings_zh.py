@@ -6,8 +6,12 @@ Keyed by the text and not by the flag or key, so that a changed English text ask
 from __future__ import annotations
 
 FLAG_MEANINGS = {
-    "the block of the signed-distance field (not a published key)": "有符号距离场所用的配置块（非原版键）",
-    "the block of the colour field (not a published key)": "颜色场所用的配置块（非原版键）",
+    "the block of the signed-distance field: sdf_network, sdf_grid; default: sdf_network for model.type = neus, sdf_grid "
+    "for fast_neus": "符号距离场的配置块：sdf_network、sdf_grid；default：model.type = neus 时为 sdf_network，fast_neus 时为 sdf_grid",
+    "the block of the colour field; default: rendering_network": "颜色场的配置块；default：rendering_network",
+    "the block of the radiance field: nerf, density_grid; default: nerf for model.type = nerf, density_grid for fast_nerf": (
+        "辐射场的配置块：nerf、density_grid；default：model.type = nerf 时为 nerf，fast_nerf 时为 density_grid"
+    ),
     "show this help message and exit": "显示帮助并退出",
     "what to do, see above (default: train)": "做什么，见上面的模式列表（默认：train）",
     "the conf (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",

@@ -33,7 +33,7 @@ def small_machine(monkeypatch):
 def test_parameters_are_counted_as_the_networks_have_them(kind):
     conf = changed(nerf={"d_in": 4 if kind == "background" else 3, "use_viewdirs": True, "multires": 3}).model
     conf = changed(neus_renderer={"n_outside": 4}).model if kind == "background" else conf
-    conf = conf if kind != "nerf" else NeRFConfig(conf.nerf)
+    conf = conf if kind != "nerf" else NeRFConfig(nerf=conf.nerf)
     networks = build_model(conf, changed().train, np.random.default_rng(0)).networks
     built = sum(value.numel() for network in networks.values() for value in named_parameters(network).values())
     assert conf.parameters == built

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from models.config.strict import ConfigError, nearest
 from models.fields.conf import ColorConfig, VarianceConfig
@@ -15,11 +15,20 @@ from models.kinds.block import PlainBlock
 FEATURES_OF = {SDF_NETWORK: "model.sdf_network.d_out - 1", SDF_GRID: "model.sdf_grid.d_feature"}
 
 
+DEFAULT = "default"  # as the name of a field: the one that belongs to the method
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChosenFieldsConfig(PlainBlock):
     """Blocks of fields, of which the conf chooses some by name."""
 
+    defaults: ClassVar[Mapping[str, str]] = {}  # what DEFAULT stands for, by key
     more: Mapping[str, Any] = field(default_factory=dict)  # the blocks that are no field of the class
+
+    def __post_init__(self) -> None:
+        for key, name in self.defaults.items():
+            if getattr(self, key) == DEFAULT:
+                object.__setattr__(self, key, name)
 
     @classmethod
     def known(cls) -> dict[str, type]:
@@ -50,8 +59,9 @@ class SurfaceConfig(ChosenFieldsConfig):
     """A signed distance and a colour."""
 
     variance_network: VarianceConfig
-    surface: str = SDF_NETWORK  # the block of the signed-distance field, one of fields.registry.SURFACES
-    color: str = RENDERING_NETWORK  # the block of the colour field, one of fields.registry.COLORS
+    defaults = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
+    surface: str = DEFAULT  # the block of the signed-distance field, one of fields.registry.SURFACES
+    color: str = DEFAULT  # the block of the colour field, one of fields.registry.COLORS
 
     @classmethod
     def known(cls) -> dict[str, type]:
@@ -76,7 +86,7 @@ class SurfaceConfig(ChosenFieldsConfig):
 class RadianceFieldConfig(ChosenFieldsConfig):
     """A radiance field."""
 
-    radiance_field: str  # the block of the field, one of fields.registry.RADIANCE
+    radiance_field: str = DEFAULT  # the block of the field, one of fields.registry.RADIANCE
     rendering_network: ColorConfig | None = None  # the colour of a density grid
 
     @classmethod

@@ -23,6 +23,7 @@ from models.config.strict import (
 from models.fields.conf import INITIALISATION_KEYS
 from models.fields.registry import COLORS, RADIANCE, SURFACES
 from models.kinds.block import ModelConfig
+from models.kinds.chosen_fields import DEFAULT
 from models.kinds.neus.conf import NEUS
 from models.kinds.registry import KINDS
 
@@ -135,6 +136,7 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
             leaves |= leaf_fields(block, f"{prefix}.")
     del leaves[f"{MODEL}.{MORE}"]
     choices = {"type": KINDS, "surface": SURFACES, "color": COLORS, "radiance_field": RADIANCE}
+    choices |= {key: (DEFAULT, *known) for key, known in choices.items() if key != "type"}
     return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from models.config.strict import ConfigError
 from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
 from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig
-from models.fields.registry import DENSITY_GRID, NO_NORMAL, SDF_GRID
+from models.fields.registry import DENSITY_GRID, NO_NORMAL, RENDERING_NETWORK, SDF_GRID
 from models.kinds.chosen_fields import RadianceFieldConfig, SurfaceConfig
 from models.kinds.photographs_conf import PhotographsConfig
 from models.rendering.conf import PatchesConfig
@@ -19,8 +19,8 @@ FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 class FastNeuSConfig(SurfaceConfig):
     """The fields and the samples of a surface."""
 
+    defaults = {"surface": SDF_GRID, "color": RENDERING_NETWORK}
     rendering_network: ColorConfig
-    surface: str = SDF_GRID
     sdf_grid: SdfGridConfig = SdfGridConfig()
     packed: PackedConfig = PackedConfig()
     patches: PatchesConfig = PatchesConfig()
@@ -82,7 +82,7 @@ class FastNeuSConfig(SurfaceConfig):
 class FastNeRFConfig(RadianceFieldConfig):
     """The field and the samples of a radiance field."""
 
-    radiance_field: str = DENSITY_GRID
+    defaults = {"radiance_field": DENSITY_GRID}
     density_grid: DensityGridConfig = DensityGridConfig()
     radiance: RadianceConfig = RadianceConfig()
     photographs: PhotographsConfig = PhotographsConfig()

@@ -15,7 +15,7 @@ from models.kinds.chosen_fields import RadianceFieldConfig
 class NeRFConfig(RadianceFieldConfig):
     """A coarse and a fine field of one shape, and where they are sampled."""
 
-    radiance_field: str = NERF
+    defaults = {"radiance_field": NERF}
     nerf: NerfConfig | None = None  # None where `radiance_field` names another one
     nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF

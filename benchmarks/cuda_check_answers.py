@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from data.capture import SparsePoints
+from data.parsed_scene import SparsePoints
 from data.scenes.scene import Scene
 
 POINTS, RADIUS = 400, 0.5  # of structure from motion, on a sphere about the origin

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import rq
 from scipy.spatial.transform import Rotation, Slerp
 
-from data.rays import PictureCamera, PictureRays, Rays
+from data.rays import ImageRays, PinholeCamera, Rays
 
 # Volume spanned by the three rows of a projection's left 3x3, each of unit length: 1 for a camera with centred axes,
 # about (focal / width)^2 for an extremely wide one, and the rounding of float32 (1e-7) for a matrix of rank two.
@@ -141,16 +141,16 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
     rays = _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
     if np.ndim(pixels) != 3:
         return rays
-    return PictureRays(**vars(rays), camera=_picture_camera(np.asarray(pixels, np.float64), intrinsics, c2w))
+    return ImageRays(**vars(rays), camera=_grid_camera(np.asarray(pixels, np.float64), intrinsics, c2w))
 
 
-def _picture_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> PictureCamera:
+def _grid_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> PinholeCamera:
     """The camera whose picture is seen at the pixels of an evenly spaced grid [h, w, 2]."""
     height, width = grid.shape[:2]
     first, steps = grid[0, 0], (grid[-1, -1] - grid[0, 0]) / np.maximum([width - 1, height - 1], 1)
     steps = np.where(steps > 0, steps, 1.0)
     to_grid = np.array([[1 / steps[0], 0, -first[0] / steps[0]], [0, 1 / steps[1], -first[1] / steps[1]], [0, 0, 1]])
-    return PictureCamera(to_grid @ intrinsics, np.asarray(c2w, np.float64), width, height)
+    return PinholeCamera(to_grid @ intrinsics, np.asarray(c2w, np.float64), width, height)
 
 
 def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:
@@ -172,6 +172,6 @@ def _spanned(origins: np.ndarray, directions: np.ndarray) -> Rays:
     return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
 
 
-def spread(count: int, most: int) -> np.ndarray:
+def evenly_spaced(count: int, most: int) -> np.ndarray:
     """The numbers of at most `most` of `count` views, evenly from the first to the last."""
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))

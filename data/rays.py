@@ -38,7 +38,7 @@ class Rays:
 
 
 @dataclass(frozen=True)
-class PictureCamera:
+class PinholeCamera:
     """A pinhole and its picture."""
 
     intrinsics: np.ndarray  # [3, 3] float64; pixel (0, 0) is the centre of the first pixel
@@ -48,10 +48,10 @@ class PictureCamera:
 
 
 @dataclass(frozen=True)
-class PictureRays(Rays):
+class ImageRays(Rays):
     """The rays of a whole picture, row-major, and the camera that they come from."""
 
-    camera: PictureCamera
+    camera: PinholeCamera
 
     def at(self, rows: np.ndarray | slice) -> Rays:
         """All of them are the picture; some are rays like others."""
@@ -100,9 +100,9 @@ class PixelBatch:
 
     def words(self) -> dict[str, np.ndarray]:
         """The same by what it is, for messages."""
-        photograph = f"of photograph {self.view[0]}"
+        view = f"of photograph {self.view[0]}"
         named = {
-            f"the rays {photograph} (its camera)": np.hstack(list(vars(self.rays).values())),
-            f"the colours {photograph}": self.rgb,
+            f"the rays {view} (its camera)": np.hstack(list(vars(self.rays).values())),
+            f"the colours {view}": self.rgb,
         }
-        return named if self.mask is None else named | {f"the mask {photograph}": self.mask}
+        return named if self.mask is None else named | {f"the mask {view}": self.mask}

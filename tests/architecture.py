@@ -48,7 +48,7 @@ FLOORS = {
 }
 # Modules at the root of a folder of packages. data's are the words that all its packages share.
 LOOSE = {
-    "data": {"cameras", "capture", "config", "errors", "rays"},
+    "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
     "models": {"experiment", "runner", "structs"},
 }
 MAX_FRAMES = 8  # of our own, between the training loop and a kernel

@@ -20,7 +20,6 @@ from scipy.optimize import least_squares
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from data.capture import Capture
 from data.inspection.epipolar import (
     Camera,
     Features,
@@ -31,6 +30,7 @@ from data.inspection.epipolar import (
     neighbour_pairs,
 )
 from data.io.images import read_image, to_float, to_uint8
+from data.parsed_scene import ParsedScene
 from data.readers.blender import read_blender
 from data.readers.detect import recognise
 from data.readers.llff import read_llff
@@ -49,22 +49,22 @@ Change = Callable[[Camera], Camera]
 def shifted(dx: float, dy: float) -> Change:
     """Every principal point moved by pixels."""
 
-    def change(shot: Camera) -> Camera:
-        intrinsics = shot.lens.intrinsics.copy()
+    def change(posed: Camera) -> Camera:
+        intrinsics = posed.lens.intrinsics.copy()
         intrinsics[:2, 2] += dx, dy
-        return dataclasses.replace(shot, lens=dataclasses.replace(shot.lens, intrinsics=intrinsics))
+        return dataclasses.replace(posed, lens=dataclasses.replace(posed.lens, intrinsics=intrinsics))
 
     return change
 
 
 def turned(*signs: float) -> Change:
     """The camera's axes with these signs."""
-    return lambda shot: dataclasses.replace(shot, c2w=shot.c2w @ np.diag([*signs, 1.0]))
+    return lambda posed: dataclasses.replace(posed, c2w=posed.c2w @ np.diag([*signs, 1.0]))
 
 
-def straight(shot: Camera) -> Camera:
+def straight(posed: Camera) -> Camera:
     """Without distortion."""
-    return dataclasses.replace(shot, lens=dataclasses.replace(shot.lens, distortion=(), is_fisheye=False))
+    return dataclasses.replace(posed, lens=dataclasses.replace(posed.lens, distortion=(), is_fisheye=False))
 
 
 CHANGES: dict[str, Change] = {
@@ -101,12 +101,12 @@ def shift_error(matches: list[Match]) -> np.ndarray:
     return np.std([best_shift(draw) for draw in draws], axis=0)
 
 
-def match_all(capture: Capture, most_pairs: int) -> list[Match]:
+def match_all(parsed: ParsedScene, most_pairs: int) -> list[Match]:
     """Matches between `most_pairs` pairs of a photograph and its NEIGHBOURS, nearest in place and direction."""
-    cameras = [Camera(shot.lens, shot.c2w) for shot in capture.photographs]
+    cameras = [Camera(posed.lens, posed.c2w) for posed in parsed.images]
     pairs = neighbour_pairs(np.stack([camera.c2w for camera in cameras]), NEIGHBOURS)
     chosen = [pairs[i] for i in np.unique(np.linspace(0, len(pairs) - 1, most_pairs).astype(int))]
-    features = [_features(shot.image) for shot in capture.photographs]
+    features = [_features(posed.path) for posed in parsed.images]
     found = [match_features(cameras[i], features[i], cameras[j], features[j]) for i, j in chosen]
     return [match for match in found if match is not None]
 
@@ -121,8 +121,8 @@ def _features(path: Path) -> Features:
 def main(arguments: list[str]) -> None:
     """Print the table for one scene folder."""
     folder = Path(arguments[0])
-    capture = READERS[recognise(folder)](folder, None)
-    matches = match_all(capture, int(arguments[1]) if len(arguments) > 1 else DEFAULT_PAIRS)
+    parsed = READERS[recognise(folder)](folder, None)
+    matches = match_all(parsed, int(arguments[1]) if len(arguments) > 1 else DEFAULT_PAIRS)
     print(f"{folder.name}: {sum(len(m.pixels_1) for m in matches)} matches in {len(matches)} pairs")
     for name, change in CHANGES.items():
         distances = np.abs(all_distances(matches, change))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from synthetic_scene import look_at
 
-from data.capture import SparsePoints
+from data.parsed_scene import SparsePoints
 from data.scenes.scene import Scene
 
 SIZE = (96, 72)  # width, height

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import write_image
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes import adjust
 from data.scenes.adjust import adjusted
 from data.scenes.load import load_held_out, load_scene
@@ -49,24 +49,24 @@ def picture(c2w, walls):
 
 
 @pytest.fixture(scope="module")
-def capture(tmp_path_factory):
+def parsed(tmp_path_factory):
     folder, walls = tmp_path_factory.mktemp("walls"), [texture(1), texture(2)]
-    photographs = []
+    posed_images = []
     for number, c2w in enumerate(poses()):
         write_image(folder / f"{number}.png", picture(c2w, walls))
-        photographs.append(Photograph(folder / f"{number}.png", Lens(K, size=(WIDTH, HEIGHT)), c2w))
-    return Capture("walls", folder, tuple(photographs))
+        posed_images.append(PosedImage(folder / f"{number}.png", Lens(K, size=(WIDTH, HEIGHT)), c2w))
+    return ParsedScene("walls", folder, tuple(posed_images))
 
 
-def moved(capture, pixels, seed=0):
+def moved(parsed, pixels, seed=0):
     """Each camera turned and shifted by about so many pixels."""
     rng, found = np.random.default_rng(seed), []
-    for photograph in capture.photographs:
-        c2w = photograph.c2w.copy()
+    for posed in parsed.images:
+        c2w = posed.c2w.copy()
         c2w[:3, :3] = Rotation.from_rotvec(rng.normal(size=3) * pixels / FOCAL / 1.4).as_matrix() @ c2w[:3, :3]
         c2w[:3, 3] += rng.normal(size=3) * 3 * pixels / FOCAL / 1.4
-        found.append(replace(photograph, c2w=c2w))
-    return replace(capture, photographs=tuple(found))
+        found.append(replace(posed, c2w=c2w))
+    return replace(parsed, images=tuple(found))
 
 
 def distance(first, second):
@@ -75,56 +75,54 @@ def distance(first, second):
     x, y = rng.uniform(-0.8, 0.8, 200), rng.uniform(-0.6, 0.6, 200)
     places = np.stack([x, y, -0.375 * np.abs(x), np.ones(200)])
     away = []
-    for one, other in zip(first.photographs, second.photographs, strict=True):
+    for one, other in zip(first.images, second.images, strict=True):
         seen = [p.lens.intrinsics @ (np.linalg.inv(p.c2w) @ places)[:3] for p in (one, other)]
         away.append(np.linalg.norm(seen[0][:2] / seen[0][2] - seen[1][:2] / seen[1][2], axis=0))
     return float(np.median(away))
 
 
-def test_cameras_that_are_right_stay(capture):
-    found = adjusted(capture, False)
-    assert distance(found, capture) < 0.3 and "cameras adjusted to" in found.notes[-1]
+def test_cameras_that_are_right_stay(parsed):
+    found = adjusted(parsed, False)
+    assert distance(found, parsed) < 0.3 and "cameras adjusted to" in found.notes[-1]
     assert len(found.points.xyz) > 200 and (found.points.n_views >= 2).all()
     on_walls = np.abs(found.points.xyz[:, 2] + 0.375 * np.abs(found.points.xyz[:, 0]))
     assert np.median(on_walls) < 0.01
 
 
 @pytest.mark.parametrize("pixels", [1, 5])
-def test_cameras_that_were_moved_are_found_again(capture, pixels):
-    off = moved(capture, pixels)
+def test_cameras_that_were_moved_are_found_again(parsed, pixels):
+    off = moved(parsed, pixels)
     found = adjusted(off, False)
     # What all cameras have in common nothing tells of: of nine there is a third of their error, and more near borders.
-    assert distance(off, capture) > 0.8 * pixels and distance(found, capture) < 0.6 * pixels
+    assert distance(off, parsed) > 0.8 * pixels and distance(found, parsed) < 0.6 * pixels
     assert np.median(found.points.error) < 0.1
 
 
-def test_cameras_far_off_lose_their_region(capture):
-    found = [adjusted(replace(moved(capture, pixels), scale_mat=np.eye(4)), False) for pixels in (5, 25)]
+def test_cameras_far_off_lose_their_region(parsed):
+    found = [adjusted(replace(moved(parsed, pixels), scale_mat=np.eye(4)), False) for pixels in (5, 25)]
     assert found[0].scale_mat is not None and found[1].scale_mat is None
     assert "found anew" in found[1].notes[-1] and np.median(found[1].points.error) < 0.1
 
 
-def test_a_focal_length_is_found_where_it_is_asked_for(capture):
+def test_a_focal_length_is_found_where_it_is_asked_for(parsed):
     wrong = K * [[1.04], [1.04], [1.0]] + np.array([[0, 0, K[0, 2] * -0.04], [0, 0, K[1, 2] * -0.04], [0, 0, 0]])
-    off = replace(
-        capture, photographs=tuple(replace(p, lens=replace(p.lens, intrinsics=wrong)) for p in capture.photographs)
-    )
-    kept, found = (adjusted(off, refines).photographs[0].lens.intrinsics[0, 0] for refines in (False, True))
+    off = replace(parsed, images=tuple(replace(p, lens=replace(p.lens, intrinsics=wrong)) for p in parsed.images))
+    kept, found = (adjusted(off, refines).images[0].lens.intrinsics[0, 0] for refines in (False, True))
     assert kept == wrong[0, 0] and abs(found / FOCAL - 1) < 0.02
 
 
-def test_photographs_with_nothing_in_common_are_refused(capture, tmp_path):
-    photographs = []
-    for number, photograph in enumerate(capture.photographs):
+def test_photographs_with_nothing_in_common_are_refused(parsed, tmp_path):
+    posed_images = []
+    for number, posed in enumerate(parsed.images):
         write_image(tmp_path / f"{number}.png", np.full((HEIGHT, WIDTH, 3), 100, np.uint8))
-        photographs.append(replace(photograph, image=tmp_path / f"{number}.png"))
+        posed_images.append(replace(posed, path=tmp_path / f"{number}.png"))
     with pytest.raises(SceneError, match=r"0 points only .*dataset\.refine_cameras = none"):
-        adjusted(replace(capture, photographs=tuple(photographs)), False)
+        adjusted(replace(parsed, images=tuple(posed_images)), False)
 
 
 def test_both_halves_of_a_scene_have_the_same_adjusted_cameras(monkeypatch, tmp_path):
     calls = []
-    monkeypatch.setattr(adjust, "_adjusted", lambda capture, focal: calls.append(focal) or capture)
+    monkeypatch.setattr(adjust, "_adjusted", lambda parsed, focal: calls.append(focal) or parsed)
     conf = DatasetConfig("data/demo", "cameras_sphere.npz", "cameras_sphere.npz", test_every=8, refine_cameras="focal")
     load_held_out(conf, load_scene(conf))
     assert calls == [True]

@@ -89,7 +89,7 @@ def test_the_floor_rule_sees_a_climb_and_a_step_sideways(importer, target):
 
 def test_the_floor_rule_lets_a_room_use_itself_and_what_is_below():
     below = {"models.fields.layers", "models.machine.backend", "data.errors", "data.io.files", "models"}
-    assert rules.climbing({"models.fields.sdf": below, "data.capture": {"data.errors"}}) == []
+    assert rules.climbing({"models.fields.sdf": below, "data.parsed_scene": {"data.errors"}}) == []
 
 
 @pytest.mark.parametrize("name", ["data.attic", "data.attic.box", "models.attic", "models.attic.box", "attic"])

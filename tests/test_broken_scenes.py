@@ -9,7 +9,7 @@ from scene_writers import write_blender, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config
 
 from data.errors import UserError
-from data.readers import read_capture
+from data.readers import parse_scene
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -29,7 +29,7 @@ def test_a_broken_scene_is_named_in_one_sentence(tmp_path, name):
 def test_a_broken_camera_file_is_named_where_the_format_is_to_be_recognised(tmp_path, content):
     (tmp_path / "transforms.json").write_bytes(content)
     with pytest.raises(UserError, match="transforms.json"):
-        read_capture(dataset_config(tmp_path))
+        parse_scene(dataset_config(tmp_path))
 
 
 JUNK = [None, True, -1, 0, 1e308, 10**400, "x", "", "a\nb", [], {}, [[]], [{}], float("nan"), float("inf"), [1] * 6]

@@ -22,11 +22,11 @@ def read(folder):
     return read_colmap(folder, CONF)
 
 
-def seen_by(photograph, xyz):
+def seen_by(posed, xyz):
     """Pixels [N, 2] in this program's convention, by OpenCV."""
-    w2c = np.linalg.inv(photograph.c2w)
+    w2c = np.linalg.inv(posed.c2w)
     turn, shift = cv2.Rodrigues(w2c[:3, :3])[0], w2c[:3, 3]
-    lens = photograph.lens
+    lens = posed.lens
     distortion = np.array(lens.distortion or (0.0,) * 4)
     if lens.is_fisheye:
         pixels = cv2.fisheye.projectPoints(xyz[None], turn, shift, lens.intrinsics, distortion)[0]
@@ -38,18 +38,18 @@ def seen_by(photograph, xyz):
 @pytest.mark.parametrize("kind", ["bin", "txt"])
 def test_points_are_seen_where_the_format_says(tmp_path, kind):
     colmap_files.write_project(tmp_path, kind)
-    capture = read(tmp_path)
+    parsed = read(tmp_path)
     quaternions, translations = colmap_files.poses(len(colmap_files.CAMERAS))
     xyz = colmap_files.points()
-    assert len(capture.photographs) == len(colmap_files.CAMERAS)
+    assert len(parsed.images) == len(colmap_files.CAMERAS)
     for index, (model, (_, size, parameters)) in enumerate(colmap_files.CAMERAS.items()):
         w, x, y, z = quaternions[index]
         in_camera = Rotation.from_quat([x, y, z, w]).apply(xyz) + translations[index]
         expected = colmap_files.project(model, parameters, in_camera) - 0.5
-        photograph = capture.photographs[index]
-        assert photograph.image.name == f"{index}_{model.lower()}.png"
-        assert photograph.lens.size == size
-        assert np.abs(seen_by(photograph, xyz) - expected).max() < 0.01, model
+        posed = parsed.images[index]
+        assert posed.path.name == f"{index}_{model.lower()}.png"
+        assert posed.lens.size == size
+        assert np.abs(seen_by(posed, xyz) - expected).max() < 0.01, model
 
 
 def test_points_keep_their_views_errors_and_colours(tmp_path):
@@ -65,20 +65,20 @@ def test_points_keep_their_views_errors_and_colours(tmp_path):
 @pytest.mark.parametrize("where", ["sparse", "."])
 def test_the_model_may_lie_in_sparse_or_in_the_folder(tmp_path, where):
     colmap_files.write_project(tmp_path, "txt", where=where)
-    assert len(read(tmp_path).photographs) == len(colmap_files.CAMERAS)
+    assert len(read(tmp_path).images) == len(colmap_files.CAMERAS)
 
 
 def test_the_folder_may_be_the_model_itself(tmp_path):
     colmap_files.write_project(tmp_path, "bin")
-    assert len(read(tmp_path / "sparse" / "0").photographs) == len(colmap_files.CAMERAS)
+    assert len(read(tmp_path / "sparse" / "0").images) == len(colmap_files.CAMERAS)
 
 
 def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     colmap_files.write_project(tmp_path, "bin", where="sparse/0", names=["a.png", "b.png"])
     colmap_files.write_project(tmp_path, "txt", where="sparse/1", names=["c.png", "d.png", "e.png"])
-    capture = read(tmp_path)
-    assert [photograph.image.name for photograph in capture.photographs] == ["c.png", "d.png", "e.png"]
-    several, left_out = capture.notes
+    parsed = read(tmp_path)
+    assert [posed.path.name for posed in parsed.images] == ["c.png", "d.png", "e.png"]
+    several, left_out = parsed.notes
     assert re.search(r"sparse.0 \(2\).*sparse.1 \(3\).*1, the largest, is used", several)
     assert re.search("2 photographs .* left out: a.png and b.png", left_out)
 
@@ -89,7 +89,7 @@ def test_masks_are_found_by_either_name(tmp_path, style):
     mask = tmp_path / "masks" / style.format(name=name, stem="sub/photo")
     mask.parent.mkdir(parents=True)
     write_image(mask, np.zeros((48, 64), np.uint8))
-    assert read(tmp_path).photographs[0].mask == mask
+    assert read(tmp_path).images[0].mask_path == mask
 
 
 def project_with(folder, change):
@@ -150,7 +150,7 @@ def with_half_the_masks(folder):
 
 BROKEN = {
     "no images folder": (without_images, "no folder images/"),
-    "a photograph missing": (remove("images/3_radial.png"), "1 of the model's 9 photographs are missing, 3_radial.png"),
+    "a photograph missing": (remove("images/3_radial.png"), "1 of the model's 9 images are missing"),
     "no points file": (remove("sparse/0/points3D.bin"), "has no points3D.bin"),
     "no cameras file": (remove("sparse/0/cameras.bin"), "has no COLMAP model"),
     "cameras cut short": (cut("cameras.bin", 100), "cut short"),

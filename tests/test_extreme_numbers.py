@@ -11,9 +11,9 @@ from runs import ROOT
 from synthetic_scene import dataset_config, write_scene
 
 from data.cameras import mean_up
-from data.capture import SparsePoints
 from data.errors import UserError
 from data.inspection.overview import side_views
+from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from data.scenes.scene import check_scene
 from models.kinds.conf import load_config

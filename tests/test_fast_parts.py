@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from grid_oracle import encode
 
-from data.capture import SparsePoints
+from data.parsed_scene import SparsePoints
 from data.roi.frustum import Cameras
-from data.roi.near import near_plane
+from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from models.estimators.occupancy import OccupancyGrid
 from models.estimators.packed import _ball

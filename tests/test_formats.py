@@ -7,7 +7,7 @@ import pytest
 from scene_writers import make_views, shared_lens, write_blender, write_llff, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config
 
-import data.scenes.develop
+import data.scenes.preprocess
 from data.io.images import image_size
 from data.io.json_file import read_object
 from data.readers import detect, llff, transforms
@@ -68,7 +68,7 @@ def test_a_header_is_looked_at_once_and_a_camera_file_parsed_once(tmp_path, monk
         parsed.append(path)
         return read_object(path)
 
-    for module in (data.scenes.develop, transforms, llff):
+    for module in (data.scenes.preprocess, transforms, llff):
         monkeypatch.setattr(module, "image_size", size)
     monkeypatch.setattr(transforms, "read_object", parse)
     monkeypatch.setattr(detect, "read_object", parse, raising=False)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.rays import PictureCamera
+from data.rays import PinholeCamera
 from models.kinds.gaussians.fusion import Fusion
 
 RADIUS, SIDE, FOCAL, FAR = 0.5, 96, 120.0, 2.5
@@ -19,7 +19,7 @@ def camera(direction):
     pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
     pose[:3, 3] = -forward * FAR
     middle = (SIDE - 1) / 2
-    return PictureCamera(np.array([[FOCAL, 0, middle], [0, FOCAL, middle], [0, 0, 1.0]]), pose, SIDE, SIDE)
+    return PinholeCamera(np.array([[FOCAL, 0, middle], [0, FOCAL, middle], [0, 0, 1.0]]), pose, SIDE, SIDE)
 
 
 def cameras(count=CAMERAS):

@@ -13,7 +13,7 @@ from synthetic_scene import write_scene
 import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
-from data.rays import PictureCamera
+from data.rays import PinholeCamera
 from models.fields.state import take_rows
 from models.kinds.conf import ConfigError, load_config
 from models.kinds.gaussians import densify
@@ -153,7 +153,7 @@ def test_opacities_that_vanish_leave_one_splat():
 
 
 def test_cameras_that_see_none_of_the_first_splats_are_one_sentence():
-    camera = PictureCamera(np.array([[50, 0, 10], [0, 50, 10], [0, 0, 1.0]]), np.eye(4), 20, 20)
+    camera = PinholeCamera(np.array([[50, 0, 10], [0, 50, 10], [0, 0, 1.0]]), np.eye(4), 20, 20)
     behind, ahead = (Points(np.array([[0.0, 0.0, z]]), np.zeros((1, 3))) for z in (-3.0, 3.0))
     require_seen(ahead, [camera], "scene")
     with pytest.raises(UserError, match="scene: no photograph sees"):

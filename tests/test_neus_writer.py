@@ -4,8 +4,8 @@ import numpy as np
 from noise_pictures import picture
 from scipy.spatial.transform import Rotation
 
-from data.capture import SparsePoints
 from data.config import DatasetConfig
+from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene
 from data.writers.neus import camera_matrices, write_neus_scene

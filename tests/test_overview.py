@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import rigs
 
-from data.cameras import spread
+from data.cameras import evenly_spaced
 from data.inspection.canvas import Canvas, colour_of, text_width
 from data.inspection.overview import (
     MOST_THUMBNAILS,
@@ -125,7 +125,7 @@ def test_the_outline_is_drawn_around_the_object_in_the_photograph():
 
 def test_at_most_twelve_photographs_are_chosen_from_the_first_to_the_last():
     for count in (1, 2, 11, 12, 13, 500):
-        chosen = spread(count, MOST_THUMBNAILS)
+        chosen = evenly_spaced(count, MOST_THUMBNAILS)
         assert len(chosen) == min(count, MOST_THUMBNAILS) and chosen[0] == 0 and chosen[-1] == count - 1
         assert np.ptp(np.diff(chosen)) <= 1 if count > 2 else True
 

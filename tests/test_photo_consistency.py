@@ -16,9 +16,9 @@ def matches(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scene")
     views = make_views(fisheye=request.param)
     write_ngp(folder, views)
-    shots = [Camera(shot.lens, shot.c2w) for shot in read_ngp(folder, None).photographs]
+    posed_images = [Camera(posed.lens, posed.c2w) for posed in read_ngp(folder, None).images]
     pixels = [project(view, 0.5 * sphere_points(40)) - 0.5 for view in views]
-    return [Match(shots[i], shots[i - 1], pixels[i], pixels[i - 1]) for i in range(len(shots))]
+    return [Match(posed_images[i], posed_images[i - 1], pixels[i], pixels[i - 1]) for i in range(len(posed_images))]
 
 
 def test_exact_cameras_leave_nothing(matches):

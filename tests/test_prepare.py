@@ -54,9 +54,9 @@ def test_the_scene_is_read_back_with_its_points_inside_the_sphere(prepared):
 
 
 def test_the_scene_is_written_for_cameras_within_or_outside(copied, monkeypatch):
-    asked, own = [], products.develop
+    asked, own = [], products.preprocess
     monkeypatch.setattr(
-        products, "develop", lambda *given: asked.append(given[-1].camera_outside_sphere) or own(*given)
+        products, "preprocess", lambda *given: asked.append(given[-1].camera_outside_sphere) or own(*given)
     )
     for outside in (True, False):
         assert prepare(request(copied, cameras_outside=outside, overwrite=True), str)
@@ -82,7 +82,7 @@ def test_a_scene_that_lost_its_cameras_gets_them_back(copied):
 
 
 def test_another_region_repeats_the_last_step_only(copied, monkeypatch):
-    forbid(monkeypatch, "copy_pictures", "find_features", "match_features", "map_images")
+    forbid(monkeypatch, "copy_images", "find_features", "match_features", "map_images")
     with pytest.raises(UserError, match="holds the scene of other photographs or options; pass --overwrite"):
         prepare(request(copied, roi="0 0 6 2"), str)
     assert prepare(request(copied, roi="0 0 6 2", overwrite=True), str)
@@ -98,7 +98,7 @@ def test_a_changed_photograph_repeats_everything(copied, monkeypatch):
     def stop(*arguments):
         raise UserError("the first step ran")
 
-    monkeypatch.setattr(pipeline, "copy_pictures", stop)
+    monkeypatch.setattr(pipeline, "copy_images", stop)
     with pytest.raises(UserError, match="the first step ran"):
         prepare(request(copied, overwrite=True), str)
 
@@ -117,7 +117,7 @@ def test_a_preparation_goes_on_after_its_last_finished_step(copied, monkeypatch)
         (work / f"{step}.json").unlink()
     for name in pipeline.PRODUCTS:
         pipeline.remove(copied / "scene" / name)
-    forbid(monkeypatch, "copy_pictures", "find_features", "match_features")
+    forbid(monkeypatch, "copy_images", "find_features", "match_features")
     said = []
     assert prepare(request(copied), said.append)
     assert [line for line in said if line.endswith("done before")] == [

@@ -11,7 +11,7 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import box_masks, boxes, cut_masks, pipeline
+from data.prepare import box_masks, boxes, grabcut_masks, pipeline
 from data.prepare.boxes import Box, boxes_of_flags, find_boxes
 from data.prepare.pipeline import prepare
 
@@ -47,7 +47,7 @@ def overlap(mask, truth):
 
 @pytest.mark.parametrize("views", [(0,), (0, 5, 9)])
 def test_a_few_boxes_make_masks_for_all_photographs(views):
-    found = cut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
+    found = grabcut_masks.cut_by_boxes(scene(), named(*views), has_region=True)
     agreement = [overlap(mask, truth) for mask, truth in zip(found.masks, TRUTH, strict=True)]
     assert min(agreement) > 0.85 and np.median(agreement) > 0.9
     assert f"boxes drawn on photographs: {len(views)}," in found.notes[-1]
@@ -67,7 +67,7 @@ def test_points_beside_the_object_in_its_boxes_are_not_carried():
 
 def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where_they_are():
     given = scene()
-    found = cut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
+    found = grabcut_masks.cut_by_boxes(given, named(0, 5, 9), has_region=False)
     radius = np.linalg.norm(found.scene_to_world[:3, 0])
     assert 0.72 < radius < 0.95 and np.linalg.norm(found.scene_to_world[:3, 3]) < 0.1  # the longest axis is 0.72
     for before, after in ((given.c2w[:, :3, 3], found.c2w[:, :3, 3]), (given.points.xyz, found.points.xyz)):
@@ -77,17 +77,17 @@ def test_the_region_goes_around_what_the_boxes_hold_and_leaves_the_cameras_where
 def test_a_box_that_misses_the_object_is_told():
     missing = np.array([0.0, 0.0, 0.15, 0.15])
     with pytest.raises(UserError, match="the box of 000.png holds [0-9]+ points .* too few"):
-        cut_masks.cut_by_boxes(scene(0), {"000.png": missing}, True)
+        grabcut_masks.cut_by_boxes(scene(0), {"000.png": missing}, True)
     with pytest.raises(UserError, match="the box of 005.png holds [0-9]+% of the points that the other boxes hold"):
         half = box_of(5) * np.array([1.0, 1.0, 0.0, 1.0]) + np.array([0, 0, box_of(5)[0] + 0.12, 0])
-        cut_masks.cut_by_boxes(scene(), {**named(0, 9), "005.png": half}, True)
+        grabcut_masks.cut_by_boxes(scene(), {**named(0, 9), "005.png": half}, True)
     with pytest.raises(UserError, match="lie where the photographs look: the boxes miss the object"):
-        cut_masks.cut_by_boxes(replace(scene(), points=cloud(scene().points.xyz * 3.0)), named(0), True)
+        grabcut_masks.cut_by_boxes(replace(scene(), points=cloud(scene().points.xyz * 3.0)), named(0), True)
     with pytest.raises(UserError, match="no camera was found for stray.png; draw on another photograph"):
-        cut_masks.cut_by_boxes(scene(), {"stray.png": missing}, True)
+        grabcut_masks.cut_by_boxes(scene(), {"stray.png": missing}, True)
     grey = replace(scene(), images=tuple(np.full_like(image, 100) for image in scene().images))
     with pytest.raises(UserError, match="has the colours of what lies around"):
-        cut_masks.cut_by_boxes(grey, named(0, 5), True)
+        grabcut_masks.cut_by_boxes(grey, named(0, 5), True)
 
 
 @pytest.mark.parametrize(("box", "is_doubted"), [((0.4, 0.4, 0.6, 0.6), False), ((0.6, 0.1, 0.9, 0.9), True)])
@@ -151,8 +151,8 @@ def test_boxes_beside_the_scene_are_of_its_pictures(tmp_path):
 def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(copied_scene, monkeypatch):
     drawn = (Box("photo_1.png", (60, 40, 260, 200), "--box"),)
     inside = lambda picture, box: _filled(picture.shape[:2], box)  # noqa: E731 (the corner's colours tell nothing)
-    monkeypatch.setattr(cut_masks.masks, "grab_cut_box", inside)
-    for name in ("copy_pictures", "find_features", "match_features", "map_images"):
+    monkeypatch.setattr(grabcut_masks.masks, "grab_cut_box", inside)
+    for name in ("copy_images", "find_features", "match_features", "map_images"):
         monkeypatch.setattr(pipeline, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
     said = []
     assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)

@@ -12,9 +12,9 @@ from data.errors import UserError
 from data.io.images import read_image, write_image
 from data.prepare import video
 from data.prepare.exif import focal_pixels, read_exif, upright
-from data.prepare.frames import MAX_SIDE, Frame, copy_pictures, copy_video, groups
+from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
 from data.prepare.progress import Bar
-from data.prepare.sources import find_pictures
+from data.prepare.sources import find_images
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -53,7 +53,7 @@ def test_a_damaged_exif_block_counts_as_none(tmp_path):
 
 def copied(folder, paths):
     with Bar("", len(paths)) as bar:
-        return [Frame(**frame) for frame in copy_pictures(paths, folder / "out", bar)]
+        return [Frame(**frame) for frame in copy_images(paths, folder / "out", bar)]
 
 
 def test_photographs_are_copied_as_they_are_or_turned_upright(tmp_path):
@@ -129,7 +129,7 @@ def test_sharpest_covers_every_interval_once():
 def test_what_is_no_video_is_refused(tmp_path, content):
     (tmp_path / "x.mp4").write_bytes(content)
     with pytest.raises(UserError, match="is no video that OpenCV can decode"):
-        find_pictures(tmp_path / "x.mp4")
+        find_images(tmp_path / "x.mp4")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_local_name_is_never_taken_for_an_address_or_a_pattern(clip, tmp_path,
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     clip.rename(path)
-    assert find_pictures(path) == [path]
+    assert find_images(path) == [path]
     with Bar("", None) as bar:
         assert len(copy_video(path, 4, tmp_path / "out", bar)) == 4
     assert set(asked) == {str(tmp_path / name)}
@@ -162,4 +162,4 @@ def test_what_is_no_container_does_not_reach_the_video_library(clip, tmp_path, m
     (tmp_path / name).write_bytes(NO_VIDEOS[name])
     monkeypatch.setattr(cv2, "VideoCapture", lambda *given: pytest.fail(f"{given} was opened"))
     with pytest.raises(UserError, match="is no video that OpenCV can decode"):
-        find_pictures(tmp_path / name)
+        find_images(tmp_path / name)

@@ -9,7 +9,7 @@ from preparations import N_VIEWS, read, request
 
 from data.errors import UserError
 from data.io.images import list_images, read_image, write_image
-from data.prepare.made import RECORD, made_here
+from data.prepare.owned_files import RECORD, made_here
 from data.prepare.pipeline import prepare
 
 

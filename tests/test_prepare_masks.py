@@ -11,7 +11,7 @@ from PIL import Image
 from data.errors import UserError
 from data.io.images import write_image
 from data.prepare import masks
-from data.prepare.sheet import contact_sheet
+from data.prepare.contact_sheet import contact_sheet
 
 
 def disc(colour=(200, 30, 40), backdrop=(30, 160, 60), noise=6):

@@ -12,7 +12,7 @@ from data.errors import UserError
 from data.io import files
 from data.io.images import ImageError, write_image
 from data.prepare import sources
-from data.prepare.frames import copy_pictures
+from data.prepare.frames import copy_images
 from data.prepare.pipeline import Request, prepare
 from data.prepare.progress import Bar
 
@@ -40,7 +40,7 @@ def test_each_kind_that_is_left_out_is_named(photos, without_heic):
     write_image_in.mkdir()
     (write_image_in / "d.JPG").write_bytes(b"x")
     (photos / "empty").mkdir()
-    assert [path.name for path in sources.find_pictures(photos)] == ["0.png", "1.png", "2.png"]
+    assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
     notes = sources.left_out(photos)
     assert notes[0].startswith("IMG_1.heic and IMG_2.HEIC: HEIC, left out; `pip install -r requirements-heic.txt`")
     assert notes[1].startswith("b.gif and c.TIFF: left out, neither PNG nor JPEG")
@@ -70,14 +70,14 @@ def test_a_folder_without_photographs_says_why(tmp_path, without_heic, name, wor
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(b"x")
     with pytest.raises(UserError, match=words):
-        sources.find_pictures(tmp_path)
+        sources.find_images(tmp_path)
 
 
 def test_too_few_photographs_tell_of_those_left_out(tmp_path, without_heic):
     write_image(tmp_path / "a.png", picture())
     (tmp_path / "b.heic").write_bytes(b"x")
     with pytest.raises(UserError, match="holds 1 photographs; at least 3 .*; b.heic: HEIC, left out"):
-        sources.find_pictures(tmp_path)
+        sources.find_images(tmp_path)
 
 
 def test_heic_is_read_where_its_package_is_installed(tmp_path):
@@ -89,10 +89,10 @@ def test_heic_is_read_where_its_package_is_installed(tmp_path):
     smooth = np.stack([*np.indices((240, 320)) / 2, np.full((240, 320), 90)], axis=-1).astype(np.uint8)
     for index in range(3):
         Image.fromarray(smooth).save(tmp_path / f"IMG {index}.HEIC", quality=95, exif=exif.tobytes())
-    paths = sources.find_pictures(tmp_path)
+    paths = sources.find_images(tmp_path)
     assert [path.name for path in paths] == ["IMG 0.HEIC", "IMG 1.HEIC", "IMG 2.HEIC"]
     with Bar("", 3) as bar:
-        frames = copy_pictures(paths, tmp_path / "out", bar)
+        frames = copy_images(paths, tmp_path / "out", bar)
     assert (frames[0]["name"], frames[0]["source"]) == ("0000.png", "IMG 0.HEIC")
     assert (frames[0]["width"], frames[0]["height"]) == (240, 320) and frames[0]["focal"] > 0
     stored = np.asarray(Image.open(tmp_path / "out" / "0000.png")).astype(int)
@@ -103,7 +103,7 @@ def test_heic_is_read_where_its_package_is_installed(tmp_path):
 def test_a_damaged_heic_is_a_sentence(tmp_path, content):
     (tmp_path / "a.heic").write_bytes(content)
     with pytest.raises(ImageError, match="a.heic: cannot be decoded"):
-        sources.read_photograph(tmp_path / "a.heic")
+        sources.read_source_image(tmp_path / "a.heic")
 
 
 def test_a_full_disk_is_not_blamed_on_the_photograph(photos, tmp_path, monkeypatch):
@@ -112,5 +112,5 @@ def test_a_full_disk_is_not_blamed_on_the_photograph(photos, tmp_path, monkeypat
 
     monkeypatch.setattr(files, "write_atomically", refuse)
     with pytest.raises(UserError, match="scene/prepare/.*No space left on device") as caught, Bar("", 3) as bar:
-        copy_pictures(sources.find_pictures(photos), tmp_path / "scene" / "prepare", bar)
+        copy_images(sources.find_images(photos), tmp_path / "scene" / "prepare", bar)
     assert str(photos) not in str(caught.value)

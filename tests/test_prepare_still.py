@@ -10,7 +10,7 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.prepare.pipeline import prepare
 from data.prepare.reconstruct import DATABASE
-from data.prepare.still import MOSTLY, share_of_still_pairs
+from data.prepare.static_camera import MOSTLY, share_of_still_pairs
 
 
 def test_an_object_that_turns_before_a_wall_is_told(tmp_path):

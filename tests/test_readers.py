@@ -42,23 +42,23 @@ CASES = {
 }
 
 
-def opencv_pixels(shot, points):
+def opencv_pixels(posed, points):
     """Where OpenCV sees points [P, 3] through what was read; pixel (0, 0) is the first pixel's centre."""
-    w2c = np.linalg.inv(shot.c2w)
+    w2c = np.linalg.inv(posed.c2w)
     turn = cv2.Rodrigues(w2c[:3, :3])[0]
-    distortion = np.array(shot.lens.distortion) if shot.lens.distortion else None
-    if shot.lens.is_fisheye:
-        found = cv2.fisheye.projectPoints(points[:, None], turn, w2c[:3, 3], shot.lens.intrinsics, distortion)[0]
+    distortion = np.array(posed.lens.distortion) if posed.lens.distortion else None
+    if posed.lens.is_fisheye:
+        found = cv2.fisheye.projectPoints(points[:, None], turn, w2c[:3, 3], posed.lens.intrinsics, distortion)[0]
     else:
-        found = cv2.projectPoints(points[:, None], turn, w2c[:3, 3], shot.lens.intrinsics, distortion)[0]
+        found = cv2.projectPoints(points[:, None], turn, w2c[:3, 3], posed.lens.intrinsics, distortion)[0]
     return found.reshape(-1, 2)
 
 
-def errors(shots, views, points):
+def errors(posed_images, views, points):
     """Largest distance in pixels between what was read and what was written, over all views."""
     return max(
-        np.abs(opencv_pixels(shot, points) - (project(view, points) - 0.5)).max()
-        for shot, view in zip(shots, views, strict=True)
+        np.abs(opencv_pixels(posed, points) - (project(view, points) - 0.5)).max()
+        for posed, view in zip(posed_images, views, strict=True)
     )
 
 
@@ -66,11 +66,11 @@ def errors(shots, views, points):
 def test_known_points_reproject_to_a_hundredth_of_a_pixel(tmp_path, name):
     read, write, views = CASES[name]
     write(tmp_path / "teapot", views)
-    capture = read(tmp_path / "teapot", None)
-    assert capture.name == "teapot" and capture.source.is_file()
-    assert [shot.image.stem for shot in capture.photographs] == [view.name for view in views]
-    assert [shot.lens.size for shot in capture.photographs] == [view.size for view in views]
-    assert errors(capture.photographs, views, sphere_points()) < 1e-6  # far below the 0.01 asked for
+    parsed = read(tmp_path / "teapot", None)
+    assert parsed.name == "teapot" and parsed.source.is_file()
+    assert [posed.path.stem for posed in parsed.images] == [view.name for view in views]
+    assert [posed.lens.size for posed in parsed.images] == [view.size for view in views]
+    assert errors(parsed.images, views, sphere_points()) < 1e-6  # far below the 0.01 asked for
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -78,11 +78,11 @@ def test_the_photographs_show_the_points_where_the_cameras_say(tmp_path, name):
     """Ties the half pixels to the picture's own grid: its colours are the sphere's normals."""
     read, write, views = CASES[name]
     write(tmp_path, views)
-    for shot in read(tmp_path, None).photographs:
+    for posed in read(tmp_path, None).images:
         points = sphere_points(2000)
-        towards = shot.c2w[:3, 3] / np.linalg.norm(shot.c2w[:3, 3])
+        towards = posed.c2w[:3, 3] / np.linalg.norm(posed.c2w[:3, 3])
         points = points[points @ towards > 0.85]  # well inside the outline and the picture
-        seen = sample_bilinear(read_image(shot.image), opencv_pixels(shot, points))[:, :3]
+        seen = sample_bilinear(read_image(posed.path), opencv_pixels(posed, points))[:, :3]
         misfit = seen - (0.5 + 0.5 * points)
         assert np.abs(misfit.mean(axis=0)).max() < 0.001  # half a pixel moves a normal by 0.02, a colour by 0.01
         assert np.abs(misfit).max() < 0.01
@@ -93,38 +93,38 @@ def test_a_flipped_axis_would_be_noticed(tmp_path, axis):
     write_ngp(tmp_path, LENSES)
     signs = np.ones(4)
     signs[axis] = signs[(axis + 1) % 3] = -1
-    shots = [dataclasses.replace(s, c2w=s.c2w * signs) for s in read_ngp(tmp_path, None).photographs]
-    assert errors(shots, LENSES, sphere_points()) > 10
+    posed_images = [dataclasses.replace(s, c2w=s.c2w * signs) for s in read_ngp(tmp_path, None).images]
+    assert errors(posed_images, LENSES, sphere_points()) > 10
 
 
 def test_a_blender_scene_holds_out_the_test_views_and_never_trains_on_the_validation_views(tmp_path):
     write_blender(tmp_path, PINHOLES)
-    held_out = [shot.is_held_out for shot in read_blender(tmp_path, None).photographs]
+    held_out = [posed.is_held_out for posed in read_blender(tmp_path, None).images]
     assert held_out == [False] * 4 + [True] * 2
     write_blender(tmp_path / "val", PINHOLES)
     shutil.copy(tmp_path / "val" / "transforms_test.json", tmp_path / "transforms_val.json")
-    assert len(read_blender(tmp_path, None).photographs) == 6  # beside test views, those are not read
+    assert len(read_blender(tmp_path, None).images) == 6  # beside test views, those are not read
     (tmp_path / "val" / "transforms_test.json").rename(tmp_path / "val" / "transforms_val.json")
-    assert [s.is_held_out for s in read_blender(tmp_path / "val", None).photographs] == held_out
+    assert [s.is_held_out for s in read_blender(tmp_path / "val", None).images] == held_out
 
 
 def test_a_blender_scene_needs_its_training_views_only(tmp_path):
     write_blender(tmp_path, PINHOLES, n_held_out=0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["train", "transforms_train.json"]
-    assert len(read_blender(tmp_path, None).photographs) == 6
+    assert len(read_blender(tmp_path, None).images) == 6
 
 
 def test_a_scaled_camera_is_the_same_camera(tmp_path):
     """As a child of a scaled object in Blender has it."""
     write_blender(tmp_path, PINHOLES)
     change_frame(tmp_path / "transforms_train.json", 1, lambda m: np.array(m) * [3, 3, 3, 1])
-    assert errors(read_blender(tmp_path, None).photographs, PINHOLES, sphere_points()) < 1e-6
+    assert errors(read_blender(tmp_path, None).images, PINHOLES, sphere_points()) < 1e-6
 
 
 def test_a_pose_of_few_decimals_becomes_exactly_rigid(tmp_path):
     write_blender(tmp_path, PINHOLES)
     change_frame(tmp_path / "transforms_train.json", 1, lambda m: np.round(m, 3))
-    axes = read_blender(tmp_path, None).photographs[1].c2w[:3, :3]
+    axes = read_blender(tmp_path, None).images[1].c2w[:3, :3]
     np.testing.assert_allclose(axes.T @ axes, np.eye(3), atol=1e-14)
     np.testing.assert_allclose(axes, np.stack([PINHOLES[1].right, PINHOLES[1].down, PINHOLES[1].forward], 1), atol=1e-3)
 
@@ -142,7 +142,7 @@ def one_frame(folder, **keys):
     frame = {"file_path": "a.png", "transform_matrix": np.eye(4).tolist()}
     own = keys.pop("own", {})
     write_json(folder / "transforms.json", keys | {"frames": [frame | own]})
-    return read_ngp(folder, None).photographs[0].lens
+    return read_ngp(folder, None).images[0].lens
 
 
 @pytest.mark.parametrize(
@@ -187,14 +187,14 @@ def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
     save_picture(tmp_path / stored, np.zeros((30, 40, 4), np.uint8), alpha=False)
     frame = {"file_path": named.format(stored), "transform_matrix": np.eye(4).tolist()}
     write_json(tmp_path / "transforms.json", {"fl_x": 50, "frames": [frame]})
-    assert read_ngp(tmp_path, None).photographs[0].image == tmp_path / stored
+    assert read_ngp(tmp_path, None).images[0].path == tmp_path / stored
 
 
 def test_a_name_with_a_dot_keeps_it(tmp_path):
     save_picture(tmp_path / "frame.0001.png", np.zeros((30, 40, 4), np.uint8))
     frame = {"file_path": "frame.0001", "transform_matrix": np.eye(4).tolist()}
     write_json(tmp_path / "transforms_train.json", {"camera_angle_x": 1, "frames": [frame]})
-    assert read_blender(tmp_path, None).photographs[0].image.name == "frame.0001.png"
+    assert read_blender(tmp_path, None).images[0].path.name == "frame.0001.png"
 
 
 def test_frames_without_photograph_are_left_out_of_an_ngp_scene_and_said(tmp_path):
@@ -202,10 +202,10 @@ def test_frames_without_photograph_are_left_out_of_an_ngp_scene_and_said(tmp_pat
     assert read_ngp(tmp_path, None).notes == ()
     for index in (1, 4):
         (tmp_path / "images" / f"view_{index}.png").unlink()
-    capture = read_ngp(tmp_path, None)
+    parsed = read_ngp(tmp_path, None)
     left = [view for index, view in enumerate(LENSES) if index not in (1, 4)]
-    assert errors(capture.photographs, left, sphere_points()) < 1e-6
-    (note,) = capture.notes
+    assert errors(parsed.images, left, sphere_points()) < 1e-6
+    (note,) = parsed.notes
     assert "2 of 6 frames" in note and "images/view_1.png" in note
 
 
@@ -214,9 +214,9 @@ def test_an_ngp_scene_holds_out_the_photographs_of_its_test_file(tmp_path):
     write_ngp(tmp_path / "other", LENSES[4:])
     shutil.copytree(tmp_path / "other" / "images", tmp_path / "images", dirs_exist_ok=True)
     (tmp_path / "other" / "transforms.json").rename(tmp_path / "transforms_test.json")
-    capture = read_ngp(tmp_path, None)
-    assert [shot.is_held_out for shot in capture.photographs] == [False] * 4 + [True] * 2
-    assert errors(capture.photographs, LENSES, sphere_points()) < 1e-6
+    parsed = read_ngp(tmp_path, None)
+    assert [posed.is_held_out for posed in parsed.images] == [False] * 4 + [True] * 2
+    assert errors(parsed.images, LENSES, sphere_points()) < 1e-6
 
 
 def test_a_nerfstudio_scene_brings_its_masks_points_and_splits(tmp_path):
@@ -226,23 +226,23 @@ def test_a_nerfstudio_scene_brings_its_masks_points_and_splits(tmp_path):
     names = [f"images/view_{index}.png" for index in range(6)]
     content |= {"train_filenames": names[:3], "val_filenames": names[2:4], "test_filenames": [names[4]]}
     write_json(tmp_path / "transforms.json", content)
-    capture = read_nerfstudio(tmp_path, None)
-    assert [shot.is_held_out for shot in capture.photographs] == [False] * 3 + [True] * 2  # view_5 is in no list
-    assert [shot.mask.name for shot in capture.photographs] == [shot.image.name for shot in capture.photographs]
-    assert {shot.mask.parent.name for shot in capture.photographs} == {"masks"}
-    np.testing.assert_allclose(capture.points.xyz, points, atol=1e-6)
-    assert (capture.points.rgb == [10, 200, 30]).all() and np.isnan(capture.points.error).all()
-    assert len(capture.notes) == 3 and "1 photographs are in none of" in capture.notes[0]
+    parsed = read_nerfstudio(tmp_path, None)
+    assert [posed.is_held_out for posed in parsed.images] == [False] * 3 + [True] * 2  # view_5 is in no list
+    assert [posed.mask_path.name for posed in parsed.images] == [posed.path.name for posed in parsed.images]
+    assert {posed.mask_path.parent.name for posed in parsed.images} == {"masks"}
+    np.testing.assert_allclose(parsed.points.xyz, points, atol=1e-6)
+    assert (parsed.points.rgb == [10, 200, 30]).all() and np.isnan(parsed.points.error).all()
+    assert len(parsed.notes) == 3 and "1 photographs are in none of" in parsed.notes[0]
 
 
 def test_an_llff_scene_is_matched_in_the_order_of_plain_sorting(tmp_path):
     """poses_bounds.npy is written in the order of numpy's argsort of the names: 10 before 9."""
     views = [dataclasses.replace(view, name=f"img_{index + 7}") for index, view in enumerate(PINHOLES)]
     write_llff(tmp_path, views)
-    capture = read_llff(tmp_path, None)
+    parsed = read_llff(tmp_path, None)
     ordered = sorted(views, key=lambda view: view.name)
-    assert [shot.image.stem for shot in capture.photographs] == [view.name for view in ordered]
-    assert ordered[0].name == "img_10" and errors(capture.photographs, ordered, sphere_points()) < 1e-6
+    assert [posed.path.stem for posed in parsed.images] == [view.name for view in ordered]
+    assert ordered[0].name == "img_10" and errors(parsed.images, ordered, sphere_points()) < 1e-6
 
 
 def test_reduced_photographs_keep_the_size_their_cameras_are_for(tmp_path):
@@ -250,7 +250,7 @@ def test_reduced_photographs_keep_the_size_their_cameras_are_for(tmp_path):
     write_llff(tmp_path, PINHOLES, pictures="images_2")
     for path in (tmp_path / "images_2").iterdir():
         save_picture(path, np.zeros((36, 48, 4), np.uint8), alpha=False)
-    shots = read_llff(tmp_path, None).photographs
-    assert {shot.image.parent.name for shot in shots} == {"images_2"}
-    assert {shot.lens.size for shot in shots} == {(96, 72)}
-    assert errors(shots, PINHOLES, sphere_points()) < 1e-6  # in pixels of the size that is stated
+    posed_images = read_llff(tmp_path, None).images
+    assert {posed.path.parent.name for posed in posed_images} == {"images_2"}
+    assert {posed.lens.size for posed in posed_images} == {(96, 72)}
+    assert errors(posed_images, PINHOLES, sphere_points()) < 1e-6  # in pixels of the size that is stated

@@ -6,7 +6,7 @@ import rigs
 from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
-from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
 from data.roi.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
 from data.roi.visual_hull import masked_views, visual_hull
 
@@ -254,7 +254,7 @@ def test_room_is_the_radius_of_the_largest_sphere_in_the_picture():
     poses = rigs.sphere_of_cameras(3)
     intrinsics, _, sizes = rigs.stacked(poses)
     points = np.random.default_rng(0).normal(size=(50, 3))
-    found = room(points, Cameras(intrinsics, poses, sizes))
+    found = frustum_distances(points, Cameras(intrinsics, poses, sizes))
     for view, pose in enumerate(poses):
         local = (points - pose[:3, 3]) @ pose[:3, :3]
         pixel = local[:, :2] / local[:, 2:] * rigs.FOCAL + intrinsics[view, :2, 2]

@@ -10,8 +10,8 @@ from scipy.spatial.transform import Rotation
 from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, draw_sphere, save, similarity, write_scene
 
 from data.cameras import image_pixels
-from data.scenes.develop import extraction_region
 from data.scenes.load import load_scene
+from data.scenes.preprocess import extraction_region
 from data.scenes.scene import Scene, summary
 
 

@@ -111,7 +111,7 @@ def test_a_warning_of_a_library_stays_off_the_terminal(tmp_path, monkeypatch):
         return read_image(path)
 
     write_scene(tmp_path)
-    monkeypatch.setattr("data.scenes.develop.read_image", warned)
+    monkeypatch.setattr("data.scenes.preprocess.read_image", warned)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert load_scene(dataset_config(tmp_path)).n_views == 4

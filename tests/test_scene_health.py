@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import rigs
 
-from data.capture import SparsePoints
 from data.errors import listed_views
 from data.inspection.checks import FAIR_VIEWS, GOOD_VIEWS, findings, sphere_points
 from data.inspection.finding import Finding, graded
+from data.parsed_scene import SparsePoints
 
 POSES = rigs.around(sphere_points(40), distance=3.0, middle=np.zeros(3))
 GOOD = rigs.textured_scene(POSES, size=(96, 96))

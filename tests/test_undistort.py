@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 import pytest
 
-from data.capture import Lens
+from data.parsed_scene import Lens
 from data.scenes.undistort import Undistorter, fitted, resized
 
 K = np.array([[210.0, 0, 83], [0, 205, 61], [0, 0, 1]])

@@ -15,9 +15,9 @@ from browsing import PHONE, opened, why_not
 from runs import ROOT, command, run
 
 import exp_runner
-from data.capture import SparsePoints
 from data.errors import UserError
 from data.io.images import read_image
+from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.kinds.conf import load_config
 from models.viewer import server

@@ -7,7 +7,7 @@ import pytest
 import trimesh
 from rigs import FOCAL, INTRINSICS, SIZE, cloud, sphere_of_cameras
 
-from data.capture import training_points, witness_points
+from data.parsed_scene import training_points
 from models.scores.witness import others, point_figures, witnesses
 from models.surface.sight import cameras
 
@@ -57,9 +57,8 @@ def test_what_is_no_part_of_the_object_is_not_asked():
 
 def test_every_eighth_point_is_kept_from_the_training_and_stays_the_same_one():
     points = cloud(on_a_ball(0.5, 101))
-    trained, kept = training_points(points), witness_points(points)
-    assert np.array_equal(kept.xyz, points.xyz[::8]) and len(trained.xyz) + len(kept.xyz) == 101
-    assert np.array_equal(others(points, trained).xyz, kept.xyz)
+    trained = training_points(points)
+    assert np.array_equal(others(points, trained).xyz, points.xyz[::8]) and len(trained.xyz) == 101 - 13
     assert len(training_points(cloud(on_a_ball(0.5, 1))).xyz) == 0
 
 

@@ -15,10 +15,10 @@ from benchmarks.gallery.appearance import Backdrop, reflected, shaded, texture, 
 from benchmarks.gallery.scenes import NGP, SceneSpec
 from benchmarks.gallery.shapes import SHAPES, surface
 from data.cameras import image_pixels, pixels_to_rays
-from data.capture import SparsePoints
 from data.demo.make_demo import SCENE_TO_WORLD, WORLD_SCALE
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
+from data.parsed_scene import SparsePoints
 from data.readers.poses import OPENGL_TO_OPENCV
 from data.scenes.scene import Scene
 from data.writers.neus import write_neus_scene, write_points

@@ -44,7 +44,7 @@ def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) 
     return np.where(on_cloth[..., None], seen, WALL)
 
 
-def photograph(pose: np.ndarray, width: int, pattern: np.ndarray) -> np.ndarray:
+def render_image(pose: np.ndarray, width: int, pattern: np.ndarray) -> np.ndarray:
     """The picture uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame."""
     height = round(width * ASPECT)
     rows, columns = np.mgrid[:height, :width]
@@ -80,8 +80,8 @@ def main() -> None:
     try:
         given.folder.mkdir(parents=True, exist_ok=True)
         for index, pose in enumerate(poses(given.count)):
-            picture = photograph(pose, given.width, pattern)
-            write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))
+            image = render_image(pose, given.width, pattern)
+            write_png(given.folder / f"{index:03d}.png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
     except OSError as error:
         parser.error(f"{given.folder}: cannot be written ({error.strerror}); choose a folder with write permission")
 

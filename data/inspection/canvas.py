@@ -36,7 +36,7 @@ class Canvas:
     def __init__(self, width: int, height: int) -> None:
         self._fine = np.full((height * FINE, width * FINE, 3), PAPER, dtype=np.uint8)
 
-    def picture(self) -> np.ndarray:
+    def image(self) -> np.ndarray:
         """What was drawn, uint8 RGB [height, width, 3]."""
         height, width = self._fine.shape[:2]
         return cv2.resize(self._fine, (width // FINE, height // FINE), interpolation=cv2.INTER_AREA)
@@ -103,13 +103,13 @@ class Canvas:
         self.text(text, (at[0] + 5, at[1] + 14), 0.42, PAPER)
         return width
 
-    def photograph(
-        self, picture: np.ndarray, corner: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray], colour: Colour
+    def draw_image(
+        self, image: np.ndarray, corner: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray], colour: Colour
     ) -> None:
         """`picture` (uint8 RGB of `fine(size)`) at `corner`, with `curves` ([K, 2] each) drawn in and clipped to it."""
         width, height = self.fine(size)
         left, top = (int(value) * FINE for value in corner)
-        shown = np.ascontiguousarray(picture)
+        shown = np.ascontiguousarray(image)
         for curve in curves:
             inside = _fixed(curve - corner)
             for shade, thickness in ((PAPER, 3.4), (colour, 1.8)):

@@ -11,8 +11,8 @@ import numpy as np
 from data.errors import listed_views
 from data.inspection.camera_checks import cameras as camera_check
 from data.inspection.finding import Finding, graded
-from data.inspection.picture_checks import exposure, masks, sharpness
-from data.roi.frustum import Cameras, room
+from data.inspection.image_checks import exposure, masks, sharpness
+from data.roi.frustum import Cameras, frustum_distances
 from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
 
@@ -116,7 +116,7 @@ def _overlap(cameras: Cameras) -> Finding:
     """Share of the unit ball's volume that SURE_VIEWS pictures show; what hides behind the surface counts as shown."""
     # Evenly in volume; the golden ratio already turns the directions, so that its multiples would go with them.
     radii = np.cbrt((np.arange(DIRECTIONS) * np.sqrt(2)) % 1.0)
-    seen = np.sum(room(sphere_points(DIRECTIONS) * radii[:, None], cameras) > 0, axis=0)
+    seen = np.sum(frustum_distances(sphere_points(DIRECTIONS) * radii[:, None], cameras) > 0, axis=0)
     share = float(np.mean(seen >= SURE_VIEWS))
     verdict = graded(share, GOOD_OVERLAP, FAIR_OVERLAP)
     consequence = {
@@ -169,7 +169,7 @@ def _sphere_size(cameras: Cameras) -> Finding:
     focal = np.sqrt(np.abs(np.linalg.det(cameras.intrinsics[:, :2, :2])))
     pixels = 2 * focal / np.sqrt(np.maximum(squared - 1, 1e-6))
     share = float(np.median(pixels / cameras.sizes.min(axis=1)))
-    cut = int(np.sum(room(np.zeros((1, 3)), cameras)[:, 0] < 1))
+    cut = int(np.sum(frustum_distances(np.zeros((1, 3)), cameras)[:, 0] < 1))
     small, large = graded(share, GOOD_SMALLEST, FAIR_SMALLEST), graded(share, GOOD_LARGEST, FAIR_LARGEST)
     figure = f"{share:.2f} of the picture's shorter side, {np.median(pixels):.0f} pixels; cut off in {cut} pictures"
     if small != "good":
@@ -183,7 +183,7 @@ def _sphere_size(cameras: Cameras) -> Finding:
 
 def _aim(scene: Scene, cameras: Cameras) -> Finding:
     """The views whose picture does not show the middle of the sphere, or nothing of the sphere."""
-    deep = room(np.zeros((1, 3)), cameras)[:, 0]
+    deep = frustum_distances(np.zeros((1, 3)), cameras)[:, 0]
     strayed, blind = np.flatnonzero(deep <= 0), np.flatnonzero(deep <= -1)
     if not len(strayed):
         return Finding("aim", "every picture shows the middle of the sphere", "good", "all views take part")

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data.cameras import spread
-from data.capture import MASK_HALF, Lens
+from data.cameras import evenly_spaced
 from data.io.images import eight_bits, size_within
+from data.parsed_scene import MASK_HALF, Lens
 from data.scenes.features import Camera, Features, Match, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
@@ -43,7 +43,7 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
     Neighbours by their cameras, and by the order of their photographs: wrong cameras make neighbours of photographs
     that show nothing in common.
     """
-    chosen = spread(scene.n_views, MOST_VIEWS)
+    chosen = evenly_spaced(scene.n_views, MOST_VIEWS)
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
     pairs = sorted(beside | set(neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))
     seen = [_view(scene, int(view)) for view in chosen] if pairs else []

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from data.cameras import mean_up, pixels_to_rays, spread
+from data.cameras import evenly_spaced, mean_up, pixels_to_rays
 from data.inspection.canvas import INK, MUTED, Canvas, colour_of
 from data.io.images import eight_bits
 from data.roi.frustum import enclosing_ball
@@ -29,14 +29,14 @@ TALLEST = 1.5  # of a thumbnail's cell, height over width: portrait photographs 
 
 def overview(scene: Scene) -> np.ndarray:
     """The picture, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
-    chosen = spread(scene.n_views, MOST_THUMBNAILS)
+    chosen = evenly_spaced(scene.n_views, MOST_THUMBNAILS)
     panel = (WIDTH - 4 * PAD) // 3
     columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
     cell_width = (WIDTH - (columns + 1) * PAD) // columns
     cell_height = _cell_height(scene, chosen, cell_width)
     rows = -(-len(chosen) // columns)
-    photographs_at = HEADER + PANEL_TITLE + panel + PAD
-    height = photographs_at + rows * (cell_height + CAPTION + PAD // 2) + PAD // 2
+    images_top = HEADER + PANEL_TITLE + panel + PAD
+    height = images_top + rows * (cell_height + CAPTION + PAD // 2) + PAD // 2
     canvas = Canvas(WIDTH, height)
     _draw_header(canvas, scene)
     for index, (title, axes) in enumerate(side_views(scene.c2w)):
@@ -44,9 +44,9 @@ def overview(scene: Scene) -> np.ndarray:
     for index, view in enumerate(chosen):
         row, column = divmod(index, columns)
         left = PAD + column * (cell_width + PAD)
-        top = photographs_at + row * (cell_height + CAPTION + PAD // 2)
-        _draw_photograph(canvas, scene, int(view), left, top, cell_width, cell_height)
-    return canvas.picture()
+        top = images_top + row * (cell_height + CAPTION + PAD // 2)
+        _draw_image(canvas, scene, int(view), left, top, cell_width, cell_height)
+    return canvas.image()
 
 
 def sphere_outline(c2w: np.ndarray) -> np.ndarray:
@@ -189,18 +189,18 @@ def _cell_height(scene: Scene, chosen: np.ndarray, cell_width: int) -> int:
     return round(cell_width * min(TALLEST, max(ratios)))
 
 
-def _draw_photograph(canvas: Canvas, scene: Scene, view: int, left: int, top: int, width: int, height: int) -> None:
+def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, width: int, height: int) -> None:
     """A photograph with the sphere's outline, its number and name."""
     size = np.array(scene.size(view))
     scale = min(np.array([width, height]) / size)
     shown = np.maximum(1, np.rint(size * scale)).astype(int)
     corner = np.array([left, top]) + (np.array([width, height]) - shown) // 2
     resampling = cv2.INTER_AREA if scale < 0.5 else cv2.INTER_LINEAR
-    picture = eight_bits(cv2.resize(scene.images[view], canvas.fine(shown), interpolation=resampling))
+    image = eight_bits(cv2.resize(scene.images[view], canvas.fine(shown), interpolation=resampling))
     colour = colour_of(view, scene.n_views)
     pixels = outline_pixels(scene.intrinsics[view], scene.c2w[view])
     curves = [corner + (curve + 0.5) * scale for curve in pixels]
-    canvas.photograph(picture, corner, shown, curves, colour)
+    canvas.draw_image(image, corner, shown, curves, colour)
     inside = [np.all((curve > -0.5) & (curve < size - 0.5), axis=1).any() for curve in pixels]
     caption = scene.image_names[view] + ("" if any(inside) else _where(scene, view))
     badge = canvas.badge(str(view), (left, top + height + 6), colour)

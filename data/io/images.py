@@ -21,9 +21,9 @@ from data.io.quiet import native_stderr_silenced
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 
-# Pictures that are not read: cameras, scanners and browsers write them.
-OTHER_PICTURES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
-OTHER_PICTURES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
+# Image formats that cameras, scanners and browsers write and that this module does not read.
+UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
+UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
 # Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
 # is damaged or hostile, and would only ask for gigabytes of memory.
@@ -71,7 +71,7 @@ def entries(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
     return sorted(found, key=natural_key)
 
 
-def list_photographs(folder: Path) -> list[Path]:
+def require_images(folder: Path) -> list[Path]:
     """`list_images`, of which there is at least one; raises ImageError, which names what is there instead."""
     images = list_images(folder)
     if not images:
@@ -85,7 +85,7 @@ def left_out(folder: Path) -> tuple[str, ...]:
 
     That is pictures in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
     """
-    odd = entries(folder, lambda entry: entry.suffix.lower() in OTHER_PICTURES or _leads_nowhere(entry))
+    odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _leads_nowhere(entry))
     names = [entry.name + (" (a link that leads nowhere)" if _leads_nowhere(entry) else "") for entry in odd]
     return (f"{folder}: left out, as only PNG and JPEG are read: {listed(names)}",) if names else ()
 
@@ -206,23 +206,23 @@ def _jpeg_size(encoded: bytes) -> tuple[int, int]:
         position += 2 if standalone else 2 + struct.unpack_from(">H", encoded, position + 2)[0]
 
 
-def rgb_of(picture: np.ndarray) -> np.ndarray:
+def rgb_of(image: np.ndarray) -> np.ndarray:
     """[H, W, 3] of a picture as `read_image` gives it: grey is spread over the channels, alpha is left out."""
-    return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture[..., :3]
+    return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[..., :3]
 
 
-def alpha_of(picture: np.ndarray) -> np.ndarray | None:
+def alpha_of(image: np.ndarray) -> np.ndarray | None:
     """The alpha channel of a picture as uint8 [H, W]; None for one without."""
-    return eight_bits(picture[..., 3]) if picture.shape[2] == 4 else None
+    return eight_bits(image[..., 3]) if image.shape[2] == 4 else None
 
 
-def mask_of(picture: np.ndarray) -> np.ndarray:
+def mask_of(image: np.ndarray) -> np.ndarray:
     """A mask picture of any depth and channel count as uint8 [H, W], 255 on the object.
 
     Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black.
     """
-    brightest = picture[..., :3].max(axis=2)
-    return eight_bits(np.minimum(brightest, picture[..., 3]) if picture.shape[2] == 4 else brightest)
+    brightest = image[..., :3].max(axis=2)
+    return eight_bits(np.minimum(brightest, image[..., 3]) if image.shape[2] == 4 else brightest)
 
 
 def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np.ndarray:
@@ -232,9 +232,9 @@ def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np
     return np.rint(rgb * share + (1.0 - share) * (background * most)).astype(rgb.dtype)
 
 
-def eight_bits(picture: np.ndarray) -> np.ndarray:
+def eight_bits(image: np.ndarray) -> np.ndarray:
     """Unsigned integers of any shape as uint8: themselves, where they are."""
-    return picture if picture.dtype == np.uint8 else to_uint8(to_float(picture))
+    return image if image.dtype == np.uint8 else to_uint8(to_float(image))
 
 
 def write_image(path: Path | str, rgb: np.ndarray) -> None:

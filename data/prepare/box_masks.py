@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.capture import MASK_HALF
 from data.errors import UserError, listed
+from data.parsed_scene import MASK_HALF
 from data.prepare.boxes import OF_SCENE
 from data.roi.frustum import enclosing_ball, meeting_point
 from data.roi.region import OUTSIDE
@@ -27,8 +27,8 @@ SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
 def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
     """The boxes of `find_boxes` by number of the view; raises UserError for a photograph that got no camera."""
     of_scene = {f"{OF_SCENE}{view:03d}.png": view for view in range(scene.n_views)}
-    of_photographs = {name: view for view, name in enumerate(scene.image_names)}
-    places = of_scene | of_photographs
+    of_images = {name: view for view, name in enumerate(scene.image_names)}
+    places = of_scene | of_images
     missing = [name for name in boxes if name not in places]
     if missing:
         raise UserError(f"--masks box: no camera was found for {listed(missing)}; draw on another photograph")

@@ -17,7 +17,7 @@ from data.errors import UserError, listed
 from data.io.images import read_image
 from data.io.json_file import kind, number, read_object
 from data.prepare.exif import read_exif
-from data.prepare.sources import HEIC_SUFFIXES, read_photograph
+from data.prepare.sources import HEIC_SUFFIXES, read_source_image
 
 BOXES_FILE = "boxes.json"
 OF_SCENE = "image/"  # before the name of a picture of the scene folder, which a photograph may have too
@@ -103,7 +103,7 @@ def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
 
 def _size(path: Path) -> tuple[int, int]:
     """(width, height) of a photograph as it is seen."""
-    pixels = read_photograph(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
+    pixels = read_source_image(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
     height, width = pixels.shape[:2]
     is_turned = path.suffix.lower() not in HEIC_SUFFIXES and read_exif(path)[0] >= TURNED
     return (height, width) if is_turned else (width, height)

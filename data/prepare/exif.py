@@ -26,8 +26,8 @@ def read_exif(path: Path) -> tuple[int, float | None]:
     A hint only: a file without EXIF, or with a damaged one, gives (1, None).
     """
     try:
-        with Image.open(path) as picture:
-            tags = picture.getexif()
+        with Image.open(path) as image:
+            tags = image.getexif()
             orientation, focal = tags.get(ORIENTATION), tags.get_ifd(EXIF_BLOCK).get(FOCAL_LENGTH_35MM)
             focal = float(focal) if focal is not None else math.nan
     except (*DAMAGE, OSError, Image.DecompressionBombError):

@@ -15,7 +15,7 @@ from data.io.files import write_result
 from data.io.images import eight_bits, rgb_of, size_within, write_image
 from data.prepare.exif import focal_pixels, read_exif, upright
 from data.prepare.progress import Bar
-from data.prepare.sources import HEIC_SUFFIXES, MIN_PICTURES, read_photograph
+from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
 
 # Longer sides are scaled down to this. Features of larger photographs match no better (COLMAP itself looks for them at
@@ -43,7 +43,7 @@ class Group:
     focal: float | None  # pixels
 
 
-def copy_pictures(pictures: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
+def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
     """Put each photograph into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
 
     Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded, UserError for a copy that
@@ -51,8 +51,8 @@ def copy_pictures(pictures: Sequence[Path], folder: Path, bar: Bar) -> list[dict
     """
     folder.mkdir(parents=True, exist_ok=True)
     frames = []
-    for number, path in enumerate(pictures):
-        pixels = read_photograph(path)
+    for number, path in enumerate(images):
+        pixels = read_source_image(path)
         orientation, focal = read_exif(path)
         kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and orientation == 1
         kept = kept and path.suffix.lower() not in HEIC_SUFFIXES
@@ -73,8 +73,8 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str
     folder.mkdir(parents=True, exist_ok=True)
     bar.reset(total=frame_count(video))
     wanted = choose_frames(video, count, bar.update)
-    if len(wanted) < MIN_PICTURES:
-        raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_PICTURES} are needed")
+    if len(wanted) < MIN_IMAGES:
+        raise UserError(f"--images {video}: has {len(wanted)} frames; at least {MIN_IMAGES} are needed")
     frames = []
     for number, frame in read_frames(video, wanted):
         name = f"{len(frames):04d}.png"
@@ -91,7 +91,7 @@ def read_frame_list(value: Any) -> list[Frame]:
         names = isinstance(frame.name, str) and isinstance(frame.source, str) and Path(frame.name).name == frame.name
         if not (sizes and names and (frame.focal is None or float(frame.focal) > 0)):
             raise ValueError
-    if len({frame.name for frame in frames}) < max(len(frames), MIN_PICTURES):
+    if len({frame.name for frame in frames}) < max(len(frames), MIN_IMAGES):
         raise ValueError
     return frames
 

@@ -74,16 +74,16 @@ def finder(method: str, paths: Sequence[Path]) -> Callable[[np.ndarray], np.ndar
     """What makes a mask uint8 [H, W] of an RGB picture of those in `paths`: by "colorkey" or "rembg"."""
     if method == "colorkey":
         colour, tolerance = backdrop(rgb_of(read_image(path)) for path in paths)
-        return lambda picture: color_key(picture, colour, tolerance)
+        return lambda image: color_key(image, colour, tolerance)
     return _by_rembg()
 
 
-def backdrop(pictures: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
+def backdrop(images: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
     """The backdrop's colour (Lab, [3]) and how far from it still counts, from the borders of RGB uint8 pictures.
 
     Raises UserError where the borders show no single colour.
     """
-    border = np.concatenate([_border(_lab(picture)) for picture in pictures])
+    border = np.concatenate([_border(_lab(image)) for image in images])
     colour = np.median(border, axis=0)
     distance = np.linalg.norm(border - colour, axis=1)
     tolerance = float(np.clip(SPREADS * np.median(distance), LEAST_TOLERANCE, MOST_TOLERANCE))
@@ -96,35 +96,35 @@ def backdrop(pictures: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
     return colour, tolerance
 
 
-def color_key(picture: np.ndarray, colour: np.ndarray, tolerance: float) -> np.ndarray:
+def color_key(image: np.ndarray, colour: np.ndarray, tolerance: float) -> np.ndarray:
     """255 where the RGB picture [H, W, 3] differs from the backdrop, uint8 [H, W]: specks removed, holes kept."""
-    distance = np.linalg.norm(_lab(picture) - colour, axis=2)
+    distance = np.linalg.norm(_lab(image) - colour, axis=2)
     kernel = np.ones((3, 3), np.uint8)
     mask = np.where(distance > tolerance, ON_OBJECT, 0).astype(np.uint8)
     return cv2.morphologyEx(cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel), cv2.MORPH_CLOSE, kernel)
 
 
-def grab_cut(picture: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
+def grab_cut(image: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
     """255 on what differs in colour from the surroundings of the unit sphere's image; uint8 [H, W].
 
     Rother et al., SIGGRAPH 2004, by OpenCV: outside the sphere's outline is background, inside is to be found out.
     """
-    return _cut(picture, outline_pixels(intrinsics, c2w))
+    return _cut(image, outline_pixels(intrinsics, c2w))
 
 
-def grab_cut_box(picture: np.ndarray, box: np.ndarray | None) -> np.ndarray:
+def grab_cut_box(image: np.ndarray, box: np.ndarray | None) -> np.ndarray:
     """255 on what differs in colour from the surroundings of a box [4] in pixels; uint8 [H, W], 0 for no box."""
     if box is None:
-        return np.zeros(picture.shape[:2], np.uint8)
+        return np.zeros(image.shape[:2], np.uint8)
     left, top, right, bottom = box - 0.5  # from corners of pixels to their centres
-    return _cut(picture, [np.array([[left, top], [right, top], [right, bottom], [left, bottom]])])
+    return _cut(image, [np.array([[left, top], [right, top], [right, bottom], [left, bottom]])])
 
 
-def _cut(picture: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
+def _cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
     """GrabCut, to which what lies in the outlines, each [K, 2] in pixels, is open and the rest is background."""
-    height, width = picture.shape[:2]
+    height, width = image.shape[:2]
     size, ratio = size_within((width, height), GRABCUT_SIDE)
-    small = cv2.cvtColor(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
+    small = cv2.cvtColor(cv2.resize(image, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
     labels = np.full(small.shape[:2], cv2.GC_BGD, np.uint8)
     for outline in outlines:
         cv2.fillPoly(labels, [np.rint(np.clip(outline * ratio, -FAR, FAR)).astype(np.int32)], cv2.GC_PR_FGD)
@@ -154,16 +154,16 @@ def _by_rembg() -> Callable[[np.ndarray], np.ndarray]:
     import rembg
 
     session = rembg.new_session(REMBG_MODEL)
-    return lambda picture: np.ascontiguousarray(rembg.remove(picture, session=session, only_mask=True))
+    return lambda image: np.ascontiguousarray(rembg.remove(image, session=session, only_mask=True))
 
 
-def _lab(picture: np.ndarray) -> np.ndarray:
-    return cv2.cvtColor(picture, cv2.COLOR_RGB2LAB).astype(np.float32)
+def _lab(image: np.ndarray) -> np.ndarray:
+    return cv2.cvtColor(image, cv2.COLOR_RGB2LAB).astype(np.float32)
 
 
-def _border(picture: np.ndarray) -> np.ndarray:
+def _border(image: np.ndarray) -> np.ndarray:
     """The pixels [N, C] of the frame of BORDER's width."""
-    width = max(1, round(BORDER * min(picture.shape[:2])))
-    inner = picture[width:-width, :width], picture[width:-width, -width:]
-    parts = (picture[:width], picture[-width:], *inner)
-    return np.concatenate([part.reshape(-1, picture.shape[2]) for part in parts])
+    width = max(1, round(BORDER * min(image.shape[:2])))
+    inner = image[width:-width, :width], image[width:-width, -width:]
+    parts = (image[:width], image[-width:], *inner)
+    return np.concatenate([part.reshape(-1, image.shape[2]) for part in parts])

@@ -17,19 +17,19 @@ from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks
 from data.prepare.boxes import Box, find_boxes
-from data.prepare.cut_masks import Cut, cut_of
 from data.prepare.database import count_rows, has_features, is_sound
 from data.prepare.frames import (
     MAX_SIDE,
     Frame,
-    copy_pictures,
+    copy_images,
     copy_video,
     describe,
     groups,
     read_frame_list,
 )
+from data.prepare.grabcut_masks import Cut, cut_of
 from data.prepare.lock import LOCK_NAME, only_one
-from data.prepare.made import made_here, require_made
+from data.prepare.owned_files import made_here, require_made
 from data.prepare.products import CAMERA_FILE, FRESH, PRODUCTS, differences, write_scene
 from data.prepare.progress import Bar
 from data.prepare.reconstruct import (
@@ -45,7 +45,7 @@ from data.prepare.reconstruct import (
     pair_count,
     read_model,
 )
-from data.prepare.sources import find_pictures, notes_of
+from data.prepare.sources import find_images, notes_of
 from data.prepare.steps import Step, Steps, WorkError, fingerprint, noted
 from data.roi.region import parse_roi
 
@@ -79,7 +79,7 @@ def prepare(request: Request, say: Say) -> bool:
     try:
         if request.roi:
             parse_roi(request.roi)  # a mistake is told now, and not after minutes
-        sources = find_pictures(request.images)
+        sources = find_images(request.images)
         mask_paths = _check_masks(request, sources)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
         _require_apart(request)
@@ -110,7 +110,7 @@ def _prepare(
     request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
 ) -> None:
     """All steps."""
-    frames = _photographs(request, sources, steps, say)
+    frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
     _cameras(request, frames, steps, say)
 
@@ -209,7 +209,7 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
     return not damaged
 
 
-def _photographs(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
+def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
     """The photographs in the work folder."""
     folder = steps.folder / IMAGES
 
@@ -217,7 +217,7 @@ def _photographs(request: Request, sources: Sequence[Path], steps: Steps, say: S
         is_folder = request.images.is_dir()
         with Bar("photographs", len(sources) if is_folder else None, "photo" if is_folder else "frame") as bar:
             if is_folder:
-                return copy_pictures(sources, folder, bar)
+                return copy_images(sources, folder, bar)
             return copy_video(sources[0], request.frames, folder, bar)
 
     later = ("features", "matches", "cameras", "masks")
@@ -288,13 +288,13 @@ def _write_masks(
     method: str, work: Path, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path]
 ) -> None:
     (work / MASKS).mkdir(parents=True, exist_ok=True)
-    pictures = [work / IMAGES / frame.name for frame in frames]
-    find = masks.finder(method, pictures) if method in masks.METHODS else None
+    images = [work / IMAGES / frame.name for frame in frames]
+    find = masks.finder(method, images) if method in masks.METHODS else None
     with Bar("masks", len(frames)) as bar:
         for number, frame in enumerate(frames):
             if find is None:
                 mask = masks.read_mask(mask_paths[number], (frame.width, frame.height), sources[number])
             else:
-                mask = find(rgb_of(read_image(pictures[number])))
+                mask = find(rgb_of(read_image(images[number])))
             write_image(work / MASKS / f"{frame.name}.png", mask)
             bar.update()

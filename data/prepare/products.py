@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from data.capture import MASK_HALF
 from data.config import DatasetConfig
 from data.errors import listed
 from data.inspection.overview import overview
 from data.io.files import make_folder, remove, remove_empty
 from data.io.images import IMAGE_SUFFIXES, ImageError, read_image, write_image
-from data.prepare.cut_masks import LEAST_COVER, MOST_COVER, Cut
+from data.parsed_scene import MASK_HALF
+from data.prepare.contact_sheet import contact_sheet
 from data.prepare.frames import Frame
-from data.prepare.made import made_here, record, require_free
-from data.prepare.sheet import contact_sheet
+from data.prepare.grabcut_masks import LEAST_COVER, MOST_COVER, Cut
+from data.prepare.owned_files import made_here, record, require_free
 from data.prepare.steps import is_as_noted
 from data.readers.colmap import read_colmap
-from data.scenes.develop import develop
+from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
 from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
@@ -40,9 +40,9 @@ def write_scene(
     camera stands within. Raises UserError where the region or these masks do not fit, or the disk takes no more.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
-    capture = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
+    parsed = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
     with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
-        scene = check_scene(develop(capture, capture.photographs, conf), cameras_outside)
+        scene = check_scene(preprocess(parsed, parsed.images, conf), cameras_outside)
     called = {frame.name: frame.source for frame in frames}
     scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
     if cut is not None:

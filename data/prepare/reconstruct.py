@@ -16,9 +16,9 @@ from data.prepare.database import count_rows, read_links
 from data.prepare.frames import Frame, Group
 from data.prepare.matching import components, pairs, why_disconnected
 from data.prepare.progress import Bar
-from data.prepare.sources import MIN_PICTURES
+from data.prepare.sources import MIN_IMAGES
+from data.prepare.static_camera import MOSTLY, share_of_still_pairs
 from data.prepare.steps import WorkError
-from data.prepare.still import MOSTLY, share_of_still_pairs
 
 DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
 LOG = "colmap.log"
@@ -86,7 +86,7 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) <= LEAST_SHARE * len(frames):
         _require_moved(work, frames)
-    if len(largest["names"]) < MIN_PICTURES or len(largest["names"]) <= LEAST_SHARE * len(frames):
+    if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{why_disconnected(sources, links)}; {HINT}, or give one group alone"

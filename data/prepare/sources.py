@@ -13,11 +13,11 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
-from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, OTHER_PICTURES, ImageError, entries, read_image
+from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, ImageError, entries, read_image
 from data.prepare.video import is_video
 
 # The least that structure from motion can make a model of; a good surface needs ten times as many.
-MIN_PICTURES = 3
+MIN_IMAGES = 3
 
 # What phones write, and what decodes it: an optional package, as few need it.
 HEIC_SUFFIXES = (".heic", ".heif")
@@ -25,23 +25,23 @@ HEIC_PACKAGE = "pillow_heif"
 HEIC_ADVICE = "`pip install -r requirements-heic.txt` has them read"
 
 # Formats that photographs come in and that are not read; named, so that a camera's folder is not called empty.
-OTHER_SUFFIXES = tuple(suffix for suffix in OTHER_PICTURES if suffix not in HEIC_SUFFIXES)
+OTHER_SUFFIXES = tuple(suffix for suffix in UNREAD_SUFFIXES if suffix not in HEIC_SUFFIXES)
 
 
-def find_pictures(source: Path) -> list[Path]:
+def find_images(source: Path) -> list[Path]:
     """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
     if os.path.isdir(source):  # Path.is_dir raises on a long name
         readable = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
-        pictures = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
-        if not pictures:
+        images = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
+        if not images:
             raise UserError(f"--images {source}: {_why_empty(source)}")
-        if len(pictures) < MIN_PICTURES:
+        if len(images) < MIN_IMAGES:
             beside = "".join(f"; {note}" for note in left_out(source))
             raise UserError(
-                f"--images {source}: holds {len(pictures)} photographs; at least {MIN_PICTURES} are needed, "
+                f"--images {source}: holds {len(images)} photographs; at least {MIN_IMAGES} are needed, "
                 f"and 30 to 100 from all around make a good surface{beside}"
             )
-        return pictures
+        return images
     if not os.path.isfile(source):
         raise UserError(f"--images {source}: no such folder or video")
     if not is_video(source):
@@ -56,7 +56,7 @@ def left_out(folder: Path) -> list[str]:
     files = _files(folder)
     heic = [] if has_heic() else [path.name for path in files if path.suffix.lower() in HEIC_SUFFIXES]
     others = [path.name for path in files if path.suffix.lower() in OTHER_SUFFIXES]
-    broken = [path.name for path in _entries(folder) if _is_picture_name(path) and path not in files]
+    broken = [path.name for path in _entries(folder) if _is_image_name(path) and path not in files]
     inner = _inner_folders(folder)
     notes = {
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
@@ -87,7 +87,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in _entries(folder) if os.path.isfile(path)]
 
 
-def _is_picture_name(path: Path) -> bool:
+def _is_image_name(path: Path) -> bool:
     return path.suffix.lower() in (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) and not os.path.isdir(path)
 
 
@@ -103,7 +103,7 @@ def has_heic() -> bool:
     return importlib.util.find_spec(HEIC_PACKAGE) is not None
 
 
-def read_photograph(path: Path) -> np.ndarray:
+def read_source_image(path: Path) -> np.ndarray:
     """`images.read_image`, and HEIC as uint8 [H, W, 3], upright; raises ImageError for what cannot be decoded."""
     return _read_heic(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
 
@@ -113,14 +113,14 @@ def _read_heic(path: Path) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(HEIC_PACKAGE).register_heif_opener()
-            with Image.open(path, formats=("HEIF",)) as picture:
-                if picture.width * picture.height > MAX_PIXELS:
-                    raise ImageError(f"{path}: claims {picture.width}x{picture.height} pixels, beyond {MAX_PIXELS}")
-                return np.asarray(picture.convert("RGB"))
+            with Image.open(path, formats=("HEIF",)) as image:
+                if image.width * image.height > MAX_PIXELS:
+                    raise ImageError(f"{path}: claims {image.width}x{image.height} pixels, beyond {MAX_PIXELS}")
+                return np.asarray(image.convert("RGB"))
     except (*DAMAGE, OSError, ImportError, Image.DecompressionBombError) as error:
         raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it as JPEG") from error
 
 
-def notes_of(source: Path, pictures: Sequence[Path]) -> list[str]:
+def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
     """What is to be said of the files that were found, beside that they are used."""
-    return left_out(source) if list(pictures) != [source] else []
+    return left_out(source) if list(images) != [source] else []

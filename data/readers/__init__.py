@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from data.capture import Capture
 from data.config import AUTO_FORMAT, DatasetConfig
+from data.parsed_scene import ParsedScene
 from data.readers.blender import read_blender
 from data.readers.colmap import read_colmap
 from data.readers.detect import recognise
@@ -15,7 +15,7 @@ from data.readers.nerfstudio import read_nerfstudio
 from data.readers.neus import read_neus
 from data.readers.ngp import read_ngp
 
-READERS: dict[str, Callable[[Path, DatasetConfig], Capture]] = {
+READERS: dict[str, Callable[[Path, DatasetConfig], ParsedScene]] = {
     "neus": read_neus,
     "blender": read_blender,
     "ngp": read_ngp,
@@ -25,7 +25,7 @@ READERS: dict[str, Callable[[Path, DatasetConfig], Capture]] = {
 }
 
 
-def read_capture(conf: DatasetConfig) -> Capture:
+def parse_scene(conf: DatasetConfig) -> ParsedScene:
     """What the scene folder `conf.data_dir` holds, no photograph decoded; raises SceneError where it cannot be used."""
     folder = Path(conf.data_dir)
     return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type](folder, conf)

@@ -17,25 +17,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data.capture import Capture, Photograph
 from data.config import DatasetConfig
-from data.readers.transforms import held_out_file, photograph, read_frames, require_distinct, required_file
+from data.parsed_scene import ParsedScene, PosedImage
+from data.readers.transforms import held_out_file, posed_image, read_frames, require_distinct, required_file
 
 TRAINING_FILE = "transforms_train.json"
 
 
-def read_blender(folder: Path, conf: DatasetConfig) -> Capture:
+def read_blender(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / TRAINING_FILE
     held_out = held_out_file(folder)
-    photographs = _read_file(source, is_held_out=False)
-    photographs += _read_file(held_out, is_held_out=True) if held_out else []
-    require_distinct(source, photographs)
-    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs))
+    posed_images = _read_file(source, is_held_out=False)
+    posed_images += _read_file(held_out, is_held_out=True) if held_out else []
+    require_distinct(source, posed_images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images))
 
 
-def _read_file(path: Path, is_held_out: bool) -> list[Photograph]:
+def _read_file(path: Path, is_held_out: bool) -> list[PosedImage]:
     frames = read_frames(path)[1]
     return [
-        photograph(frame, required_file(frame, "file_path", frame.name), is_held_out=is_held_out) for frame in frames
+        posed_image(frame, required_file(frame, "file_path", frame.name), is_held_out=is_held_out) for frame in frames
     ]

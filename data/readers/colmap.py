@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.errors import SceneError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import is_file
 from data.io.images import left_out, list_images, natural_key
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -60,7 +60,7 @@ CAMERA_MODELS = {
 }
 
 
-def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
+def read_colmap(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """The photographs, lenses, poses and points of the COLMAP project at `folder`; nothing is decoded.
 
     The photographs come in the natural order of their names. Of several models the one with the most photographs is
@@ -71,25 +71,25 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> Capture:
     """
     model, notes = _choose_model(folder)
     tables = _load(model)
-    pictures = _beside(folder, model, "images")
-    if pictures is None:
+    image_folder = _beside(folder, model, "images")
+    if image_folder is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
     images = sorted(tables.images, key=lambda image: natural_key(Path(image.name)))
     _require_sound(model, tables)
     lenses = {key: _lens(model, key, *camera) for key, camera in tables.cameras.items()}
-    paths = _photograph_paths(pictures, [image.name for image in images])
+    paths = _image_paths(image_folder, [image.name for image in images])
     masks = _mask_paths(_beside(folder, model, "masks"), [image.name for image in images])
-    photographs = tuple(
-        Photograph(path, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]), mask)
+    posed_images = tuple(
+        PosedImage(path, lenses[image.camera], np.linalg.inv([*image.w2c, [0.0, 0.0, 0.0, 1.0]]), mask)
         for image, path, mask in zip(images, paths, masks, strict=True)
     )
     points = SparsePoints(tables.xyz, tables.n_views, tables.error, tables.rgb)
-    return Capture(
+    return ParsedScene(
         name=folder.resolve().name,
         source=model,
-        photographs=photographs,
+        images=posed_images,
         points=points if len(points.xyz) else None,
-        notes=(*notes, *_left_out(pictures, paths), *left_out(pictures)),
+        notes=(*notes, *_left_out(image_folder, paths), *left_out(image_folder)),
     )
 
 
@@ -173,17 +173,17 @@ def _beside(folder: Path, model: Path, name: str) -> Path | None:
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 
-def _photograph_paths(pictures: Path, names: list[str]) -> list[Path]:
+def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
     """The files of the photographs; SceneError where one is missing or its name leads out of the folder."""
     for name in names:
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise SceneError(f"{pictures}: the model names the photograph {name!r}, which lies outside; correct it")
-    paths = [pictures / name for name in names]
+            raise SceneError(f"{image_folder}: the model names the photograph {name!r}, which lies outside; correct it")
+    paths = [image_folder / name for name in names]
     missing = [path for path in paths if not is_file(path)]
     if missing:
         raise SceneError(
-            f"{pictures}: {len(missing)} of the model's {len(paths)} photographs are missing, {missing[0].name} first; "
-            "put them there under the names the model has"
+            f"{image_folder}: {len(missing)} of the model's {len(paths)} images are missing, the first is "
+            f"{missing[0].name}; put them there under the names the model has"
         )
     return paths
 
@@ -205,10 +205,10 @@ def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
     return found
 
 
-def _left_out(pictures: Path, used: list[Path]) -> tuple[str, ...]:
+def _left_out(image_folder: Path, used: list[Path]) -> tuple[str, ...]:
     """A note on photographs in the folder that the model has no pose for."""
-    unused = sorted(set(list_images(pictures)) - set(used), key=natural_key)
+    unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
     if not unused:
         return ()
     named = listed([path.name for path in unused])
-    return (f"{len(unused)} photographs in {pictures} have no pose in the model and are left out: {named}",)
+    return (f"{len(unused)} photographs in {image_folder} have no pose in the model and are left out: {named}",)

@@ -30,7 +30,7 @@ class ModelFileError(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class PosedImage:
+class RegisteredImage:
     """One registered image."""
 
     name: str
@@ -43,7 +43,7 @@ class Tables:
     """A model as plain arrays; N points, world frame, COLMAP's pixel convention."""
 
     cameras: dict[int, tuple[str, int, int, np.ndarray]]  # model's name, width, height, parameters
-    images: tuple[PosedImage, ...]
+    images: tuple[RegisteredImage, ...]
     xyz: np.ndarray  # [N, 3] float64
     n_views: np.ndarray  # [N] int
     error: np.ndarray  # [N] float64, pixels; NaN where unknown
@@ -133,7 +133,7 @@ def load_tables(report: Callable[[object], None], folder: str) -> Tables:
         for key, camera in model.cameras.items()
     }
     images = tuple(
-        PosedImage(image.name, image.camera_id, np.array(image.cam_from_world().matrix()))
+        RegisteredImage(image.name, image.camera_id, np.array(image.cam_from_world().matrix()))
         for image in model.images.values()
         if image.has_pose
     )

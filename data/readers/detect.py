@@ -82,12 +82,12 @@ def _without_cameras(folder: Path) -> str:
         raise SceneError(
             f"{folder}: is no scene, but {scenes[0].name}/ in it looks like one; set dataset.data_dir to that"
         )
-    pictures = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
+    images = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
     video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)
-    if pictures or video:
+    if images or video:
         raise SceneError(
-            f"{folder}: holds {'photographs' if pictures else 'a video'} but no cameras; find them first with "
-            f"--mode prepare --images {pictures or video}"
+            f"{folder}: holds {'photographs' if images else 'a video'} but no cameras; find them first with "
+            f"--mode prepare --images {images or video}"
         )
     names = ", ".join(entry.name for entry in entries[:MOST_SHOWN]) or "nothing"
     raise SceneError(

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.errors import SceneError
-from data.io.images import image_size, left_out, list_photographs
+from data.io.images import image_size, left_out, require_images
 from data.io.json_file import positive, side
 from data.io.npz import NpzError, read_npy
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
 from data.readers.transforms import require_same_shape
 
@@ -35,24 +35,24 @@ COLUMNS = 17
 MAX_FILE_BYTES = 1 << 24  # 120 000 photographs
 
 
-def read_llff(folder: Path, conf: DatasetConfig) -> Capture:
+def read_llff(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
     table = _read_table(source)
-    images = _list_photographs(folder)
+    images = _list_images(folder)
     if len(images) != len(table):
         raise SceneError(
             f"{source}: holds {len(table)} cameras and {images[0].parent} {len(images)} photographs; "
             "give the photographs it was made from, all of them"
         )
-    photographs = [
-        _photograph(f"{source}: row {index} ({image.name})", row, image)
+    posed_images = [
+        _posed_image(f"{source}: row {index} ({image.name})", row, image)
         for index, (row, image) in enumerate(zip(table, images, strict=True))
     ]
     near, far = table[:, 15].min(), table[:, 16].max()
     notes = left_out(images[0].parent)
     notes += (f"{CAMERA_FILE}: its scene lies at depths of {near:.4g} to {far:.4g}",) if 0 < near < far else ()
-    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs), notes=notes)
+    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images), notes=notes)
 
 
 def _read_table(source: Path) -> np.ndarray:
@@ -76,7 +76,7 @@ def _read_table(source: Path) -> np.ndarray:
     return table.astype(np.float64)
 
 
-def _list_photographs(folder: Path) -> list[Path]:
+def _list_images(folder: Path) -> list[Path]:
     """The pictures of images/, else of the images_N/ that is reduced least, in the order of the table."""
     reduced = [
         (int(entry.name[7:]), entry) for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name)
@@ -85,10 +85,10 @@ def _list_photographs(folder: Path) -> list[Path]:
     chosen = next((candidate for candidate in folders if candidate.is_dir()), None)
     if chosen is None:
         raise SceneError(f"{folder}: has no folder images/ with the photographs")
-    return sorted(list_photographs(chosen), key=lambda path: path.name)
+    return sorted(require_images(chosen), key=lambda path: path.name)
 
 
-def _photograph(where: str, row: np.ndarray, image: Path) -> Photograph:
+def _posed_image(where: str, row: np.ndarray, image: Path) -> PosedImage:
     pose = row[:15].reshape(3, 5)
     size = side(where, "the width", float(pose[1, 4])), side(where, "the height", float(pose[0, 4]))
     focal = positive(where, "the focal length", float(pose[2, 4]))
@@ -98,4 +98,4 @@ def _photograph(where: str, row: np.ndarray, image: Path) -> Photograph:
     c2w = np.eye(4)
     c2w[:3] = np.stack([right, down, -backwards, centre], axis=1)
     intrinsics = np.array([[focal, 0, (size[0] - 1) / 2], [0, focal, (size[1] - 1) / 2], [0, 0, 1]])
-    return Photograph(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w), size=actual)
+    return PosedImage(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w), size=actual)

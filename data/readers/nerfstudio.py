@@ -22,13 +22,13 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from data.capture import Capture, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.errors import SceneError, one_line
 from data.io.json_file import matrix, positive, text
+from data.parsed_scene import ParsedScene, PosedImage, SparsePoints
 from data.readers.points import read_points
 from data.readers.poses import rigid_pose
-from data.readers.transforms import Frame, find_file, photograph, read_frames, require_distinct, required_file
+from data.readers.transforms import Frame, find_file, posed_image, read_frames, require_distinct, required_file
 
 CAMERA_FILE = "transforms.json"
 PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
@@ -36,25 +36,25 @@ FISHEYE_MODEL = "OPENCV_FISHEYE"
 SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 
-def read_nerfstudio(folder: Path, conf: DatasetConfig) -> Capture:
+def read_nerfstudio(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
     content, frames = read_frames(source)
     _check_world(source, content)
     _require_masks_for_all(source, frames)
     held_out = _split(source, content, frames)
-    photographs = [_photograph(frame, held_out[index]) for index, frame in enumerate(frames) if index in held_out]
-    require_distinct(source, photographs)
-    return Capture(
+    posed_images = [_posed_image(frame, held_out[index]) for index, frame in enumerate(frames) if index in held_out]
+    require_distinct(source, posed_images)
+    return ParsedScene(
         name=folder.resolve().name,
         source=source,
-        photographs=tuple(photographs),
+        images=tuple(posed_images),
         points=_points(folder, source, content),
-        notes=_notes(content, len(frames) - len(photographs), any(shot.mask for shot in photographs)),
+        notes=_notes(content, len(frames) - len(posed_images), any(posed.mask_path for posed in posed_images)),
     )
 
 
-def _photograph(frame: Frame, is_held_out: bool) -> Photograph:
+def _posed_image(frame: Frame, is_held_out: bool) -> PosedImage:
     model = frame.get("camera_model", "PERSPECTIVE")
     if model not in (*PINHOLE_MODELS, FISHEYE_MODEL):
         supported = ", ".join((*PINHOLE_MODELS, FISHEYE_MODEL))
@@ -63,7 +63,7 @@ def _photograph(frame: Frame, is_held_out: bool) -> Photograph:
     mask = None
     if "mask_path" in frame.own:
         mask = required_file(frame, "mask_path", text(frame.where, "mask_path", frame.own["mask_path"]))
-    return photograph(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
+    return posed_image(frame, image, model == FISHEYE_MODEL, is_held_out, mask)
 
 
 def _check_world(source: Path, content: Mapping[str, object]) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from data.cameras import decompose_projection
-from data.capture import Capture, Lens, Photograph
 from data.config import DatasetConfig
 from data.errors import SceneError
-from data.io.images import left_out, list_images, list_photographs
+from data.io.images import left_out, list_images, require_images
 from data.io.npz import NpzError, read_members
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 
@@ -30,31 +30,33 @@ CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
 MATRIX_TOLERANCE = 1e-4
 
 
-def read_neus(folder: Path, conf: DatasetConfig) -> Capture:
+def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene `folder`; no photograph is opened.
 
     Photographs may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
     """
-    pictures = _list_photographs(folder)
-    masks = _list_masks(folder, pictures)
+    image_paths = _list_images(folder)
+    masks = _list_masks(folder, image_paths)
     source = folder / conf.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
-    world_mats, scale_mats = _checked_cameras(source, matrices, len(pictures))
-    spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(pictures)
-    require_no_gap(source, pictures, len(pictures) + spare)
+    world_mats, scale_mats = _checked_cameras(source, matrices, len(image_paths))
+    spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(image_paths)
+    require_no_gap(source, image_paths, len(image_paths) + spare)
     cameras = _decompose_all(source, world_mats)
-    return Capture(
+    return ParsedScene(
         name=folder.resolve().name,
         source=source,
-        photographs=tuple(
-            Photograph(picture, Lens(intrinsics), c2w, mask)
-            for picture, (intrinsics, c2w), mask in zip(pictures, cameras, masks or [None] * len(pictures), strict=True)
+        images=tuple(
+            PosedImage(path, Lens(intrinsics), c2w, mask)
+            for path, (intrinsics, c2w), mask in zip(
+                image_paths, cameras, masks or [None] * len(image_paths), strict=True
+            )
         ),
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mats[0],
         region_mat=_read_object_matrix(folder / conf.object_cameras_name),
         spare_cameras=spare,
-        notes=(*_spare_note(source, len(pictures), spare), *_unread_notes(folder)),
+        notes=(*_spare_note(source, len(image_paths), spare), *_unread_notes(folder)),
     )
 
 
@@ -73,26 +75,26 @@ def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
     )
 
 
-def _list_photographs(folder: Path) -> list[Path]:
+def _list_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise SceneError(f"{folder}: has no folder image/ with the photographs (it holds {present})")
-    return list_photographs(folder / "image")
+    return require_images(folder / "image")
 
 
-def _list_masks(folder: Path, photographs: Sequence[Path]) -> list[Path]:
+def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
     """The files of mask/, one per photograph; an empty list where there is no such folder."""
     if not (folder / "mask").exists():
         return []
     masks = list_images(folder / "mask")
-    if len(masks) != len(photographs):
+    if len(masks) != len(image_paths):
         raise SceneError(
-            f"{folder / 'mask'}: holds {len(masks)} masks for {len(photographs)} photographs; "
+            f"{folder / 'mask'}: holds {len(masks)} masks for {len(image_paths)} photographs; "
             "give one for each, or remove the folder and train with train.mask_weight = 0"
         )
-    require_same_numbers(photographs, masks)
+    require_same_numbers(image_paths, masks)
     return masks
 
 

@@ -21,29 +21,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.capture import Capture, Photograph
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.json_file import kind
-from data.readers.transforms import Frame, find_file, held_out_file, photograph, read_frames, require_distinct
+from data.parsed_scene import ParsedScene, PosedImage
+from data.readers.transforms import Frame, find_file, held_out_file, posed_image, read_frames, require_distinct
 
 CAMERA_FILE = "transforms.json"
 LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the file was written for
 
 
-def read_ngp(folder: Path, conf: DatasetConfig) -> Capture:
+def read_ngp(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
     source = folder / CAMERA_FILE
-    photographs, notes = _read_file(source, is_held_out=False)
+    posed_images, notes = _read_file(source, is_held_out=False)
     held_out = held_out_file(folder)
     if held_out:
         others, more = _read_file(held_out, is_held_out=True)
-        photographs, notes = photographs + others, notes + more
-    require_distinct(source, photographs)
-    return Capture(name=folder.resolve().name, source=source, photographs=tuple(photographs), notes=tuple(notes))
+        posed_images, notes = posed_images + others, notes + more
+    require_distinct(source, posed_images)
+    return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images), notes=tuple(notes))
 
 
-def _read_file(path: Path, is_held_out: bool) -> tuple[list[Photograph], list[str]]:
+def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[str]]:
     """The photographs of one camera file that are there, and what to say about the others."""
     frames = read_frames(path)[1]
     images = [find_file(frame, "file_path", frame.name) for frame in frames]
@@ -53,12 +53,12 @@ def _read_file(path: Path, is_held_out: bool) -> tuple[list[Photograph], list[st
             f"{path}: of the photographs of its {len(frames)} frames {len(missing)} are not there, the first is "
             f"{missing[0].name}; put them there or remove the frames"
         )
-    photographs = [
-        photograph(frame, image, _is_fisheye(frame), is_held_out)
+    posed_images = [
+        posed_image(frame, image, _is_fisheye(frame), is_held_out)
         for frame, image in zip(frames, images, strict=True)
         if image is not None
     ]
-    return photographs, _missing_notes(path, frames, missing)
+    return posed_images, _missing_notes(path, frames, missing)
 
 
 def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]) -> list[str]:

@@ -22,26 +22,26 @@ def numbers(paths: Sequence[Path]) -> list[int] | None:
     return varying[0] if len(varying) == 1 and len(set(varying[0])) == len(paths) else None
 
 
-def require_same_numbers(photographs: Sequence[Path], masks: Sequence[Path]) -> None:
+def require_same_numbers(images: Sequence[Path], masks: Sequence[Path]) -> None:
     """Raises SceneError where both are numbered and one of `masks` has another number than its photograph."""
-    of_photographs, of_masks = numbers(photographs), numbers(masks)
-    if of_photographs is None or of_masks is None:
+    of_images, of_masks = numbers(images), numbers(masks)
+    if of_images is None or of_masks is None:
         return
-    for photograph, mask, own, other in zip(photographs, masks, of_photographs, of_masks, strict=True):
+    for image, mask, own, other in zip(images, masks, of_images, of_masks, strict=True):
         if own != other:
             raise SceneError(
-                f"{mask.parent}: in order {mask.name} is the mask of {photograph.name}, and their numbers differ; a "
+                f"{mask.parent}: in order {mask.name} is the mask of {image.name}, and their numbers differ; a "
                 "photograph or a mask is missing there, so put it back, or give each mask its photograph's number"
             )
 
 
-def require_no_gap(source: Path, photographs: Sequence[Path], cameras: int) -> None:
+def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
     """Raises SceneError where a number is missing among the photographs and `source` has a camera for it.
 
     The i-th photograph is given camera i, so that all after the gap would have the camera of the one before.
     `cameras`: how many there are. Names may count from 0, as the cameras do, or from any other number.
     """
-    found = numbers(photographs)
+    found = numbers(images)
     if found is None or cameras <= len(found):
         return
     first, last = min(found), max(found)
@@ -50,9 +50,9 @@ def require_no_gap(source: Path, photographs: Sequence[Path], cameras: int) -> N
     if not missing:
         return
     named = listed([str(number) for number in missing])
-    after = next(path for path, number in zip(photographs, found, strict=True) if number > missing[0])
+    after = next(path for path, number in zip(images, found, strict=True) if number > missing[0])
     raise SceneError(
-        f"{photographs[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "
+        f"{images[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "
         f"{len(found)} photographs, so that from {after.name} on each would have the camera of another; renumber the "
         "cameras, or put back what is missing and choose by dataset.train_views"
     )

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data.capture import SparsePoints
 from data.errors import SceneError
 from data.io.files import read_regular
 from data.io.geometry_file import GeometryError, load_geometry
+from data.parsed_scene import SparsePoints
 
 MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
 HEADER_BYTES = 1 << 14

@@ -22,11 +22,11 @@ from pathlib import Path, PureWindowsPath
 import numpy as np
 
 from data.cameras import LONGEST_FOCAL
-from data.capture import Lens, Photograph
 from data.errors import SceneError, one_line
 from data.io.files import is_file
 from data.io.images import IMAGE_SUFFIXES, image_size
 from data.io.json_file import matrix, number, objects, positive, read_object, side, text
+from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
 CORNER_TO_CENTRE = -0.5  # from pixels counted from the image's corner to pixels counted from the first pixel's centre
@@ -107,16 +107,16 @@ def required_file(frame: Frame, key: str, name: str) -> Path:
     return path
 
 
-def photograph(
+def posed_image(
     frame: Frame, image: Path, is_fisheye: bool = False, is_held_out: bool = False, mask: Path | None = None
-) -> Photograph:
+) -> PosedImage:
     """What `frame` says of the photograph `image`; raises SceneError or ImageError for whatever does not fit."""
     if "transform_matrix" not in frame.own:
         raise SceneError(f"{frame.where}: has no transform_matrix; give its pose or remove the frame")
     given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
     c2w = rigid_pose(frame.where, "transform_matrix", given) @ OPENGL_TO_OPENCV
     size = image_size(image)
-    return Photograph(image, read_lens(frame, size, is_fisheye), c2w, mask, is_held_out, size)
+    return PosedImage(image, read_lens(frame, size, is_fisheye), c2w, mask, is_held_out, size)
 
 
 def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
@@ -204,12 +204,12 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
     return given if any(given) else ()
 
 
-def require_distinct(source: Path, photographs: Sequence[Photograph]) -> None:
+def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:
     """Raises SceneError where two frames name one photograph."""
     seen: set[Path] = set()
-    for shot in photographs:
-        if shot.image in seen:
+    for posed in posed_images:
+        if posed.path in seen:
             raise SceneError(
-                f"{source}: the photograph {shot.image.name} ({shot.image}) is listed twice; remove a frame"
+                f"{source}: the photograph {posed.path.name} ({posed.path}) is listed twice; remove a frame"
             )
-        seen.add(shot.image)
+        seen.add(posed.path)

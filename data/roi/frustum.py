@@ -49,7 +49,7 @@ class Cameras:
         return Cameras(self.intrinsics[views], self.c2w[views], self.sizes[views])
 
 
-def room(points: np.ndarray, cameras: Cameras) -> np.ndarray:
+def frustum_distances(points: np.ndarray, cameras: Cameras) -> np.ndarray:
     """How deep inside each camera's pyramid of view `points` [N, 3] lie: [V, N], lengths, negative outside.
 
     The distance to the nearest of the four planes through the camera and a border of its picture: the radius of the

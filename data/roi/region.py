@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.cameras import spread
-from data.capture import SparsePoints
+from data.cameras import evenly_spaced
 from data.errors import SceneError, UserError, listed_views
-from data.roi.frustum import Cameras, border_distances, enclosing_ball, meeting_point, room
+from data.parsed_scene import SparsePoints
+from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
 from data.roi.sparse import object_points
 from data.roi.visual_hull import Hull, masked_views, visual_hull
 
@@ -102,7 +102,7 @@ def find_region(
 def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray, sizes: np.ndarray) -> None:
     """Raises SceneError where at least half of the views show nothing of the region: cameras that look away."""
     cameras = _cameras(intrinsics, c2w, sizes)
-    sees = room(region.centre[None], cameras)[:, 0] > -region.radius
+    sees = frustum_distances(region.centre[None], cameras)[:, 0] > -region.radius
     if 2 * sees.sum() <= len(cameras):
         _require_centred(cameras)
         raise SceneError(
@@ -235,11 +235,11 @@ def _require_something_common(cameras: Cameras) -> None:
     extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
         raise SceneError(f"all cameras are at one place, so that nothing tells how far the object is; {HINT}")
-    chosen = spread(len(cameras), SEARCHED_VIEWS)
+    chosen = evenly_spaced(len(cameras), SEARCHED_VIEWS)
     some = cameras.pick(chosen)
     along = extent * SEARCHED_DEPTHS[:, None]
     searched = (some.origins[:, None] + some.axes[:, None] * along).reshape(-1, 3)
-    shows = room(searched, cameras) > 0
+    shows = frustum_distances(searched, cameras) > 0
     best = int(np.argmax(shows.sum(axis=0)))
     if 2 * shows[:, best].sum() <= len(cameras):
         raise SceneError(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from data.cameras import spread
-from data.capture import SparsePoints
-from data.roi.frustum import Cameras, enclosing_ball, meeting_point, room
+from data.cameras import evenly_spaced
+from data.parsed_scene import SparsePoints
+from data.roi.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
 
 MOST_POINTS = 20_000  # looked at, drawn by chance: enough for a sphere
 MOST_VIEWS = 120  # likewise, evenly chosen
@@ -48,14 +48,14 @@ def well_supported(points: SparsePoints) -> np.ndarray:
 
 def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     """[K] bool: in more than half of the pictures."""
-    chosen = spread(len(cameras), MOST_VIEWS)
-    return 2 * np.sum(room(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
+    chosen = evenly_spaced(len(cameras), MOST_VIEWS)
+    return 2 * np.sum(frustum_distances(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
 
 
 def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     """[K] bool: nearer to the cameras' focus than the median camera; all where their axes are parallel."""
     focus = meeting_point(cameras.origins, cameras.axes)
-    if focus is None or 2 * np.sum(room(focus[None], cameras) > 0) <= len(cameras):
+    if focus is None or 2 * np.sum(frustum_distances(focus[None], cameras) > 0) <= len(cameras):
         return np.ones(len(xyz), dtype=bool)
     limit = np.median(np.linalg.norm(cameras.origins - focus, axis=1))
     return np.linalg.norm(xyz - focus, axis=1) < limit

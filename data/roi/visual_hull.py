@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from data.cameras import pixels_to_rays, spread
-from data.capture import MASK_HALF
+from data.cameras import evenly_spaced, pixels_to_rays
 from data.io.images import size_within
+from data.parsed_scene import MASK_HALF
 from data.roi.frustum import Cameras, meeting_point
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
@@ -66,7 +66,7 @@ class Hull:
 
 def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
     """The views whose `masks` (uint8 [H, W], 255 on the object) say something: neither empty nor full."""
-    chosen = spread(len(cameras), MOST_VIEWS)
+    chosen = evenly_spaced(len(cameras), MOST_VIEWS)
     reduced = [_reduced(masks[view]) for view in chosen]
     speaks = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
     chosen, reduced = chosen[speaks], [mask for mask, ok in zip(reduced, speaks, strict=True) if ok]

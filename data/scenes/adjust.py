@@ -16,10 +16,10 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.errors import SceneError
 from data.io.child import ChildError, run_apart
 from data.io.images import eight_bits, read_image, rgb_of, size_within
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.scenes.bundle import Adjusted, Bundle, adjust
 from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.undistort import fitted, resized
@@ -35,11 +35,11 @@ MOST_FOCAL_CHANGE = 0.2  # relative; what moves further was not determined
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round goes on with this share of the points: wrong tracks lie far off
 SAME_LENS = 1e-3  # relative: what was computed from equal numbers in float32 is nearer
 
-_done: dict[int, Capture] = {}  # what was adjusted in this process, so that a scene's two halves are adjusted once
+_done: dict[int, ParsedScene] = {}  # what was adjusted in this process, so that a scene's two halves are adjusted once
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _ImageFeatures:
     """A photograph, reduced."""
 
     camera: Camera
@@ -47,19 +47,18 @@ class _Seen:
     rgb: np.ndarray  # uint8 [F, 3], at the features
 
 
-def adjusted(capture: Capture, refines_focal: bool) -> Capture:
+def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     """The capture with adjusted cameras and a note about them; with the tracks as its points, where it has none.
 
     Raises SceneError where the photographs do not show enough in common.
     """
     files = (
-        (str(one.image), _digest(one.image), one.c2w.tobytes(), one.lens.intrinsics.tobytes())
-        for one in capture.photographs
+        (str(one.path), _digest(one.path), one.c2w.tobytes(), one.lens.intrinsics.tobytes()) for one in parsed.images
     )
-    frame = b"" if capture.scale_mat is None else capture.scale_mat.tobytes()
-    key = hash((refines_focal, frame, capture.points is None, *files))
+    frame = b"" if parsed.scale_mat is None else parsed.scale_mat.tobytes()
+    key = hash((refines_focal, frame, parsed.points is None, *files))
     if key not in _done:
-        _done[key] = _adjusted(capture, refines_focal)
+        _done[key] = _adjusted(parsed, refines_focal)
     return _done[key]
 
 
@@ -68,68 +67,68 @@ def _digest(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
-def _adjusted(capture: Capture, refines_focal: bool) -> Capture:
+def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     """Without looking whether it was done."""
-    seen = [_look(photograph) for photograph in capture.photographs]
-    bundle, colours = _bundle(capture.photographs, seen)
+    seen = [_extract_features(posed) for posed in parsed.images]
+    bundle, colours = _bundle(parsed.images, seen)
     if bundle.track.max(initial=-1) + 1 < LEAST_TRACKS:
-        raise _too_little(capture, int(bundle.track.max(initial=-1) + 1))
+        raise _too_few_tracks(parsed, int(bundle.track.max(initial=-1) + 1))
     with tempfile.TemporaryDirectory() as scratch:
         try:
             found = run_apart(adjust, bundle, refines_focal and len(seen) >= LEAST_FOR_FOCAL, log=Path(scratch) / "log")
         except ChildError as error:
             raise SceneError(
-                f"{capture.source}: its cameras cannot be adjusted ({error}); set dataset.refine_cameras = none"
+                f"{parsed.source}: its cameras cannot be adjusted ({error}); set dataset.refine_cameras = none"
             ) from error
     tracks = np.unique(bundle.track[found.kept])
     if len(tracks) < LEAST_TRACKS:
-        raise _too_little(capture, len(tracks))
+        raise _too_few_tracks(parsed, len(tracks))
     counts = np.bincount(bundle.view[found.kept], minlength=len(seen))
     zoom = found.pinholes[:, :2] / bundle.pinholes[:, :2]
     if np.abs(zoom - 1).max() > MOST_FOCAL_CHANGE:
         raise SceneError(
-            f"{capture.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so that "
+            f"{parsed.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so that "
             "they or the poses are far off; prepare the photographs anew with --mode prepare, or set "
             "dataset.refine_cameras = none"
         )
     is_sure = counts >= LEAST_SEEN
     poses, points = _in_old_frame(found)
-    photographs = tuple(
-        replace(photograph, c2w=pose, lens=_zoomed(photograph.lens, zoom[lens])) if sure else photograph
-        for photograph, pose, lens, sure in zip(capture.photographs, poses, bundle.lens, is_sure, strict=True)
+    posed_images = tuple(
+        replace(posed, c2w=pose, lens=_zoomed(posed.lens, zoom[lens])) if sure else posed
+        for posed, pose, lens, sure in zip(parsed.images, poses, bundle.lens, is_sure, strict=True)
     )
     own = _points(bundle, found, points, colours)
-    notes = (*capture.notes, *_notes(found, counts, zoom))
+    notes = (*parsed.notes, *_notes(found, counts, zoom))
     if found.before > LOST:
         notes = (*notes, f"the given cameras were {found.before:.0f} pixels off: region and points are found anew")
-        return replace(capture, photographs=photographs, points=own, scale_mat=None, region_mat=None, notes=notes)
-    kept = own if capture.points is None else capture.points
-    return replace(capture, photographs=photographs, points=kept, notes=notes)
+        return replace(parsed, images=posed_images, points=own, scale_mat=None, region_mat=None, notes=notes)
+    kept = own if parsed.points is None else parsed.points
+    return replace(parsed, images=posed_images, points=kept, notes=notes)
 
 
-def _too_little(capture: Capture, tracks: int) -> SceneError:
+def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
     return SceneError(
-        f"{capture.source}: its cameras cannot be adjusted, for {tracks} points only are found again in other "
+        f"{parsed.source}: its cameras cannot be adjusted, for {tracks} points only are found again in other "
         f"photographs ({LEAST_TRACKS} are needed); set dataset.refine_cameras = none"
     )
 
 
-def _look(photograph: Photograph) -> _Seen:
+def _extract_features(posed: PosedImage) -> _ImageFeatures:
     """The features of a photograph."""
-    picture = eight_bits(rgb_of(read_image(photograph.image)))
-    size = (picture.shape[1], picture.shape[0])
+    image = eight_bits(rgb_of(read_image(posed.path)))
+    size = (image.shape[1], image.shape[0])
     small, scale = size_within(size, LARGEST_SIDE)
     if scale < 1:
-        picture = cv2.resize(picture, small, interpolation=cv2.INTER_AREA)
-    features = find_features(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY), most=MOST_FEATURES)
-    lens = replace(photograph.lens, intrinsics=resized(fitted(photograph.lens, size), size, small), size=small)
+        image = cv2.resize(image, small, interpolation=cv2.INTER_AREA)
+    features = find_features(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), most=MOST_FEATURES)
+    lens = replace(posed.lens, intrinsics=resized(fitted(posed.lens, size), size, small), size=small)
     x, y = np.round(features.pixels).astype(int).clip(0, np.array(small) - 1).T
-    return _Seen(Camera(lens, photograph.c2w), features, picture[y, x])
+    return _ImageFeatures(Camera(lens, posed.c2w), features, image[y, x])
 
 
-def _bundle(photographs: Sequence[Photograph], seen: Sequence[_Seen]) -> tuple[Bundle, np.ndarray]:
+def _bundle(posed_images: Sequence[PosedImage], seen: Sequence[_ImageFeatures]) -> tuple[Bundle, np.ndarray]:
     """What the adjustment gets, and the colour of each track, uint8 [N, 3]."""
-    poses = np.stack([photograph.c2w for photograph in photographs])
+    poses = np.stack([posed.c2w for posed in posed_images])
     beside = {(index, index + 1) for index in range(len(seen) - 1)}
     starts = np.cumsum([0, *(len(one.features.pixels) for one in seen)])
     links = [np.zeros((0, 2), int)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from data.capture import Lens
+from data.parsed_scene import Lens
 
 LEAST_BASELINE = 0.1  # of the median distance between cameras: nearer ones agree whatever they look at
 MOST_FEATURES = 1000

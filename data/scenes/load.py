@@ -11,12 +11,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.capture import Capture
 from data.config import NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
 from data.errors import SceneError
-from data.readers import read_capture
+from data.parsed_scene import ParsedScene
+from data.readers import parse_scene
 from data.scenes.adjust import adjusted
-from data.scenes.develop import develop
+from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
 from data.scenes.split import split
 
@@ -30,9 +30,9 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
     Raises UserError (`SceneError`, `ImageError`) with one sentence for every scene that cannot be trained on.
     """
     with _failures_named(conf):
-        capture = _captured(conf)
-        photographs, _ = split(capture, conf)
-        return check_scene(develop(capture, photographs, conf, background), conf.camera_outside_sphere)
+        parsed = _parse(conf)
+        images, _ = split(parsed, conf)
+        return check_scene(preprocess(parsed, images, conf, background), conf.camera_outside_sphere)
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0) -> Scene | None:
@@ -43,29 +43,29 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
     """
     with _failures_named(conf):
         if conf.test_dir:
-            capture = read_capture(replace(conf, data_dir=conf.test_dir))
-            photographs = capture.photographs
-            own = training.scene_to_world if conf.roi or capture.scale_mat is None else capture.scale_mat
+            parsed = parse_scene(replace(conf, data_dir=conf.test_dir))
+            images = parsed.images
+            own = training.scene_to_world if conf.roi or parsed.scale_mat is None else parsed.scale_mat
             if not np.allclose(own, training.scene_to_world, rtol=1e-5, atol=1e-6):
                 raise SceneError(
                     f"dataset.test_dir = {conf.test_dir}: its scale_mat_0 is another region of interest than the "
                     "training scene's; give both the same, or the training scene's as dataset.roi"
                 )
         else:
-            capture = _captured(conf)
-            _, photographs = split(capture, conf)
-        if not photographs:
+            parsed = _parse(conf)
+            _, images = split(parsed, conf)
+        if not images:
             return None
-        scene = develop(capture, photographs, conf, background, training.scene_to_world)
+        scene = preprocess(parsed, images, conf, background, training.scene_to_world)
         return check_scene(scene, conf.camera_outside_sphere)
 
 
-def _captured(conf: DatasetConfig) -> Capture:
+def _parse(conf: DatasetConfig) -> ParsedScene:
     """What the folder holds, with cameras as they are to be used."""
-    capture = read_capture(conf)
+    parsed = parse_scene(conf)
     if conf.refine_cameras == NO_REFINEMENT:
-        return capture
-    return adjusted(capture, conf.refine_cameras == POSES_AND_FOCAL)
+        return parsed
+    return adjusted(parsed, conf.refine_cameras == POSES_AND_FOCAL)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import LARGEST_NUMBER, camera_rays, image_pixels
-from data.capture import MASK_HALF, SparsePoints
 from data.errors import SceneError
 from data.io.images import sample_bilinear, to_float
+from data.parsed_scene import MASK_HALF, SparsePoints
 from data.rays import Rays
 from data.roi.region import OUTSIDE
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import cv2
 import numpy as np
 
-from data.capture import Lens
+from data.parsed_scene import Lens
 
 # Of the picture's width and height that may get lost: beyond it the distortion is not one of a photograph.
 SMALLEST_KEPT = 0.25
@@ -58,12 +58,12 @@ class Undistorter:
         self.size = (right - left, bottom - top)  # of the pictures it makes
         self.intrinsics = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]]) @ intrinsics  # theirs, [3, 3]
 
-    def __call__(self, picture: np.ndarray) -> np.ndarray:
+    def __call__(self, image: np.ndarray) -> np.ndarray:
         """The pinhole picture of a photograph or mask [H, W] or [H, W, C]: undistorted, cut to what the lens saw."""
         if self._maps is None:
-            return picture
+            return image
         left, top, right, bottom = self._kept
-        return cv2.remap(picture, *self._maps, cv2.INTER_LINEAR)[top:bottom, left:right]
+        return cv2.remap(image, *self._maps, cv2.INTER_LINEAR)[top:bottom, left:right]
 
 
 def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:

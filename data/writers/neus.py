@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.capture import SparsePoints
 from data.io.files import write_result
 from data.io.images import write_image
+from data.parsed_scene import SparsePoints
 from data.readers.neus import POINTS_FILE
 from data.scenes.scene import Scene
 
@@ -25,8 +25,8 @@ def write_neus_scene(folder: Path, scene: Scene) -> None:
     """
     for kind in ("image", "mask") if scene.masks is not None else ("image",):
         (folder / kind).mkdir(parents=True, exist_ok=True)
-    for view, picture in enumerate(scene.images):
-        write_image(folder / "image" / f"{view:03d}.png", picture)
+    for view, image in enumerate(scene.images):
+        write_image(folder / "image" / f"{view:03d}.png", image)
         if scene.masks is not None:
             write_image(folder / "mask" / f"{view:03d}.png", scene.masks[view])
     if scene.points is not None:

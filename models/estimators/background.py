@@ -15,7 +15,7 @@ import numpy as np
 
 from data.io.images import to_float
 from data.rays import Rays
-from data.roi.frustum import Cameras, room
+from data.roi.frustum import Cameras, frustum_distances
 from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
@@ -238,7 +238,9 @@ def _seen_share(points: np.ndarray, scene: Scene) -> np.ndarray:
     views = np.unique(np.linspace(0, scene.n_views - 1, MOST_COUNTED).round().astype(int))
     sizes = np.array([scene.size(view) for view in views], np.float64)
     cameras = Cameras(scene.intrinsics[views], scene.c2w[views], sizes)
-    return np.mean([room(points, cameras.pick(np.array([view])))[0] > 0 for view in range(len(views))], axis=0)
+    return np.mean(
+        [frustum_distances(points, cameras.pick(np.array([view])))[0] > 0 for view in range(len(views))], axis=0
+    )
 
 
 def _shell(cells: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 from data.errors import UserError
 from data.rays import Rays
 from data.roi.frustum import Cameras
-from data.roi.near import near_plane
+from data.roi.near_plane import near_plane
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.estimators.background import NEAR_SHARE_BEFORE, ContractedBackground

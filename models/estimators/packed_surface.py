@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from data.capture import training_points
+from data.parsed_scene import training_points
 from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground

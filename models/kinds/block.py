@@ -56,7 +56,7 @@ class ModelConfig(Protocol):
 
     @property
     def trains_on_points(self) -> bool:
-        """Whether `data.capture.training_points` of the scene take part in training: then they bear no witness."""
+        """Whether `data.parsed_scene.training_points` of the scene take part in training: then they bear no witness."""
 
 
 class PlainBlock:

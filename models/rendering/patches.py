@@ -7,11 +7,11 @@ from typing import Any
 import cv2
 import numpy as np
 
-from data.capture import training_points
 from data.io.images import eight_bits
+from data.parsed_scene import training_points
 from data.roi.frustum import Cameras
-from data.roi.neighbours import neighbours
 from data.roi.sparse import well_supported
+from data.roi.view_selection import neighbours
 from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.ops.hits import Hits, surface_hits

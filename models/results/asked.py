@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from data.capture import SparsePoints, training_points
 from data.errors import UserError
+from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of

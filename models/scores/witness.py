@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
-from data.capture import MASK_HALF, SparsePoints
+from data.parsed_scene import MASK_HALF, SparsePoints
 from data.roi.sparse import well_supported
 from models.surface.metrics import point_to_mesh
 from models.surface.sight import Camera, project

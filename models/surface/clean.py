@@ -11,7 +11,7 @@ import trimesh
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from data.capture import MASK_HALF
+from data.parsed_scene import MASK_HALF
 from models.surface.sight import Camera, Sight, project
 
 SMALL = 0.01  # of the largest piece's area: what is below is dust

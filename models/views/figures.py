@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from data.capture import MASK_HALF
 from data.io.images import to_float
+from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
 from models.views.render import RenderedView, psnr
 

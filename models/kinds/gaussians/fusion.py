@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from data.rays import PictureCamera
+from data.rays import PinholeCamera
 from models.kinds.protocol import LevelSet
 
 TRUNCATION = 0.03  # working-frame units: a surface hides what lies deeper behind it
@@ -28,8 +28,8 @@ LOOKED_THROUGH = 0.03
 class Fusion:
     """The distances of all cameras, rendered at the first question."""
 
-    depth_of: Callable[[PictureCamera], tuple[np.ndarray, np.ndarray]]  # -> depth and opacity [H, W]
-    cameras: Sequence[PictureCamera]
+    depth_of: Callable[[PinholeCamera], tuple[np.ndarray, np.ndarray]]  # -> depth and opacity [H, W]
+    cameras: Sequence[PinholeCamera]
     _pictures: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def level_set(self) -> LevelSet:
@@ -57,7 +57,7 @@ class Fusion:
 
 
 def _distance(
-    points: np.ndarray, camera: PictureCamera, depth: np.ndarray, opacity: np.ndarray
+    points: np.ndarray, camera: PinholeCamera, depth: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """In truncations, -1..1, and whether the point lies in the picture; -1 says no more than that it is covered."""
     placed = (points - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]

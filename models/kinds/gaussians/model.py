@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.rays import PictureCamera, PictureRays, Rays
+from data.rays import ImageRays, PinholeCamera, Rays
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
 from models.fields.state import take_rows
@@ -49,7 +49,7 @@ class GaussiansModel(PlainModel):
         self.splats = Splats(one_splat(conf))
         self.generator = generator
         self.extent = 1.0
-        self.cameras: list[PictureCamera] = []
+        self.cameras: list[PinholeCamera] = []
         self.pulled = Pulled()
         self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its picture
 
@@ -78,7 +78,7 @@ class GaussiansModel(PlainModel):
         centres = scene.c2w[:, :3, 3]
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
         self.cameras = [
-            PictureCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
+            PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
         ]
         points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
         require_seen(points, self.cameras, scene.name)
@@ -271,19 +271,19 @@ class GaussiansModel(PlainModel):
 
     def view(self, rays: Rays, moment: Moment) -> RayView:
         """What a whole picture shows; raises ValueError for rays that are none."""
-        if not isinstance(rays, PictureRays):
+        if not isinstance(rays, ImageRays):
             raise ValueError("splats show whole pictures only")
         with jt.no_grad():
             return ray_view(*self._seen_by(rays.camera, moment), rays)
 
     view_fully = view
 
-    def _seen_by(self, camera: PictureCamera, moment: Moment) -> tuple[Var, np.ndarray]:
+    def _seen_by(self, camera: PinholeCamera, moment: Moment) -> tuple[Var, np.ndarray]:
         """The picture of a camera, and its numbers."""
         numbers = numbers_of(camera.intrinsics, camera.c2w)
         return paint(self.splats, self.conf, self._sight(numbers, (camera.width, camera.height), moment))[0], numbers
 
-    def _depth_of(self, camera: PictureCamera) -> tuple[np.ndarray, np.ndarray]:
+    def _depth_of(self, camera: PinholeCamera) -> tuple[np.ndarray, np.ndarray]:
         """Depth and opacity [H, W] that a camera sees."""
         with jt.no_grad():
             return depth_of(self._seen_by(camera, Moment(0, None))[0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.rays import PictureRays
+from data.rays import ImageRays
 from models.kinds.gaussians.conf import SURFELS, SplatsConfig
 from models.kinds.gaussians.splats import Splats
 from models.kinds.gaussians.terms import facing
@@ -51,7 +51,7 @@ def paint(
     return composite(seen, look, raster.Raster(*sight.size, int(conf.absolute)), ranks), seen.radii
 
 
-def ray_view(shown: Var, camera: np.ndarray, rays: PictureRays) -> RayView:
+def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:
     """A picture as results have it. Ellipsoids have the normals of the surface that their depths show."""
     is_flat = shown.shape[2] == raster.SURFEL_CHANNELS
     opacity = shown[:, :, raster.OPACITY].numpy().reshape(-1, 1)

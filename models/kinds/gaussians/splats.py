@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial import cKDTree
 
-from data.capture import training_points
 from data.errors import UserError
-from data.rays import PictureCamera
+from data.parsed_scene import training_points
+from data.rays import PinholeCamera
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
@@ -117,7 +117,7 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
     return Points(xyz, np.full_like(xyz, 0.5))
 
 
-def require_seen(points: Points, cameras: Sequence[PictureCamera], name: str) -> None:
+def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) -> None:
     """Raises UserError where no photograph shows a single splat to begin with: none would ever be pulled anywhere."""
     for camera in cameras:
         placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]

@@ -10,11 +10,11 @@ from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
 from data.cameras import decompose_projection
-from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.errors import SceneError
 from data.io.images import ImageError
-from data.scenes.develop import develop
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.scenes.load import load_held_out, load_scene
+from data.scenes.preprocess import preprocess
 from data.scenes.scene import summary
 from data.scenes.split import split
 
@@ -33,9 +33,9 @@ def lens_of(size, focal=1.6):
     return Lens(np.array([[focal * size[0], 0, 0.52 * size[0]], [0, focal * size[0], 0.47 * size[1]], [0, 0, 1.0]]))
 
 
-def capture_of(folder, sizes=SIZES, masks=True, alpha=False, background=(0, 0, 0)):
+def parsed_scene_of(folder, sizes=SIZES, masks=True, alpha=False, background=(0, 0, 0)):
     """Photographs of a coloured sphere of half the region's radius, each with a lens and a size of its own."""
-    photographs = []
+    posed_images = []
     for index, size in enumerate(sizes):
         lens = lens_of(size, focal=1.4 + 0.2 * index)
         c2w = look_at(3.0 * np.array([np.cos(2.0 * index), np.sin(2.0 * index), 0.4]))
@@ -48,13 +48,13 @@ def capture_of(folder, sizes=SIZES, masks=True, alpha=False, background=(0, 0, 0
         cv2.imwrite(str(mask), hit.astype(np.uint8) * 255)
         world = WORLD @ c2w
         world[:3, :3] /= 2.0  # a pose has no scale
-        photographs.append(Photograph(image, lens, world, mask if masks else None))
-    return Capture("spheres", folder, tuple(photographs), scale_mat=WORLD)
+        posed_images.append(PosedImage(image, lens, world, mask if masks else None))
+    return ParsedScene("spheres", folder, tuple(posed_images), scale_mat=WORLD)
 
 
 def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path):
-    capture = capture_of(tmp_path)
-    scene = develop(capture, capture.photographs, CONF)
+    parsed = parsed_scene_of(tmp_path)
+    scene = preprocess(parsed, parsed.images, CONF)
     assert [scene.size(view) for view in range(3)] == list(SIZES)
     assert "48x64 to 80x60" in summary(scene)  # equal areas: the first of them
     for view, (width, height) in enumerate(SIZES):
@@ -65,22 +65,22 @@ def test_views_of_different_sizes_and_lenses_agree_in_the_working_frame(tmp_path
 
 
 def test_a_point_of_the_world_is_seen_at_the_same_pixel_by_capture_and_scene(tmp_path):
-    capture = capture_of(tmp_path)
-    scene = develop(capture, capture.photographs, CONF)
+    parsed = parsed_scene_of(tmp_path)
+    scene = preprocess(parsed, parsed.images, CONF)
     points = np.random.default_rng(0).uniform(-0.5, 0.5, (30, 3))
-    for view, photograph in enumerate(capture.photographs):
+    for view, posed in enumerate(parsed.images):
         world = points @ WORLD[:3, :3].T + WORLD[:3, 3]
-        before, _ = project(world, photograph.lens.intrinsics, photograph.c2w)
+        before, _ = project(world, posed.lens.intrinsics, posed.c2w)
         after, _ = project(points, scene.intrinsics[view], scene.c2w[view])
         np.testing.assert_allclose(after, before, atol=1e-9)
 
 
 def test_lenses_come_through_as_they_are_and_poses_as_a_decomposition_would_have_them(tmp_path):
-    capture = capture_of(tmp_path)
-    scene = develop(capture, capture.photographs, CONF)
-    for view, photograph in enumerate(capture.photographs):
-        np.testing.assert_array_equal(scene.intrinsics[view], photograph.lens.intrinsics)
-        projection = photograph.lens.intrinsics @ np.linalg.inv(photograph.c2w)[:3] @ WORLD
+    parsed = parsed_scene_of(tmp_path)
+    scene = preprocess(parsed, parsed.images, CONF)
+    for view, posed in enumerate(parsed.images):
+        np.testing.assert_array_equal(scene.intrinsics[view], posed.lens.intrinsics)
+        projection = posed.lens.intrinsics @ np.linalg.inv(posed.c2w)[:3] @ WORLD
         intrinsics, c2w = decompose_projection(projection)
         np.testing.assert_allclose(scene.intrinsics[view], intrinsics, rtol=0, atol=1e-12 * intrinsics.max())
         np.testing.assert_allclose(scene.c2w[view], c2w, rtol=0, atol=1e-12)
@@ -88,8 +88,8 @@ def test_lenses_come_through_as_they_are_and_poses_as_a_decomposition_would_have
 
 @pytest.mark.parametrize("downscale", [2, 3])
 def test_a_reduced_scene_sees_the_same_sphere(tmp_path, downscale):
-    capture = capture_of(tmp_path, sizes=((640, 480), (490, 333)))
-    scene = develop(capture, capture.photographs, replace(CONF, downscale=downscale))
+    parsed = parsed_scene_of(tmp_path, sizes=((640, 480), (490, 333)))
+    scene = preprocess(parsed, parsed.images, replace(CONF, downscale=downscale))
     for view, (width, height) in enumerate(((640, 480), (490, 333))):
         assert scene.size(view) == (width // downscale, height // downscale)
         rays, shape = scene.rays(view)
@@ -100,27 +100,27 @@ def test_a_reduced_scene_sees_the_same_sphere(tmp_path, downscale):
 
 @pytest.mark.parametrize("background", [0.0, 1.0])
 def test_alpha_is_the_mask_and_the_picture_lies_over_the_background(tmp_path, background):
-    capture = capture_of(tmp_path, masks=False, alpha=True, background=(9, 200, 77))
-    scene = develop(capture, capture.photographs, CONF, background)
+    parsed = parsed_scene_of(tmp_path, masks=False, alpha=True, background=(9, 200, 77))
+    scene = preprocess(parsed, parsed.images, CONF, background)
     for image, mask in zip(scene.images, scene.masks, strict=True):
         assert set(np.unique(mask)) == {0, 255}
         assert (image[mask == 0] == 255 * background).all() and (image[mask == 255] != 255 * background).any()
 
 
 def test_a_photograph_with_a_mask_file_keeps_its_own_background(tmp_path):
-    capture = capture_of(tmp_path, background=(9, 200, 77))
-    scene = develop(capture, capture.photographs, CONF, 1.0)
+    parsed = parsed_scene_of(tmp_path, background=(9, 200, 77))
+    scene = preprocess(parsed, parsed.images, CONF, 1.0)
     assert (scene.images[0][scene.masks[0] == 0] == (9, 200, 77)).all()
 
 
 def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(tmp_path):
-    capture = capture_of(tmp_path)
-    scene = develop(capture, capture.photographs, replace(CONF, roi="1 -3 0.6 1.5"))
+    parsed = parsed_scene_of(tmp_path)
+    scene = preprocess(parsed, parsed.images, replace(CONF, roi="1 -3 0.6 1.5"))
     np.testing.assert_allclose(scene.scene_to_world[:3, 3], [1, -3, 0.6])
     np.testing.assert_allclose(scene.bbox_max, [1.01] * 3)
-    for view, photograph in enumerate(capture.photographs):
+    for view, posed in enumerate(parsed.images):
         centre = scene.scene_to_world @ scene.c2w[view][:, 3]
-        np.testing.assert_allclose(centre[:3], photograph.c2w[:3, 3], atol=1e-9)
+        np.testing.assert_allclose(centre[:3], posed.c2w[:3, 3], atol=1e-9)
 
 
 def test_points_come_along_into_the_working_frame(tmp_path):
@@ -128,28 +128,28 @@ def test_points_come_along_into_the_working_frame(tmp_path):
     points = SparsePoints(
         inside @ WORLD[:3, :3].T + WORLD[:3, 3], np.full(9, 3), np.zeros(9), np.zeros((9, 3), np.uint8)
     )
-    capture = replace(capture_of(tmp_path), points=points)
-    np.testing.assert_allclose(develop(capture, capture.photographs, CONF).points.xyz, inside, atol=1e-12)
+    parsed = replace(parsed_scene_of(tmp_path), points=points)
+    np.testing.assert_allclose(preprocess(parsed, parsed.images, CONF).points.xyz, inside, atol=1e-12)
 
 
-def without_mask(capture):
-    return replace(capture.photographs[1], mask=None)
+def without_mask(parsed):
+    return replace(parsed.images[1], mask_path=None)
 
 
-def with_size(capture):
-    return replace(capture.photographs[1], lens=replace(capture.photographs[1].lens, size=(33, 60)))
+def with_size(parsed):
+    return replace(parsed.images[1], lens=replace(parsed.images[1].lens, size=(33, 60)))
 
 
-def with_mask_of_another(capture):
-    return replace(capture.photographs[1], mask=capture.photographs[0].mask)
+def with_mask_of_another(parsed):
+    return replace(parsed.images[1], mask_path=parsed.images[0].mask_path)
 
 
-def with_the_lens_of_another(capture):
-    return replace(capture.photographs[1], lens=capture.photographs[0].lens)
+def with_the_lens_of_another(parsed):
+    return replace(parsed.images[1], lens=parsed.images[0].lens)
 
 
-def with_a_lens_of_no_focal_length(capture):
-    return replace(capture.photographs[1], lens=lens_of((80, 60), focal=1e-9))
+def with_a_lens_of_no_focal_length(parsed):
+    return replace(parsed.images[1], lens=lens_of((80, 60), focal=1e-9))
 
 
 @pytest.mark.parametrize(
@@ -163,15 +163,15 @@ def with_a_lens_of_no_focal_length(capture):
     ],
 )
 def test_what_does_not_belong_together_is_named(tmp_path, change, words):
-    capture = capture_of(tmp_path)
-    photographs = [capture.photographs[0], change(capture), capture.photographs[2]]
+    parsed = parsed_scene_of(tmp_path)
+    posed_images = [parsed.images[0], change(parsed), parsed.images[2]]
     with pytest.raises((SceneError, ImageError)) as caught:
-        develop(capture, photographs, CONF)
+        preprocess(parsed, posed_images, CONF)
     assert [word for word in words if word not in str(caught.value)] == []
 
 
-def numbers(photographs):
-    return [int(photograph.image.stem) for photograph in photographs]
+def numbers(posed_images):
+    return [int(posed.path.stem) for posed in posed_images]
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def numbers(photographs):
     ],
 )
 def test_every_way_of_holding_out_views(keys, train, held_out):
-    photographs = [Photograph(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
-    found = split(Capture("x", CONF_PATH, tuple(photographs)), replace(CONF, **keys))
+    posed_images = [PosedImage(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
+    found = split(ParsedScene("x", CONF_PATH, tuple(posed_images)), replace(CONF, **keys))
     assert [numbers(part) for part in found] == [train, held_out]
 
 
@@ -201,9 +201,9 @@ def test_every_way_of_holding_out_views(keys, train, held_out):
     ],
 )
 def test_lists_that_cannot_be_are_named(keys, words):
-    photographs = [Photograph(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
+    posed_images = [PosedImage(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
     with pytest.raises(SceneError, match=words):
-        split(Capture("x", CONF_PATH, tuple(photographs)), replace(CONF, **keys))
+        split(ParsedScene("x", CONF_PATH, tuple(posed_images)), replace(CONF, **keys))
 
 
 def test_held_out_views_share_the_frame_of_the_training_views(tmp_path):

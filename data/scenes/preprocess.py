@@ -13,10 +13,10 @@ import cv2
 import numpy as np
 
 from data.cameras import LONGEST_FOCAL, SHORTEST_FOCAL, SMALLEST_ROW_VOLUME, row_volume
-from data.capture import Capture, Lens, Photograph, SparsePoints
 from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
+from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import Region, find_region, parse_roi, require_common_view
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
@@ -27,9 +27,9 @@ REGION_HALF_WIDTH = 1.01
 SAME_INTRINSICS = 1e-4  # relative, and of a pixel: what was computed from equal numbers in float32 is nearer
 
 
-def develop(
-    capture: Capture,
-    photographs: Sequence[Photograph],
+def preprocess(
+    parsed: ParsedScene,
+    posed_images: Sequence[PosedImage],
     conf: DatasetConfig,
     background: float = 0.0,
     scale_mat: np.ndarray | None = None,
@@ -44,26 +44,26 @@ def develop(
         SceneError, ImageError: what does not fit together or cannot be read.
     """
     given = parse_roi(conf.roi) if conf.roi else None
-    sizes = _stored_sizes(photographs)
-    _require_focal_lengths(capture, photographs, sizes)
-    lenses = _undistorters(photographs, sizes)
-    _require_invertible(capture, photographs, lenses)
-    images, masks = _pictures(photographs, lenses, conf.downscale, background)
+    sizes = _stored_sizes(posed_images)
+    _require_focal_lengths(parsed, posed_images, sizes)
+    lenses = _undistorters(posed_images, sizes)
+    _require_invertible(parsed, posed_images, lenses)
+    images, masks = _decode_all(posed_images, lenses, conf.downscale, background)
     reduced = [(image.shape[1], image.shape[0]) for image in images]
     intrinsics = np.stack(
         [resized(lens.intrinsics, lens.size, size) for lens, size in zip(lenses, reduced, strict=True)]
     )
-    poses = np.stack([photograph.c2w for photograph in photographs])
-    notes = capture.notes
+    poses = np.stack([posed.c2w for posed in posed_images])
+    notes = parsed.notes
     if scale_mat is None:
-        scale_mat, how = _working_frame(capture, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
+        scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
     bbox_min, bbox_max = extraction_region(
-        scale_mat, scale_mat if given or capture.region_mat is None else capture.region_mat
+        scale_mat, scale_mat if given or parsed.region_mat is None else parsed.region_mat
     )
     return Scene(
-        name=capture.name,
-        image_names=tuple(photograph.image.name for photograph in photographs),
+        name=parsed.name,
+        image_names=tuple(posed.path.name for posed in posed_images),
         images=images,
         masks=masks,
         intrinsics=intrinsics,
@@ -71,8 +71,8 @@ def develop(
         scene_to_world=scale_mat,
         bbox_min=bbox_min,
         bbox_max=bbox_max,
-        points=_points_in_frame(capture.points, scale_mat),
-        spare_cameras=capture.spare_cameras,
+        points=_points_in_frame(parsed.points, scale_mat),
+        spare_cameras=parsed.spare_cameras,
         notes=notes,
     )
 
@@ -89,48 +89,48 @@ def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tu
     return moved.min(axis=0), moved.max(axis=0)
 
 
-def _stored_sizes(photographs: Sequence[Photograph]) -> list[tuple[int, int]]:
+def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
     """(width, height) of each photograph's file, held to those of its mask and of photographs of the same camera."""
-    sizes = [photograph.size or image_size(photograph.image) for photograph in photographs]
-    first: dict[tuple[int, int], Photograph] = {}
-    for photograph, size in zip(photographs, sizes, strict=True):
-        first.setdefault(size, photograph)
+    sizes = [posed.size or image_size(posed.path) for posed in posed_images]
+    first: dict[tuple[int, int], PosedImage] = {}
+    for posed, size in zip(posed_images, sizes, strict=True):
+        first.setdefault(size, posed)
         for other_size, other in first.items():
-            if photograph.lens.size is None and other_size != size and _same_intrinsics(photograph, other):
+            if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
                 raise ImageError(
-                    f"{photograph.image}: is {_times(size)} pixels and {other.image.name} {_times(other_size)}, with "
+                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
                     "the same intrinsics; photographs of one camera must have one size"
                 )
-        if (photograph.mask is None) != (photographs[0].mask is None):
-            has, has_not = (photographs[0], photograph) if photograph.mask is None else (photograph, photographs[0])
-            raise SceneError(f"{has_not.image}: has no mask, and {has.image.name} has; give one for each, or none")
-        if photograph.mask is not None and (mask_size := image_size(photograph.mask)) != size:
+        if (posed.mask_path is None) != (posed_images[0].mask_path is None):
+            has, has_not = (posed_images[0], posed) if posed.mask_path is None else (posed, posed_images[0])
+            raise SceneError(f"{has_not.path}: has no mask, and {has.path.name} has; give one for each, or none")
+        if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
             raise ImageError(
-                f"{photograph.mask}: is {_times(mask_size)} pixels and its photograph {photograph.image.name} "
-                f"{_times(size)}; both must have one size"
+                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
+                f"{_size_text(size)}; both must have one size"
             )
     return sizes
 
 
-def _same_intrinsics(a: Photograph, b: Photograph) -> bool:
+def _same_intrinsics(a: PosedImage, b: PosedImage) -> bool:
     return np.allclose(a.lens.intrinsics, b.lens.intrinsics, rtol=SAME_INTRINSICS, atol=SAME_INTRINSICS)
 
 
-def _times(size: tuple[int, int]) -> str:
+def _size_text(size: tuple[int, int]) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def _undistorters(photographs: Sequence[Photograph], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
+def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
     """One for each photograph; those of one lens share theirs."""
     known: dict[tuple, Undistorter] = {}
     found = []
-    for photograph, size in zip(photographs, sizes, strict=True):
-        key = _key(photograph.lens, size)
+    for posed, size in zip(posed_images, sizes, strict=True):
+        key = _key(posed.lens, size)
         if key not in known:
             try:
-                known[key] = Undistorter(photograph.lens, size)
+                known[key] = Undistorter(posed.lens, size)
             except ValueError as error:
-                raise ImageError(f"{photograph.image}: {error}; correct the picture or its camera") from error
+                raise ImageError(f"{posed.path}: {error}; correct the picture or its camera") from error
         found.append(known[key])
     return found
 
@@ -139,54 +139,54 @@ def _key(lens: Lens, size: tuple[int, int]) -> tuple:
     return lens.intrinsics.tobytes(), lens.distortion, lens.is_fisheye, lens.size, size
 
 
-def _pictures(
-    photographs: Sequence[Photograph], lenses: Sequence[Undistorter], downscale: int, background: float
+def _decode_all(
+    posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], downscale: int, background: float
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
     """(images, masks or None) as `Scene` has them. One picture at a time is held beside the result."""
     images, masks = [], []
-    for photograph, lens in zip(photographs, lenses, strict=True):
+    for posed, lens in zip(posed_images, lenses, strict=True):
         try:
-            parts = _picture(photograph, background)
+            parts = _decode(posed, background)
             rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
         except MemoryError as error:
             raise ImageError(
-                f"{photograph.image}: the {len(photographs)} pictures do not fit into memory; set dataset.downscale = 2"
+                f"{posed.path}: the {len(posed_images)} pictures do not fit into memory; set dataset.downscale = 2"
             ) from error
         if images and rgb.dtype != images[0].dtype:
             raise ImageError(
-                f"{photograph.image}: has {rgb.itemsize * 8} bits per channel and {photographs[0].image.name} "
+                f"{posed.path}: has {rgb.itemsize * 8} bits per channel and {posed_images[0].path.name} "
                 f"{images[0].itemsize * 8}; save all alike"
             )
         if images and (mask is None) != (masks[0] is None):
             had = "no alpha channel" if mask is None else "an alpha channel"
             raise ImageError(
-                f"{photograph.image}: has {had}, unlike {photographs[0].image.name}; save all alike, or give masks"
+                f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all alike, or give masks"
             )
         images.append(rgb)
         masks.append(mask)
     return tuple(images), None if masks[0] is None else tuple(masks)
 
 
-def _picture(photograph: Photograph, background: float) -> tuple[np.ndarray, np.ndarray | None]:
+def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None]:
     """Colours [H, W, 3] and mask [H, W] as stored: the mask's file, or else the alpha channel, or None."""
-    picture = read_image(photograph.image)
-    rgb = np.ascontiguousarray(rgb_of(picture))
-    if photograph.mask is not None:
-        return rgb, mask_of(read_image(photograph.mask))
-    alpha = alpha_of(picture)
+    pixels = read_image(posed.path)
+    rgb = np.ascontiguousarray(rgb_of(pixels))
+    if posed.mask_path is not None:
+        return rgb, mask_of(read_image(posed.mask_path))
+    alpha = alpha_of(pixels)
     return (rgb, None) if alpha is None else (over_background(rgb, alpha, background), alpha)
 
 
-def _reduced(picture: np.ndarray, downscale: int) -> np.ndarray:
+def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
     """One n-th of the width and height, each pixel the mean of those it covers; contiguous."""
     if downscale == 1:
-        return np.ascontiguousarray(picture)
-    height, width = (max(1, side // downscale) for side in picture.shape[:2])
-    return cv2.resize(picture, (width, height), interpolation=cv2.INTER_AREA)
+        return np.ascontiguousarray(pixels)
+    height, width = (max(1, side // downscale) for side in pixels.shape[:2])
+    return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
 
 
 def _working_frame(
-    capture: Capture,
+    parsed: ParsedScene,
     given: Region | None,
     intrinsics: np.ndarray,
     poses: np.ndarray,
@@ -195,16 +195,16 @@ def _working_frame(
     cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
     """The matrix [4, 4] from the unit sphere to the world, and how it was found: the region given by the user first."""
-    own = None if given else capture.scale_mat  # it may turn the world, which a region does not
+    own = None if given else parsed.scale_mat  # it may turn the world, which a region does not
     try:
         if own is not None:
             radius = np.cbrt(np.linalg.det(own[:3, :3]))
-            region = Region(own[:3, 3], radius, f"region of interest: that of {capture.source.name}")
+            region = Region(own[:3, 3], radius, f"region of interest: that of {parsed.source.name}")
         else:
-            region = given or find_region(intrinsics, poses, np.array(sizes), masks, capture.points, cameras_outside)
+            region = given or find_region(intrinsics, poses, np.array(sizes), masks, parsed.points, cameras_outside)
         require_common_view(region, intrinsics, poses, np.array(sizes))
     except SceneError as error:
-        raise SceneError(f"{capture.source}: {error}") from error
+        raise SceneError(f"{parsed.source}: {error}") from error
     return region.scale_mat if own is None else own, region.how
 
 
@@ -216,28 +216,28 @@ def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
 
 
 def _require_focal_lengths(
-    capture: Capture, photographs: Sequence[Photograph], sizes: Sequence[tuple[int, int]]
+    parsed: ParsedScene, posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]
 ) -> None:
     """Raises SceneError for a focal length that no lens has; NaN and infinite ones are such too."""
-    for photograph, size in zip(photographs, sizes, strict=True):
-        width, height = photograph.lens.size or size
-        focal = np.abs(np.diag(photograph.lens.intrinsics)[:2])
+    for posed, size in zip(posed_images, sizes, strict=True):
+        width, height = posed.lens.size or size
+        focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
         longest = LONGEST_FOCAL * max(width, height)
         for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "next to nothing")):
             if wrong.any():
                 raise SceneError(
-                    f"{capture.source}: the lens of {photograph.image.name} cannot be used, its focal length of "
+                    f"{parsed.source}: the lens of {posed.path.name} cannot be used, its focal length of "
                     f"{focal[wrong][0]:.3g} pixels is {words} for a picture of {width}x{height}; correct it or leave "
                     "that view out"
                 )
 
 
-def _require_invertible(capture: Capture, photographs: Sequence[Photograph], lenses: Sequence[Undistorter]) -> None:
+def _require_invertible(parsed: ParsedScene, posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter]) -> None:
     """Raises SceneError for a lens, finite or not, that no pixel becomes a ray through."""
-    for photograph, lens in zip(photographs, lenses, strict=True):
+    for posed, lens in zip(posed_images, lenses, strict=True):
         if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
             raise SceneError(
-                f"{capture.source}: the lens of {photograph.image.name} cannot be used, its focal length is next to "
+                f"{parsed.source}: the lens of {posed.path.name} cannot be used, its focal length is next to "
                 "nothing; correct it or leave that view out"
             )
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from data.capture import MASK_HALF
 from data.errors import UserError
+from data.parsed_scene import MASK_HALF
 from data.prepare import box_masks, masks
 from data.prepare.progress import Bar
 from data.scenes.scene import Scene, check_scene

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from data.cameras import spread
+from data.cameras import evenly_spaced
 
 THUMBNAIL = 200  # pixels of the longer side
 MOST = 60  # pictures on a sheet, evenly chosen
@@ -15,10 +15,10 @@ OUTLINE = (255, 64, 0)
 DIM = 0.3  # of the brightness off the object
 
 
-def contact_sheet(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
+def contact_sheet(images: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
     """Thumbnails of RGB pictures [H, W, 3] with their masks [H, W], uint8, in rows; uint8 [h, w, 3]."""
-    chosen = spread(len(pictures), MOST)
-    tiles = [_tile(pictures[index], masks[index]) for index in chosen]
+    chosen = evenly_spaced(len(images), MOST)
+    tiles = [_tile(images[index], masks[index]) for index in chosen]
     columns = int(np.ceil(np.sqrt(len(tiles))))
     rows = -(-len(tiles) // columns)
     sheet = np.zeros((rows * THUMBNAIL, columns * THUMBNAIL, 3), np.uint8)
@@ -28,10 +28,10 @@ def contact_sheet(pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -
     return sheet
 
 
-def _tile(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    ratio = THUMBNAIL / max(picture.shape[:2])
-    size = (max(1, round(picture.shape[1] * ratio)), max(1, round(picture.shape[0] * ratio)))
-    small = cv2.resize(picture, size, interpolation=cv2.INTER_AREA)
+def _tile(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    ratio = THUMBNAIL / max(image.shape[:2])
+    size = (max(1, round(image.shape[1] * ratio)), max(1, round(image.shape[0] * ratio)))
+    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     inside = cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > 127
     tile = np.where(inside[..., None], small, (small * DIM).astype(np.uint8))
     outlines, _ = cv2.findContours(inside.astype(np.uint8), cv2.RETR_LIST, cv2.CHAIN_APPROX_NONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from data.capture import SparsePoints
+from data.parsed_scene import SparsePoints
 from data.roi.sparse import LEAST_POINTS, well_supported
 
 NEAREST_SHARE = 0.01  # of the points: those nearer to a camera than the others are wrong matches

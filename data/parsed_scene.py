@@ -1,6 +1,6 @@
 """What a reader finds in a folder: photographs that are not decoded yet, each with its lens and its pose.
 
-The one value that every on-disk format becomes; `data.scenes.develop` makes a `Scene` of it. The world frame is the
+The one value that every on-disk format becomes; `data.scenes.preprocess` makes a `Scene` of it. The world frame is the
 format's own. Cameras look along +z, x right, y down (OpenCV); pixel (0, 0) is the centre of the first pixel.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 MASK_HALF = 127
 # Of the points of structure from motion one in so many stays out of every training: a thousand points leave more than
 # a hundred witnesses, enough for quantiles, and the training loses little.
-WITNESS_EVERY = 8
+HELD_OUT_EVERY = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,13 +29,13 @@ class Lens:
 
 
 @dataclass(frozen=True, eq=False)
-class Photograph:
+class PosedImage:
     """One posed photograph on disk."""
 
-    image: Path
+    path: Path
     lens: Lens
     c2w: np.ndarray  # [4, 4] float64, camera to world
-    mask: Path | None = None
+    mask_path: Path | None = None
     is_held_out: bool = False  # the format itself keeps it for testing
     size: tuple[int, int] | None = None  # (width, height) of the file; None where its reader did not look
 
@@ -56,21 +56,16 @@ class SparsePoints:
 
 def training_points(points: SparsePoints) -> SparsePoints:
     """Those that a training may use: all but every WITNESS_EVERY-th, by their order in the scene's file."""
-    return points.at(np.arange(len(points.xyz)) % WITNESS_EVERY != 0)
-
-
-def witness_points(points: SparsePoints) -> SparsePoints:
-    """Those that no training sees, so that they can tell how good its surface is: points 0, WITNESS_EVERY, ..."""
-    return points.at(slice(None, None, WITNESS_EVERY))
+    return points.at(np.arange(len(points.xyz)) % HELD_OUT_EVERY != 0)
 
 
 @dataclass(frozen=True, eq=False)
-class Capture:
+class ParsedScene:
     """A posed set of photographs in its own world frame."""
 
     name: str
     source: Path  # the file or folder that gave the cameras, named in messages
-    photographs: tuple[Photograph, ...]
+    images: tuple[PosedImage, ...]
     points: SparsePoints | None = None
     scale_mat: np.ndarray | None = None  # [4, 4], unit sphere to world: the region of interest, where the format has it
     region_mat: np.ndarray | None = None  # [4, 4], its cube of +-1.01 bounds the mesh; None: that of scale_mat

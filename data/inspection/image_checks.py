@@ -8,10 +8,10 @@ from __future__ import annotations
 import cv2
 import numpy as np
 
-from data.capture import MASK_HALF
 from data.errors import listed_views
 from data.inspection.finding import Finding, graded
 from data.io.images import size_within
+from data.parsed_scene import MASK_HALF
 from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
 from data.scenes.scene import Scene

@@ -1,8 +1,8 @@
-"""Pure camera geometry in float64: projections, pixels, rays, poses between poses.
+"""Camera geometry in float64, as pure functions: projections, pixels, rays, interpolated poses.
 
 Frames: a camera looks along its +z axis, x points right and y down (OpenCV); pixel (0, 0) is the centre of the first
-pixel. `c2w` [4, 4] takes camera coordinates to the frame the scene is worked in, `intrinsics` [3, 3] takes camera
-coordinates to homogeneous pixels. "Published" below is the code of the NeuS paper, https://github.com/Totoro97/NeuS at
+pixel. `c2w` [4, 4] maps camera coordinates to the working frame of the scene, `intrinsics` [3, 3] maps camera
+coordinates to homogeneous pixels. "Published" means the code of the NeuS paper, https://github.com/Totoro97/NeuS at
 commit 6e0a230, models/dataset.py.
 """
 
@@ -14,20 +14,20 @@ from scipy.spatial.transform import Rotation, Slerp
 
 from data.rays import ImageRays, PinholeCamera, Rays
 
-# Volume spanned by the three rows of a projection's left 3x3, each of unit length: 1 for a camera with centred axes,
-# about (focal / width)^2 for an extremely wide one, and the rounding of float32 (1e-7) for a matrix of rank two.
+# Volume spanned by the normalised rows of a projection's left 3x3: 1 for a camera with centred axes, about
+# (focal / width)^2 for an extremely wide lens, and the rounding of float32 (1e-7) for a matrix of rank two.
 SMALLEST_ROW_VOLUME = 1e-6
 
-# World units: beyond it squares leave what float32 holds, and nothing that is photographed is measured so.
+# World units. Squares of larger numbers overflow float32, and no real scene has such coordinates.
 LARGEST_NUMBER = 1e15
 
-# Picture sides. The shortest is about what SMALLEST_ROW_VOLUME allows; at the distance of the farthest camera that a
-# scene may have, the longest sees the unit sphere alone.
+# Focal lengths over the image's side. The shortest is about what SMALLEST_ROW_VOLUME allows. With the longest, the
+# farthest camera that a scene may have sees only the unit sphere.
 SHORTEST_FOCAL, LONGEST_FOCAL = 1e-3, 1e6
 
-LEAST_UP = 1e-3  # of the mean of unit vectors: shorter is the rounding of poses that cancel out
+LEAST_UP = 1e-3  # length of the mean up vector; a shorter one is the rounding error of poses that cancel out
 
-# Half the length of the span sampled along each ray: the radius of the unit sphere.
+# Half the length of the interval sampled along each ray: the radius of the unit sphere.
 SPAN_HALF_LENGTH = 1.0
 SPAN_LENGTH = 2 * SPAN_HALF_LENGTH
 
@@ -35,8 +35,8 @@ SPAN_LENGTH = 2 * SPAN_HALF_LENGTH
 def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Split `projection` [3, 4] = scale * K [R | -R c] into K [3, 3] and the camera-to-world pose [4, 4].
 
-    K is upper triangular with a positive diagonal and K[2, 2] = 1 (skew is kept); any positive `scale` gives the same
-    answer. The RQ decomposition of Hartley and Zisserman, Multiple View Geometry, section 6.2.4.
+    K is upper triangular with a positive diagonal and K[2, 2] = 1 (skew is kept). The result does not depend on the
+    positive `scale`. The RQ decomposition of Hartley and Zisserman, Multiple View Geometry, section 6.2.4.
 
     Raises ValueError for a matrix that is not finite, is singular (no such camera) or whose left 3x3 has a negative
     determinant (a mirrored frame, or a negative overall scale).
@@ -45,7 +45,7 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
     if matrix.shape != (3, 4):
         raise ValueError(f"a projection has shape (3, 4), not {matrix.shape}")
     if not np.isfinite(matrix).all():
-        raise ValueError("it holds NaN or infinite numbers")
+        raise ValueError("it contains NaN or infinite numbers")
     matrix = _without_scale(matrix)
     if np.linalg.det(matrix[:, :3]) < 0:
         raise ValueError("it is mirrored, the determinant of its left 3x3 is negative (left-handed axes, or a sign)")
@@ -59,7 +59,7 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _without_scale(matrix: np.ndarray) -> np.ndarray:
-    """`matrix` [3, 4] over the largest entry of its left 3x3; raises ValueError where that is singular."""
+    """`matrix` [3, 4] divided by the largest entry of its left 3x3; raises ValueError if that is singular."""
     largest = np.abs(matrix[:, :3]).max()
     if largest > 0:
         scaled = matrix / largest
@@ -69,13 +69,13 @@ def _without_scale(matrix: np.ndarray) -> np.ndarray:
 
 
 def row_volume(matrix: np.ndarray) -> float:
-    """What the rows of `matrix` [3, 3] span once they have unit length: 0 to 1; 0 where one has none."""
+    """The volume in [0, 1] spanned by the normalised rows of `matrix` [3, 3]; 0 if a row is zero."""
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     return abs(np.linalg.det(matrix / lengths)) if lengths.min() > 0 else 0.0
 
 
 def mean_up(c2w: np.ndarray) -> np.ndarray:
-    """The mean up of cameras [V, 4, 4], a unit vector [3]; +z where their ups cancel out."""
+    """The mean up direction of cameras [V, 4, 4], a unit vector [3]; +z if their up vectors cancel out."""
     up = -c2w[:, :3, 1].mean(axis=0)
     length = np.linalg.norm(up)
     return up / length if length > LEAST_UP else np.array([0.0, 0.0, 1.0])
@@ -84,8 +84,9 @@ def mean_up(c2w: np.ndarray) -> np.ndarray:
 def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarray:
     """The pixel grid [h, w, 2] of (x, y) at which an image is rendered, h = height // level and w = width // level.
 
-    As published (gen_rays_at): evenly spaced from the first pixel's centre to the last one's, both included, whatever
-    the level. A level beyond the image size leaves one row or column. Raises ValueError for a level below 1.
+    As published (gen_rays_at): evenly spaced from the centre of the first pixel to that of the last one, both
+    included, at every level. A level beyond the image size gives one row or column. Raises ValueError for a level
+    below 1.
     """
     if resolution_level < 1:
         raise ValueError(f"resolution_level must be at least 1, not {resolution_level}")
@@ -97,7 +98,7 @@ def image_pixels(width: int, height: int, resolution_level: int = 1) -> np.ndarr
 def pixels_to_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Origins and unit directions [..., 3] of the rays through `pixels` [..., 2], in the frame of `c2w`.
 
-    The one place where a pixel of a photograph becomes a ray; `rays_of` does it for pixels of many at once.
+    `rays_of` does the same for pixels of several views.
     """
     pixels = np.asarray(pixels, dtype=np.float64)
     homogeneous = np.concatenate([pixels, np.ones_like(pixels[..., :1])], axis=-1)
@@ -109,11 +110,11 @@ def pixels_to_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) 
 
 
 def unit_sphere_span(origins: np.ndarray, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The stretch near, far [..., 1] of each ray that is sampled: its point nearest the origin, -1 and +1.
+    """The sampled interval near, far [..., 1] of each ray: 1 before and 1 behind its point nearest to the origin.
 
-    As published (near_far_from_sphere). Not an intersection: it has length 2 for every unit direction, covers the
-    chord through the unit sphere with room to spare off the axis, exists for rays that miss the sphere, and `near` may
-    be negative.
+    As published (near_far_from_sphere). It is no intersection with the unit sphere: its length is 2 for every unit
+    direction, it contains the chord through the sphere, it exists for rays that miss the sphere, and `near` may be
+    negative.
     """
     squared = np.sum(directions**2, axis=-1, keepdims=True)
     middle = -np.sum(origins * directions, axis=-1, keepdims=True) / squared
@@ -123,8 +124,8 @@ def unit_sphere_span(origins: np.ndarray, directions: np.ndarray) -> tuple[np.nd
 def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.ndarray:
     """The pose c2w [4, 4] at `ratio` in [0, 1] of the way from `c2w_a` to `c2w_b`.
 
-    As published (gen_rays_between): the world-to-camera rotations are interpolated along the shortest turn and the
-    world-to-camera translations linearly, so that what both cameras look at stays in view between them.
+    As published (gen_rays_between): the world-to-camera rotations are interpolated along the shortest arc and the
+    world-to-camera translations linearly, so that what both cameras see stays in view between them.
     """
     w2c = np.linalg.inv(np.stack([c2w_a, c2w_b]).astype(np.float64))
     between = np.eye(4)
@@ -134,9 +135,9 @@ def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.n
 
 
 def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> Rays:
-    """The `Rays` through `pixels` [..., 2], flattened to R = the number of pixels, row-major.
+    """The `Rays` through `pixels` [..., 2], flattened row-major to R = the number of pixels.
 
-    Computed in float64 and rounded once to float32. Those of a grid [h, w, 2] (see `image_pixels`) know their camera.
+    Computed in float64 and rounded once to float32. A grid [h, w, 2] (see `image_pixels`) gives `ImageRays`.
     """
     rays = _spanned(*pixels_to_rays(np.reshape(pixels, (-1, 2)), intrinsics, c2w))
     if np.ndim(pixels) != 3:
@@ -145,7 +146,7 @@ def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> 
 
 
 def _grid_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> PinholeCamera:
-    """The camera whose picture is seen at the pixels of an evenly spaced grid [h, w, 2]."""
+    """The camera whose pixels are the points of an evenly spaced grid [h, w, 2]."""
     height, width = grid.shape[:2]
     first, steps = grid[0, 0], (grid[-1, -1] - grid[0, 0]) / np.maximum([width - 1, height - 1], 1)
     steps = np.where(steps > 0, steps, 1.0)
@@ -154,11 +155,11 @@ def _grid_camera(grid: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> P
 
 
 def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins: np.ndarray) -> Rays:
-    """The `Rays` through pixels [R, 2] of views [R], as `camera_rays` has them of one view.
+    """The `Rays` through pixels [R, 2] of views [R]; `camera_rays` for several views.
 
     Args:
         to_world: [V, 3, 3], the rotation of c2w times the inverse of the intrinsics.
-        origins: [V, 3], where the cameras are.
+        origins: [V, 3], the camera centres.
     """
     homogeneous = np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1)
     directions = np.einsum("rij,rj->ri", to_world[view], homogeneous)
@@ -167,11 +168,11 @@ def rays_of(pixels: np.ndarray, view: np.ndarray, to_world: np.ndarray, origins:
 
 
 def _spanned(origins: np.ndarray, directions: np.ndarray) -> Rays:
-    """Rays [R, 3] with the stretch of each that is sampled, rounded to float32."""
+    """Rays of origins and directions [R, 3] with their sampled intervals, rounded to float32."""
     near, far = unit_sphere_span(origins, directions)
     return Rays(*(np.ascontiguousarray(value, dtype=np.float32) for value in (origins, directions, near, far)))
 
 
 def evenly_spaced(count: int, most: int) -> np.ndarray:
-    """The numbers of at most `most` of `count` views, evenly from the first to the last."""
+    """At most `most` indices, evenly spaced from 0 to `count` - 1."""
     return np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))

@@ -1,6 +1,6 @@
-"""What the data room hands on: rays and the pixels they were cast through.
+"""Rays, and batches of pixels with their rays.
 
-R is the number of rays; all arrays are float32 in the working (unit sphere) frame.
+R is the number of rays. All arrays are float32, in the working (unit-sphere) frame.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Rays:
-    """Half-lines `origins + t * directions`, sampled for t in [near, far]."""
+    """Rays `origins + t * directions`, sampled for t in [near, far]."""
 
     origins: np.ndarray  # [R, 3]
     directions: np.ndarray  # [R, 3], unit length
@@ -21,7 +21,7 @@ class Rays:
     far: np.ndarray  # [R, 1]
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the shapes do not belong together."""
+        """Raises ValueError for inconsistent shapes."""
         count = len(self.origins)
         expected = {"origins": (count, 3), "directions": (count, 3), "near": (count, 1), "far": (count, 1)}
         for name, shape in expected.items():
@@ -33,13 +33,13 @@ class Rays:
         return len(self.origins)
 
     def at(self, rows: np.ndarray | slice) -> Rays:
-        """The rays of some rows: a slice, numbers, or a bool for each."""
+        """The rays selected by a slice, indices or bool [R]."""
         return Rays(self.origins[rows], self.directions[rows], self.near[rows], self.far[rows])
 
 
 @dataclass(frozen=True)
 class PinholeCamera:
-    """A pinhole and its picture."""
+    """A pinhole camera and the size of its image."""
 
     intrinsics: np.ndarray  # [3, 3] float64; pixel (0, 0) is the centre of the first pixel
     c2w: np.ndarray  # [4, 4] float64, camera to working frame
@@ -49,48 +49,48 @@ class PinholeCamera:
 
 @dataclass(frozen=True)
 class ImageRays(Rays):
-    """The rays of a whole picture, row-major, and the camera that they come from."""
+    """The rays of a whole image, row-major, and their camera."""
 
     camera: PinholeCamera
 
     def at(self, rows: np.ndarray | slice) -> Rays:
-        """All of them are the picture; some are rays like others."""
+        """The selected rays; `self` if all are selected, plain `Rays` otherwise."""
         is_all = isinstance(rows, slice) and rows.indices(len(self)) == (0, len(self), 1)
         return self if is_all else super().at(rows)
 
 
 @dataclass(frozen=True)
 class PixelBatch:
-    """Rays and what the photographs show there."""
+    """Rays, and the colours and masks of the images at their pixels."""
 
     rays: Rays
     rgb: np.ndarray  # [R, 3] in [0, 1]
     mask: np.ndarray | None  # [R, 1] in [0, 1], None for a scene without masks
-    view: np.ndarray  # [R] int32, index of the photograph
+    view: np.ndarray  # [R] int32, index of the image
 
     def __len__(self) -> int:
         """R."""
         return len(self.rays)
 
     def part(self, start: int, stop: int) -> PixelBatch:
-        """The pixels start..stop-1."""
+        """The pixels `start` to `stop` - 1."""
         rows = slice(start, stop)
         mask = None if self.mask is None else self.mask[rows]
         return PixelBatch(self.rays.at(rows), self.rgb[rows], mask, self.view[rows])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything by name."""
+        """All arrays by name."""
         named = {f"rays/{name}": array for name, array in vars(self.rays).items()}
         named |= {"rgb": self.rgb, "view": self.view}
         return named if self.mask is None else named | {"mask": self.mask}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PixelBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
         rays = {name.removeprefix("rays/"): array for name, array in arrays.items() if name.startswith("rays/")}
         batch = cls(Rays(**rays), arrays["rgb"], arrays.get("mask"), arrays["view"])
         if batch.view.ndim != 1 or len(batch.view) == 0 or batch.view.dtype.kind != "i":
-            raise ValueError("its photographs are no list of numbers")
+            raise ValueError("its view indices are not a list of integers")
         widths = {"rays/origins": 3, "rays/directions": 3, "rays/near": 1, "rays/far": 1, "rgb": 3, "mask": 1}
         for name, width in widths.items():
             array = arrays.get(name)
@@ -99,7 +99,7 @@ class PixelBatch:
         return batch
 
     def words(self) -> dict[str, np.ndarray]:
-        """The same by what it is, for messages."""
+        """The arrays by their descriptions, for messages."""
         view = f"of photograph {self.view[0]}"
         named = {
             f"the rays {view} (its camera)": np.hstack(list(vars(self.rays).values())),

@@ -1,4 +1,4 @@
-"""Makes the bundled scene: photographs, masks, cameras and the exact surface of an object given by a formula.
+"""Makes the bundled scene: images, masks, cameras and the exact surface of an object given by a formula.
 
     python data/demo/make_demo.py [--out DIR]
 
@@ -28,7 +28,7 @@ import trimesh
 TRAIN_VIEWS = 44
 IMAGE_SIZE = 200  # pixels, both ways
 CAMERA_DISTANCE = 3.0  # from the origin: outside the unit sphere, as the published code assumes
-FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere just fits the picture
+FOCAL = 0.5 * IMAGE_SIZE * np.sqrt(CAMERA_DISTANCE**2 - 1.0)  # the unit sphere just fits the image
 SUPERSAMPLES = 3  # per pixel and axis: smooth edges at nine rays a pixel
 WORLD_SCALE = 2.5
 WORLD_CENTER = np.array([4.0, -7.0, 1.5])

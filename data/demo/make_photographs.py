@@ -1,4 +1,4 @@
-"""Makes photographs of the bundled scene's jug as a person would take them: no cameras, no masks, a cloth below it.
+"""Makes images of the bundled scene's jug as a person would take them: no cameras, no masks, a cloth below it.
 
     python -m data.demo.make_photographs FOLDER [--count 36] [--width 400]
 
@@ -45,7 +45,7 @@ def background(origin: np.ndarray, directions: np.ndarray, pattern: np.ndarray) 
 
 
 def render_image(pose: np.ndarray, width: int, pattern: np.ndarray) -> np.ndarray:
-    """The picture uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame."""
+    """The image uint8 [H, W, 3] (RGB) from a pose [4, 4], camera to working frame."""
     height = round(width * ASPECT)
     rows, columns = np.mgrid[:height, :width]
     x, y = (columns - 0.5 * (width - 1)) / (FOCAL * width), (rows - 0.5 * (height - 1)) / (FOCAL * width)
@@ -68,7 +68,7 @@ def poses(count: int) -> list[np.ndarray]:
 
 
 def main() -> None:
-    """Writes the photographs."""
+    """Writes the images."""
     parser = argparse.ArgumentParser(description="Photographs of the bundled jug, without cameras and masks.")
     parser.add_argument("folder", type=Path, help="folder to write into; it is made")
     parser.add_argument("--count", type=int, default=COUNT, help=f"photographs (default: {COUNT})")

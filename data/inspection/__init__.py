@@ -1,1 +1,1 @@
-"""Is a scene fit to be trained on? A table of findings, and a picture of cameras, points and the sphere."""
+"""Is a scene fit to be trained on? A table of findings, and an image of cameras, points and the sphere."""

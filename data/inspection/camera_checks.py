@@ -1,4 +1,4 @@
-"""The check that holds the cameras of a scene against its photographs."""
+"""The check that holds the cameras of a scene against its images."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from data.inspection.epipolar import lone_views, median_distance, pair_distances
 from data.inspection.finding import Finding, graded
 from data.scenes.scene import Scene
 
-# Median distance from the epipolar lines in pixels of pictures reduced to 640. Of four scenes, three of them real,
-# right cameras leave 0.2 to 0.3; turned by a degree, in another convention or of the next photograph, 2 to 100.
+# Median distance from the epipolar lines in pixels of images reduced to 640. Of four scenes, three of them real,
+# right cameras leave 0.2 to 0.3; turned by a degree, in another convention or of the next image, 2 to 100.
 GOOD_DISTANCE, FAIR_DISTANCE = 0.75, 1.5
 FAIR_CONTRADICTED = 0.1  # share of the views
 
 
 def cameras(scene: Scene) -> Finding:
-    """Whether what neighbouring photographs both show lies where their cameras say, and each camera has its own."""
+    """Whether what neighbouring images both show lies where their cameras say, and each camera has its own."""
     finding = _measured(scene)
     if scene.spare_cameras <= 0:
         return finding

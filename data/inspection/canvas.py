@@ -15,7 +15,7 @@ FAINT: Colour = (216, 220, 226)
 INK: Colour = (28, 32, 40)
 MUTED: Colour = (98, 106, 118)
 
-FINE = 2  # drawn pixels per pixel of the picture
+FINE = 2  # drawn pixels per pixel of the image
 SHIFT = 4  # binary digits behind the point of OpenCV's coordinates
 LARGEST_COORDINATE = 1e6  # drawn pixels; with SHIFT digits more it still fits into 32 bits
 FONT = cv2.FONT_HERSHEY_SIMPLEX
@@ -31,7 +31,7 @@ def colour_of(index: int, count: int) -> Colour:
 
 
 class Canvas:
-    """A white picture of width x height pixels; positions are (x, y) in its pixels."""
+    """A white image of width x height pixels; positions are (x, y) in its pixels."""
 
     def __init__(self, width: int, height: int) -> None:
         self._fine = np.full((height * FINE, width * FINE, 3), PAPER, dtype=np.uint8)
@@ -42,7 +42,7 @@ class Canvas:
         return cv2.resize(self._fine, (width // FINE, height // FINE), interpolation=cv2.INTER_AREA)
 
     def fine(self, size: np.ndarray) -> tuple[int, int]:
-        """(width, height) at which a picture of `size` is drawn."""
+        """(width, height) at which an image of `size` is drawn."""
         return int(size[0]) * FINE, int(size[1]) * FINE
 
     def text(
@@ -79,7 +79,7 @@ class Canvas:
             cv2.circle(self._fine, place.tolist(), 1 << SHIFT, colour, cv2.FILLED, cv2.LINE_AA, SHIFT)
 
     def pyramid(self, apex: np.ndarray, corners: np.ndarray, colour: Colour, is_strong: bool) -> None:
-        """A camera: apex [2] and corners [4, 2] of its picture; pale unless `is_strong`."""
+        """A camera: apex [2] and corners [4, 2] of its image; pale unless `is_strong`."""
         shade = colour if is_strong else _paler(colour, 0.5)
         for corner in corners:
             self._line(np.stack([apex, corner]), shade, 1.0)
@@ -106,7 +106,7 @@ class Canvas:
     def draw_image(
         self, image: np.ndarray, corner: np.ndarray, size: np.ndarray, curves: Sequence[np.ndarray], colour: Colour
     ) -> None:
-        """`picture` (uint8 RGB of `fine(size)`) at `corner`, with `curves` ([K, 2] each) drawn in and clipped to it."""
+        """`image` (uint8 RGB of `fine(size)`) at `corner`, with `curves` ([K, 2] each) drawn in and clipped to it."""
         width, height = self.fine(size)
         left, top = (int(value) * FINE for value in corner)
         shown = np.ascontiguousarray(image)
@@ -133,7 +133,7 @@ def _paler(colour: Colour, share: float) -> Colour:
 def _fixed(places: np.ndarray) -> np.ndarray:
     """Positions [K, 2] as the fixed-point integers that OpenCV draws at, held to what it can take.
 
-    A position is where (0, 0) is the corner of the picture; OpenCV's (0, 0) is the middle of its first pixel.
+    A position is where (0, 0) is the corner of the image; OpenCV's (0, 0) is the middle of its first pixel.
     """
     drawn = np.clip(places * FINE - 0.5, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     return np.rint(drawn * (1 << SHIFT)).astype(np.int32)

@@ -37,15 +37,15 @@ SMALLEST_GAP = 0.5  # median, degrees: frames of a video that say the same twice
 # Degrees between the two views farthest apart: depth errs by about a pixel over the sine of it.
 GOOD_PARALLAX, FAIR_PARALLAX = 40.0, 12.0
 
-# Diameter of the sphere over the shorter side of the picture. Rays are drawn from the whole picture: at 0.4 one in
-# eight meets the sphere, at 0.2 one in thirty. At 2 a picture shows a quarter of what is to be reconstructed.
+# Diameter of the sphere over the shorter side of the image. Rays are drawn from the whole image: at 0.4 one in
+# eight meets the sphere, at 0.2 one in thirty. At 2 an image shows a quarter of what is to be reconstructed.
 GOOD_SMALLEST, FAIR_SMALLEST = 0.4, 0.2
 GOOD_LARGEST, FAIR_LARGEST = 2.0, 4.0
 
 # Points of structure from motion in the sphere: every eighth is a witness, and some tens of these are a median.
 GOOD_POINTS = 240
 
-FAIR_STRAYED = 0.1  # share of the views whose picture does not show the middle of the sphere
+FAIR_STRAYED = 0.1  # share of the views whose image does not show the middle of the sphere
 
 
 def findings(scene: Scene) -> tuple[Finding, ...]:
@@ -113,7 +113,7 @@ def _coverage(directions: np.ndarray) -> Finding:
 
 
 def _overlap(cameras: Cameras) -> Finding:
-    """Share of the unit ball's volume that SURE_VIEWS pictures show; what hides behind the surface counts as shown."""
+    """Share of the unit ball's volume that SURE_VIEWS images show; what hides behind the surface counts as shown."""
     # Evenly in volume; the golden ratio already turns the directions, so that its multiples would go with them.
     radii = np.cbrt((np.arange(DIRECTIONS) * np.sqrt(2)) % 1.0)
     seen = np.sum(frustum_distances(sphere_points(DIRECTIONS) * radii[:, None], cameras) > 0, axis=0)
@@ -124,7 +124,7 @@ def _overlap(cameras: Cameras) -> Finding:
         "fair": "what fewer than three views see floats: take more photographs of it or choose a smaller sphere",
         "bad": "most of the sphere is held by too few views: choose a smaller one (--roi) or aim the cameras at it",
     }
-    figure = f"{share:.0%} of the sphere in {SURE_VIEWS} or more pictures, median {np.median(seen):.0f}"
+    figure = f"{share:.0%} of the sphere in {SURE_VIEWS} or more images, median {np.median(seen):.0f}"
     return Finding("overlap", figure, verdict, consequence[verdict])
 
 
@@ -164,29 +164,29 @@ def _parallax(directions: np.ndarray) -> Finding:
 
 
 def _sphere_size(cameras: Cameras) -> Finding:
-    """Diameter of the sphere in the pictures: the angle it is seen under, through the focal length."""
+    """Diameter of the sphere in the images: the angle it is seen under, through the focal length."""
     squared = np.sum(cameras.origins**2, axis=1)
     focal = np.sqrt(np.abs(np.linalg.det(cameras.intrinsics[:, :2, :2])))
     pixels = 2 * focal / np.sqrt(np.maximum(squared - 1, 1e-6))
     share = float(np.median(pixels / cameras.sizes.min(axis=1)))
     cut = int(np.sum(frustum_distances(np.zeros((1, 3)), cameras)[:, 0] < 1))
     small, large = graded(share, GOOD_SMALLEST, FAIR_SMALLEST), graded(share, GOOD_LARGEST, FAIR_LARGEST)
-    figure = f"{share:.2f} of the picture's shorter side, {np.median(pixels):.0f} pixels; cut off in {cut} pictures"
+    figure = f"{share:.2f} of the image's shorter side, {np.median(pixels):.0f} pixels; cut off in {cut} images"
     if small != "good":
         consequence = "few rays meet the sphere and details are few pixels: crop the photographs, or go nearer"
         return Finding("sphere size", figure, small, consequence)
     if large != "good":
-        consequence = "each picture shows a small part of the sphere: choose a smaller one (--roi) or step back"
+        consequence = "each image shows a small part of the sphere: choose a smaller one (--roi) or step back"
         return Finding("sphere size", figure, large, consequence)
     return Finding("sphere size", figure, "good", "most rays meet the sphere")
 
 
 def _aim(scene: Scene, cameras: Cameras) -> Finding:
-    """The views whose picture does not show the middle of the sphere, or nothing of the sphere."""
+    """The views whose image does not show the middle of the sphere, or nothing of the sphere."""
     deep = frustum_distances(np.zeros((1, 3)), cameras)[:, 0]
     strayed, blind = np.flatnonzero(deep <= 0), np.flatnonzero(deep <= -1)
     if not len(strayed):
-        return Finding("aim", "every picture shows the middle of the sphere", "good", "all views take part")
+        return Finding("aim", "every image shows the middle of the sphere", "good", "all views take part")
     if len(blind):
         figure = f"{listed_views(blind, scene.image_names)} show{'s' if len(blind) == 1 else ''} nothing of the sphere"
         return Finding(

@@ -1,8 +1,8 @@
-"""Do the photographs bear out the cameras? How far what two of them both show lies off its epipolar lines.
+"""Do the images bear out the cameras? How far what two of them both show lies off its epipolar lines.
 
-SIFT features are matched between photographs, and wrong matches thrown out without using the cameras (a fundamental
+SIFT features are matched between images, and wrong matches thrown out without using the cameras (a fundamental
 matrix by RANSAC). What is left lies on the epipolar lines that the cameras predict, where these are right: to a third
-of a pixel in real scenes, and many pixels off where cameras are shifted by one photograph, turned, mirrored or in
+of a pixel in real scenes, and many pixels off where cameras are shifted by one image, turned, mirrored or in
 another convention. What the measure cannot see: a change that moves all cameras alike, and one scale of all lengths.
 """
 
@@ -21,16 +21,16 @@ from data.scenes.features import Camera, Features, Match, find_features, match_f
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
-LARGEST_SIDE = 640  # pixels: photographs are reduced to this; features of larger ones say the same more slowly
+LARGEST_SIDE = 640  # pixels: images are reduced to this; features of larger ones say the same more slowly
 MOST_VIEWS = 100  # taking part, evenly chosen
-NEIGHBOURS = 3  # of each view, by its camera; the next photograph comes beside them, whatever its camera
+NEIGHBOURS = 3  # of each view, by its camera; the next image comes beside them, whatever its camera
 
 LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be wrong matches
 
 
 @dataclass(frozen=True)
 class PairDistance:
-    """Two views and the median distance of what both show from its epipolar lines, pixels of the reduced pictures."""
+    """Two views and the median distance of what both show from its epipolar lines, pixels of the reduced images."""
 
     first: int
     second: int
@@ -40,7 +40,7 @@ class PairDistance:
 def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
     """The pairs of neighbouring views that show enough in common, and the pairs that were tried.
 
-    Neighbours by their cameras, and by the order of their photographs: wrong cameras make neighbours of photographs
+    Neighbours by their cameras, and by the order of their images: wrong cameras make neighbours of images
     that show nothing in common.
     """
     chosen = evenly_spaced(scene.n_views, MOST_VIEWS)
@@ -65,7 +65,7 @@ def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, in
 
 
 def epipolar_distances(match: Match) -> np.ndarray:
-    """Signed distance [M] in pixels to the epipolar lines: the mean of both pictures' (H&Z, section 11.4.3)."""
+    """Signed distance [M] in pixels to the epipolar lines: the mean of both images' (H&Z, section 11.4.3)."""
     second_from_first = np.linalg.inv(match.second.c2w) @ match.first.c2w
     x, y, z = second_from_first[:3, 3]
     essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ second_from_first[:3, :3]
@@ -111,7 +111,7 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
 
 
 def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
-    """A view's camera and features, its picture reduced; features of the object alone where there are masks."""
+    """A view's camera and features, its image reduced; features of the object alone where there are masks."""
     image, size = scene.images[view], scene.size(view)
     small, scale = size_within(size, LARGEST_SIDE)
     mask = None if scene.masks is None else np.where(scene.masks[view] > MASK_HALF, np.uint8(255), np.uint8(0))

@@ -1,6 +1,6 @@
-"""The checks that look at the photographs and masks of a scene: blur, exposure, masks that contradict each other.
+"""The checks that look at the images and masks of a scene: blur, exposure, masks that contradict each other.
 
-A view is compared with its neighbours, which see nearly the same: what differs between them is the photograph.
+A view is compared with its neighbours, which see nearly the same: what differs between them is the image.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from data.roi.visual_hull import masked_views, visual_hull
 from data.scenes.scene import Scene
 
 NEIGHBOURS = 6  # an odd one among them does not move their median far
-LARGEST_SIDE = 1024  # pixels: photographs are reduced to this; blur that vanishes in it does not hurt either
-LEAST_PIXELS = 200  # of the object in the reduced picture: fewer say nothing
-ERODED = 2  # pixels: the outline of the object is sharp or soft with the mask, not with the photograph
+LARGEST_SIDE = 1024  # pixels: images are reduced to this; blur that vanishes in it does not hurt either
+LEAST_PIXELS = 200  # of the object in the reduced image: fewer say nothing
+ERODED = 2  # pixels: the outline of the object is sharp or soft with the mask, not with the image
 
 # Sharpness over the median neighbour's. Of four scenes, two of them real, no view has less than 0.22; a blur of one
 # pixel (Gaussian, standard deviation) leaves 0.08 to 0.2 of it.
@@ -100,7 +100,7 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
 
 
 def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
-    """Grey float32 [h, w] in [0, 1] of a photograph, reduced, and where it shows the object [h, w] bool.
+    """Grey float32 [h, w] in [0, 1] of an image, reduced, and where it shows the object [h, w] bool.
 
     That is the mask's inside, or the sphere's disc where there are no masks.
     """
@@ -116,7 +116,7 @@ def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disc(scene: Scene, view: int, size: tuple[int, int], scale: float) -> np.ndarray:
-    """Where the sphere appears in a picture of `size`, reduced by `scale`: [h, w] bool, taken as a circle."""
+    """Where the sphere appears in an image of `size`, reduced by `scale`: [h, w] bool, taken as a circle."""
     middle = -scene.c2w[view, :3, 3] @ scene.c2w[view, :3, :3]
     width, height = size
     if middle[2] <= 0:
@@ -128,7 +128,7 @@ def _disc(scene: Scene, view: int, size: tuple[int, int], scale: float) -> np.nd
 
 
 def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
-    """Variance of the Laplacian over that of the picture, which takes brightness and contrast out; NaN for no texture.
+    """Variance of the Laplacian over that of the image, which takes brightness and contrast out; NaN for no texture.
 
     The focus measure of Pech-Pacheco et al., Diatom autofocusing in brightfield microscopy (ICPR 2000).
     """

@@ -1,4 +1,4 @@
-"""One picture of a scene: cameras, points and sphere from three sides, photographs with its outline drawn in."""
+"""One image of a scene: cameras, points and sphere from three sides, images with its outline drawn in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from data.io.images import eight_bits
 from data.roi.frustum import enclosing_ball
 from data.scenes.scene import Scene
 
-WIDTH = 1600  # pixels of the whole picture
+WIDTH = 1600  # pixels of the whole image
 PAD = 24
 HEADER = 106
 MOST_THUMBNAILS = 12
@@ -24,11 +24,11 @@ OUTLINE_POINTS = 721
 MOST_DRAWN_POINTS = 6000
 ROOM = 1.15  # panel over what it must hold
 FRUSTUM = 0.07  # depth of a drawn camera, in panel half widths
-TALLEST = 1.5  # of a thumbnail's cell, height over width: portrait photographs are let in whole up to 2:3
+TALLEST = 1.5  # of a thumbnail's cell, height over width: portrait images are let in whole up to 2:3
 
 
 def overview(scene: Scene) -> np.ndarray:
-    """The picture, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
+    """The image, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
     chosen = evenly_spaced(scene.n_views, MOST_THUMBNAILS)
     panel = (WIDTH - 4 * PAD) // 3
     columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
@@ -173,7 +173,7 @@ def _draw_points(canvas: Canvas, scene: Scene, place: Callable[[np.ndarray], np.
 
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
-    """Corners [4, 3] of the picture at `depth` before the camera, in the working frame."""
+    """Corners [4, 3] of the image at `depth` before the camera, in the working frame."""
     width, height = scene.size(view)
     corners = np.array(
         [[-0.5, -0.5, 1], [width - 0.5, -0.5, 1], [width - 0.5, height - 0.5, 1], [-0.5, height - 0.5, 1]]
@@ -184,13 +184,13 @@ def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
 
 
 def _cell_height(scene: Scene, chosen: np.ndarray, cell_width: int) -> int:
-    """As tall as the photographs need, none more than TALLEST."""
+    """As tall as the images need, none more than TALLEST."""
     ratios = [scene.size(view)[1] / scene.size(view)[0] for view in chosen]
     return round(cell_width * min(TALLEST, max(ratios)))
 
 
 def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, width: int, height: int) -> None:
-    """A photograph with the sphere's outline, its number and name."""
+    """An image with the sphere's outline, its number and name."""
     size = np.array(scene.size(view))
     scale = min(np.array([width, height]) / size)
     shown = np.maximum(1, np.rint(size * scale)).astype(int)
@@ -208,9 +208,9 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
 
 
 def _where(scene: Scene, view: int) -> str:
-    """What to say of a picture in which the outline is not seen: it is all inside the sphere, or all outside."""
+    """What to say of an image in which the outline is not seen: it is all inside the sphere, or all outside."""
     middle = (np.array([scene.size(view)]) - 1) / 2
     origin, direction = (value[0] for value in pixels_to_rays(middle, scene.intrinsics[view], scene.c2w[view]))
     along = -origin @ direction
     hits = along > 0 and np.linalg.norm(origin + along * direction) < 1
-    return " (all inside the sphere)" if hits else " (sphere not in the picture)"
+    return " (all inside the sphere)" if hits else " (sphere not in the image)"

@@ -1,1 +1,1 @@
-"""What everything else in data stands on: files, pictures, other processes, the terminal. It knows no scene."""
+"""What everything else in data stands on: files, images, other processes, the terminal. It knows no scene."""

@@ -81,9 +81,9 @@ def require_images(folder: Path) -> list[Path]:
 
 
 def left_out(folder: Path) -> tuple[str, ...]:
-    """A note on what `list_images` passes over and someone may have meant as a photograph; () where there is nothing.
+    """A note on what `list_images` passes over and someone may have meant as an image; () where there is nothing.
 
-    That is pictures in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
+    That is images in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
     """
     odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _leads_nowhere(entry))
     names = [entry.name + (" (a link that leads nowhere)" if _leads_nowhere(entry) else "") for entry in odd]
@@ -157,7 +157,7 @@ def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
 
 
 def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
-    """`size` (width, height), where a photograph can have it and a file of `length` bytes hold it; else ImageError."""
+    """`size` (width, height), where an image can have it and a file of `length` bytes hold it; else ImageError."""
     if size is None or min(size) < 1:
         raise ImageError(f"{path}: {DAMAGED}")
     width, height = size
@@ -178,7 +178,7 @@ def _rgb_order(pixels: np.ndarray) -> np.ndarray:
 def _require_whole_png(encoded: bytes, path: Path | str) -> None:
     """Walk the chunks to the last; raises ImageError where one reaches beyond the end, and for an animation.
 
-    OpenCV allocates what a chunk claims to hold, up to 4 GB, before it looks for it; and has frames beside the picture.
+    OpenCV allocates what a chunk claims to hold, up to 4 GB, before it looks for it; and has frames beside the image.
     """
     position, kinds = len(PNG_SIGNATURE), []
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
@@ -207,19 +207,19 @@ def _jpeg_size(encoded: bytes) -> tuple[int, int]:
 
 
 def rgb_of(image: np.ndarray) -> np.ndarray:
-    """[H, W, 3] of a picture as `read_image` gives it: grey is spread over the channels, alpha is left out."""
+    """[H, W, 3] of an image as `read_image` gives it: grey is spread over the channels, alpha is left out."""
     return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[..., :3]
 
 
 def alpha_of(image: np.ndarray) -> np.ndarray | None:
-    """The alpha channel of a picture as uint8 [H, W]; None for one without."""
+    """The alpha channel of an image as uint8 [H, W]; None for one without."""
     return eight_bits(image[..., 3]) if image.shape[2] == 4 else None
 
 
 def mask_of(image: np.ndarray) -> np.ndarray:
-    """A mask picture of any depth and channel count as uint8 [H, W], 255 on the object.
+    """A mask image of any depth and channel count as uint8 [H, W], 255 on the object.
 
-    Several channels are reduced to the largest colour, and an alpha channel limits it: the picture over black.
+    Several channels are reduced to the largest colour, and an alpha channel limits it: the image over black.
     """
     brightest = image[..., :3].max(axis=2)
     return eight_bits(np.minimum(brightest, image[..., 3]) if image.shape[2] == 4 else brightest)

@@ -17,7 +17,7 @@ from data.errors import SceneError
 
 # Ten thousand frames with intrinsics of their own take 15 MB. What is parsed takes some thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25
-LARGEST_SIZE = 1 << 16  # pixels along one side; JPEG ends there, and PNG photographs long before
+LARGEST_SIZE = 1 << 16  # pixels along one side; JPEG ends there, and PNG images long before
 
 
 def read_object(path: Path) -> dict[str, object]:

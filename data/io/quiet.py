@@ -15,7 +15,7 @@ from collections.abc import Iterator
 STDERR = 2  # the file descriptor C libraries write to, whatever sys.stderr is
 OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
 # Names of variables that libraries read as they are loaded, and end the process over what they do not understand; or
-# that lower a bound on the size of pictures below the program's own.
+# that lower a bound on the size of images below the program's own.
 FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFFERS_")
 
 

@@ -1,1 +1,1 @@
-"""Photographs or a video in, a scene folder out: frames, features, matches, cameras, masks."""
+"""Images or a video in, a scene folder out: frames, features, matches, cameras, masks."""

@@ -1,6 +1,6 @@
-"""Boxes on a few photographs carried to all of them by the points of structure from motion; masks by GrabCut from them.
+"""Boxes on a few images carried to all of them by the points of structure from motion; masks by GrabCut from them.
 
-V views. What lies in every box, seen along the boxed pictures' pyramids, is the object; its points bound it elsewhere.
+V views. What lies in every box, seen along the boxed images' pyramids, is the object; its points bound it elsewhere.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
 
 
 def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
-    """The boxes of `find_boxes` by number of the view; raises UserError for a photograph that got no camera."""
+    """The boxes of `find_boxes` by number of the view; raises UserError for an image that got no camera."""
     of_scene = {f"{OF_SCENE}{view:03d}.png": view for view in range(scene.n_views)}
     of_images = {name: view for view, name in enumerate(scene.image_names)}
     places = of_scene | of_images
@@ -36,9 +36,9 @@ def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarr
 
 
 def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The points [K, 3] that lie in every box; `boxes` are shares of the pictures' sides, [4] by view.
+    """The points [K, 3] that lie in every box; `boxes` are shares of the images' sides, [4] by view.
 
-    Raises UserError for a box that holds too few points, or misses what the others hold or the photographs look at.
+    Raises UserError for a box that holds too few points, or misses what the others hold or the images look at.
     """
     if scene.points is None:
         raise UserError(
@@ -96,7 +96,7 @@ def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:
 
 
 def doubts(scene: Scene, boxes: Mapping[int, np.ndarray]) -> list[str]:
-    """A line where no box holds what the photographs look at: what it holds may stand beside the object."""
+    """A line where no box holds what the images look at: what it holds may stand beside the object."""
     cameras = scene.c2w
     focus = meeting_point(cameras[:, :3, 3], cameras[:, :3, 2])
     if focus is None or any(_is_in(project(scene, view, focus[None]), box).any() for view, box in boxes.items()):

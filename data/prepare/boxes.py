@@ -1,7 +1,7 @@
-"""Rectangles around the object on a few photographs, as numbers: from a file boxes.json, or from flags.
+"""Rectangles around the object on a few images, as numbers: from a file boxes.json, or from flags.
 
-`{"boxes": {"IMG_1.jpg": [x0, y0, x1, y1], ...}}`: pixels of the picture as it is seen (upright), x to the right, y
-down, from the corner of the first pixel; x1, y1 are beyond the last one. Beside the photographs the names are theirs;
+`{"boxes": {"IMG_1.jpg": [x0, y0, x1, y1], ...}}`: pixels of the image as it is seen (upright), x to the right, y
+down, from the corner of the first pixel; x1, y1 are beyond the last one. Beside the images the names are theirs;
 in the scene folder they are those of its image/ (000.png, ...), and the pixels too.
 """
 
@@ -20,16 +20,16 @@ from data.prepare.exif import read_exif
 from data.prepare.sources import HEIC_SUFFIXES, read_source_image
 
 BOXES_FILE = "boxes.json"
-OF_SCENE = "image/"  # before the name of a picture of the scene folder, which a photograph may have too
+OF_SCENE = "image/"  # before the name of an image of the scene folder, which an image may have too
 LEAST_SIDE = 2.0  # pixels: a smaller box was a slip of the hand
 TURNED = 5  # from this value on EXIF's orientation swaps width and height
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle around the object on one photograph."""
+    """A rectangle around the object on one image."""
 
-    name: str  # of the photograph
+    name: str  # of the image
     corners: tuple[float, float, float, float]  # left, top, right, bottom
     source: str  # where it is from, for messages
 
@@ -48,7 +48,7 @@ def read_boxes(path: Path) -> list[Box]:
 
 
 def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
-    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError where these are no numbers, or two of a photograph."""
+    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError where these are no numbers, or two of an image."""
     found: list[Box] = []
     for name, *texts in flags:
         if name in (box.name for box in found):
@@ -62,10 +62,10 @@ def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
 
 
 def find_boxes(images: Path, target: Path, given: Sequence[Box], sources: Sequence[Path]) -> dict[str, np.ndarray]:
-    """The boxes as shares of their pictures' sides, [4] by name: of a photograph, or in the scene folder of its image.
+    """The boxes as shares of their images' sides, [4] by name: of an image, or in the scene folder of its image.
 
-    Those of flags and beside the photographs come first; without any, those of the scene folder. Raises UserError where
-    there are none, and for one that fits no picture.
+    Those of flags and beside the images come first; without any, those of the scene folder. Raises UserError where
+    there are none, and for one that fits no image.
     """
     beside = images / BOXES_FILE
     boxes = [*(read_boxes(beside) if images.is_dir() and beside.is_file() else []), *given]
@@ -83,7 +83,7 @@ def find_boxes(images: Path, target: Path, given: Sequence[Box], sources: Sequen
 
 
 def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
-    """The corners [4] as shares of the picture's width and height, cut to it."""
+    """The corners [4] as shares of the image's width and height, cut to it."""
     if box.name not in by_name:
         known = (
             f"there are {listed(list(by_name))}" if by_name else "frames of a video have no names: draw on the scene"
@@ -102,7 +102,7 @@ def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
 
 
 def _size(path: Path) -> tuple[int, int]:
-    """(width, height) of a photograph as it is seen."""
+    """(width, height) of an image as it is seen."""
     pixels = read_source_image(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
     height, width = pixels.shape[:2]
     is_turned = path.suffix.lower() not in HEIC_SUFFIXES and read_exif(path)[0] >= TURNED

@@ -13,16 +13,16 @@ from typing import Any
 
 SEED = 0
 # COLMAP's model with one focal length and one radial coefficient: enough for phones and cameras (0.93 pixels on the
-# photographs of docs/results.md), and not underdetermined by few photographs as the larger ones are.
+# images of docs/results.md), and not underdetermined by few images as the larger ones are.
 CAMERA_MODEL = "SIMPLE_RADIAL"
 BLOCK_PAIRS = 64  # are matched and written at a time: the grain of the progress bar, and of going on after a stop
-SMALLEST_MODEL = 3  # photographs
+SMALLEST_MODEL = 3  # images
 
-# The final adjustment lets every camera have its own principal point and OPENCV's distortion. On the photographs of
+# The final adjustment lets every camera have its own principal point and OPENCV's distortion. On the images of
 # docs/results.md it takes 4 s, the error from 0.93 to 0.87 pixels and the rotations from 0.70 to 0.27 degrees off the
-# published ones. Few photographs do not determine so much; and what moves further than this was not determined.
+# published ones. Few images do not determine so much; and what moves further than this was not determined.
 REFINED_MODEL = "OPENCV"
-LEAST_REFINED = 20  # photographs of a camera
+LEAST_REFINED = 20  # images of a camera
 MOST_SHIFT = 0.1  # of the principal point, over the longer side
 MOST_FOCAL_CHANGE = 0.2  # relative
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
@@ -128,7 +128,7 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
 def refine(model: Any) -> Any:
     """The pycolmap model after a last bundle adjustment with REFINED_MODEL, or unchanged where that is not determined.
 
-    It is left alone where a camera has too few photographs or its refined numbers are unlikely.
+    It is left alone where a camera has too few images or its refined numbers are unlikely.
     """
     import pycolmap
 

@@ -57,7 +57,7 @@ def count_rows(database: Path, table: str, otherwise: int) -> int:
 
 
 def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str], int]:
-    """How many verified matches each pair of photographs has; `called` renames those of the database.
+    """How many verified matches each pair of images has; `called` renames those of the database.
 
     Raises WorkError where the database does not tell.
     """

@@ -37,7 +37,7 @@ def read_exif(path: Path) -> tuple[int, float | None]:
 
 
 def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:
-    """The focal length in pixels of a whole photograph of `size` (width, height)."""
+    """The focal length in pixels of a whole image of `size` (width, height)."""
     return focal_35mm / FILM_DIAGONAL * math.hypot(*size)
 
 

@@ -1,4 +1,4 @@
-"""The photographs to reconstruct from, upright and of a workable size, in a folder of their own."""
+"""The images to reconstruct from, upright and of a workable size, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from data.prepare.progress import Bar
 from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
 
-# Longer sides are scaled down to this. Features of larger photographs match no better (COLMAP itself looks for them at
+# Longer sides are scaled down to this. Features of larger images match no better (COLMAP itself looks for them at
 # 3200 pixels), and a scene is held in memory while it is trained on.
 MAX_SIDE = 2048
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One photograph of the work folder."""
+    """One image of the work folder."""
 
     name: str  # of its file: a number, as COLMAP's lists are split at blanks
     source: str  # the file it was made from, or the video's frame, as messages name it
@@ -44,7 +44,7 @@ class Group:
 
 
 def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
-    """Put each photograph into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
+    """Put each image into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
 
     Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded, UserError for a copy that
     cannot be written.
@@ -84,7 +84,7 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str
 
 
 def read_frame_list(value: Any) -> list[Frame]:
-    """The result of `copy_pictures` or `copy_video` as it lies on file; raises one of `steps.MISREAD` for others."""
+    """The result of `copy_images` or `copy_video` as it lies on file; raises one of `steps.MISREAD` for others."""
     frames = [Frame(**frame) for frame in value]
     for frame in frames:
         sizes = isinstance(frame.width, int) and isinstance(frame.height, int) and min(frame.width, frame.height) > 0

@@ -1,4 +1,4 @@
-"""Masks by GrabCut once there are cameras: from the region of interest, or from boxes on a few photographs."""
+"""Masks by GrabCut once there are cameras: from the region of interest, or from boxes on a few images."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from data.prepare.progress import Bar
 from data.scenes.scene import Scene, check_scene
 
 Cut = Callable[[Scene], Scene]
-LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of a photograph outside which its mask deserves a look
+LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of an image outside which its mask deserves a look
 
 
 def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cut | None:

@@ -1,4 +1,4 @@
-"""Masks for photographs that have none: from a backdrop of one colour, by GrabCut, by rembg, or from files."""
+"""Masks for images that have none: from a backdrop of one colour, by GrabCut, by rembg, or from files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WITH_CAMERAS = ("grabcut", "box")  # those that come last, for they need the cam
 ON_OBJECT = 255
 
 # Colour key. Distances are Euclidean in OpenCV's 8-bit Lab.
-BORDER = 0.03  # of the shorter side: the frame of the picture that shows backdrop
+BORDER = 0.03  # of the shorter side: the frame of the image that shows backdrop
 LEAST_TOLERANCE = 12.0  # JPEG noise and soft shadows on paper
 SPREADS = 6.0  # median absolute deviations of the border's colours that still are backdrop
 MOST_TOLERANCE = 40.0  # a border that needs more is no backdrop of one colour
@@ -37,7 +37,7 @@ REMBG_MODEL = "u2net"
 
 
 def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
-    """The mask of each photograph by its name: stem.png, or photograph.jpg.png; raises UserError for missing ones."""
+    """The mask of each image by its name: stem.png, or image.jpg.png; raises UserError for missing ones."""
     if not folder.is_dir():
         raise UserError(f"--masks {folder}: no such folder, and none of {', '.join(METHODS)}")
     by_stem = {path.stem: path for path in list_images(folder)}
@@ -52,9 +52,9 @@ def mask_files(folder: Path, sources: Sequence[str]) -> list[Path]:
 
 
 def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.ndarray:
-    """A mask file as uint8 [H, W] for the upright, perhaps scaled photograph of `size` (width, height).
+    """A mask file as uint8 [H, W] for the upright, perhaps scaled image of `size` (width, height).
 
-    `orientation_of` is the photograph as it was given: a mask of the stored size is turned with it. Raises UserError
+    `orientation_of` is the image as it was given: a mask of the stored size is turned with it. Raises UserError
     where the proportions do not fit.
     """
     mask = mask_of(read_image(path))
@@ -71,7 +71,7 @@ def read_mask(path: Path, size: tuple[int, int], orientation_of: Path) -> np.nda
 
 
 def finder(method: str, paths: Sequence[Path]) -> Callable[[np.ndarray], np.ndarray]:
-    """What makes a mask uint8 [H, W] of an RGB picture of those in `paths`: by "colorkey" or "rembg"."""
+    """What makes a mask uint8 [H, W] of an RGB image of those in `paths`: by "colorkey" or "rembg"."""
     if method == "colorkey":
         colour, tolerance = backdrop(rgb_of(read_image(path)) for path in paths)
         return lambda image: color_key(image, colour, tolerance)
@@ -79,7 +79,7 @@ def finder(method: str, paths: Sequence[Path]) -> Callable[[np.ndarray], np.ndar
 
 
 def backdrop(images: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
-    """The backdrop's colour (Lab, [3]) and how far from it still counts, from the borders of RGB uint8 pictures.
+    """The backdrop's colour (Lab, [3]) and how far from it still counts, from the borders of RGB uint8 images.
 
     Raises UserError where the borders show no single colour.
     """
@@ -90,14 +90,14 @@ def backdrop(images: Iterable[np.ndarray]) -> tuple[np.ndarray, float]:
     share = np.mean(distance <= tolerance)
     if share < LEAST_BACKDROP:
         raise UserError(
-            f"--masks colorkey: only {share:.0%} of the pictures' borders have one colour, so that there is no plain "
+            f"--masks colorkey: only {share:.0%} of the images' borders have one colour, so that there is no plain "
             "backdrop; use --masks grabcut, or a folder of masks"
         )
     return colour, tolerance
 
 
 def color_key(image: np.ndarray, colour: np.ndarray, tolerance: float) -> np.ndarray:
-    """255 where the RGB picture [H, W, 3] differs from the backdrop, uint8 [H, W]: specks removed, holes kept."""
+    """255 where the RGB image [H, W, 3] differs from the backdrop, uint8 [H, W]: specks removed, holes kept."""
     distance = np.linalg.norm(_lab(image) - colour, axis=2)
     kernel = np.ones((3, 3), np.uint8)
     mask = np.where(distance > tolerance, ON_OBJECT, 0).astype(np.uint8)

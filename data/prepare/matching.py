@@ -1,4 +1,4 @@
-"""Which photographs are compared, and what the comparison tells about those that do not fit."""
+"""Which images are compared, and what the comparison tells about those that do not fit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from scipy.sparse.csgraph import connected_components
 
 from data.errors import listed
 
-EXHAUSTIVE_LIMIT = 150  # photographs; 11,175 pairs, some 20 minutes on two cores
+EXHAUSTIVE_LIMIT = 150  # images; 11,175 pairs, some 20 minutes on two cores
 NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
 ENOUGH_MATCHES = 15  # inliers of two views that COLMAP's mapper counts as a link (min_num_matches)
 
 
 def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
-    """The pairs (i, j), i < j, to compare among `count` photographs.
+    """The pairs (i, j), i < j, to compare among `count` images.
 
     All of them up to EXHAUSTIVE_LIMIT where they are no sequence. Else each with its NEIGHBOURS next ones and with
     those 16, 32, ... further, the end joined to the start: whoever walks around an object comes back.
@@ -31,7 +31,7 @@ def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
 
 
 def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> list[list[str]]:
-    """The photographs in groups that are linked by ENOUGH_MATCHES, the largest group first, each in order of `names`.
+    """The images in groups that are linked by ENOUGH_MATCHES, the largest group first, each in order of `names`.
 
     `links` holds the matches of pairs of names.
     """
@@ -47,7 +47,7 @@ def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> li
 
 
 def why_disconnected(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> str:
-    """What the links say about photographs that make no model, as the start of a sentence."""
+    """What the links say about images that make no model, as the start of a sentence."""
     found = components(names, links)
     largest, rest = found[0], [name for group in found[1:] for name in group]
     if len(largest) < 2:

@@ -1,4 +1,4 @@
-"""From photographs or a video to a scene folder that can be trained on, step by step.
+"""From images or a video to a scene folder that can be trained on, step by step.
 
 Everything in between lies in `<scene folder>/prepare`; a second call goes on where the first one stopped.
 """
@@ -60,7 +60,7 @@ Say = Callable[[str], None]
 class Request:
     """What is to be prepared."""
 
-    images: Path  # a folder of photographs, or a video
+    images: Path  # a folder of images, or a video
     target: Path  # the scene folder
     frames: int  # to take from a video
     masks: str = ""  # one of `masks.METHODS`, a folder, or "" for none
@@ -141,7 +141,7 @@ def _inputs(
 
 
 def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
-    """The mask files, one for each photograph, or []; raises UserError for what cannot be done."""
+    """The mask files, one for each image, or []; raises UserError for what cannot be done."""
     if request.masks == "rembg":
         masks.require_rembg()
     if request.masks in ("", *masks.METHODS):
@@ -210,7 +210,7 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
 
 
 def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
-    """The photographs in the work folder."""
+    """The images in the work folder."""
     folder = steps.folder / IMAGES
 
     def work() -> list[dict[str, object]]:
@@ -227,7 +227,7 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
 
 
 def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> None:
-    """Find the cameras of the photographs and say how it went."""
+    """Find the cameras of the images and say how it went."""
     try:
         model = _find_cameras(request, frames, steps)
     except DiskError:

@@ -34,7 +34,7 @@ PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW
 def write_scene(
     work: Path, target: Path, frames: Sequence[Frame], roi: str, cameras_outside: bool, cut: Cut | None
 ) -> list[str]:
-    """Develop the photographs and put the products in their place; returns what is to be said.
+    """Develop the images and put the products in their place; returns what is to be said.
 
     `cut` gives the scene its masks, where these need cameras; where `cameras_outside`, the region is shrunk until no
     camera stands within. Raises UserError where the region or these masks do not fit, or the disk takes no more.
@@ -92,7 +92,7 @@ def _place(name: str) -> int:
 
 
 def _foreign_notes(target: Path, made: Sequence[str]) -> list[str]:
-    """What is to be said of pictures that lie among the products and are none."""
+    """What is to be said of images that lie among the products and are none."""
     found = [path for kind in ("image", "mask") for path in sorted((target / kind).glob("*"))]
     names = [path.relative_to(target).as_posix() for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
     others = [name for name in names if name not in made]
@@ -110,7 +110,7 @@ def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str],
 
 
 def _is_usable(path: Path, size_and_sum: object) -> bool:
-    """Whether the file is a picture that can be decoded, or any other file that is no shorter than it was."""
+    """Whether the file is an image that can be decoded, or any other file that is no shorter than it was."""
     try:
         if path.suffix.lower() in IMAGE_SUFFIXES:
             return read_image(path).size > 0

@@ -1,4 +1,4 @@
-"""From the photographs of the work folder to a COLMAP model beside them: features, matches, mapping."""
+"""From the images of the work folder to a COLMAP model beside them: features, matches, mapping."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
 
-# A model of no more than this share of the photographs is refused: whoever gives 60 wants a scene of more than 30.
+# A model of no more than this share of the images is refused: whoever gives 60 wants a scene of more than 30.
 LEAST_SHARE = 0.5
 
 LEAST_FREE = 1 << 24  # bytes of a disk below which a failed write is what stopped COLMAP
@@ -39,7 +39,7 @@ class DiskError(WorkError):
 
 
 def find_features(work: Path, cameras: Sequence[Group]) -> None:
-    """Fill the database with the features of every photograph; raises WorkError where COLMAP fails."""
+    """Fill the database with the features of every image; raises WorkError where COLMAP fails."""
     (work / DATABASE).parent.mkdir(exist_ok=True)
     tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
@@ -54,7 +54,7 @@ def _parameters(camera: Group) -> str:
 
 
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
-    """Compare the photographs; returns how many pairs. Raises WorkError where COLMAP fails."""
+    """Compare the images; returns how many pairs. Raises WorkError where COLMAP fails."""
     names = [frame.name for frame in frames]
     chosen = pairs(len(names), is_sequence)
     write_result(work / PAIR_LIST, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
@@ -63,9 +63,9 @@ def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> in
 
 
 def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
-    """Build the model; returns that of the most photographs as `colmap_tasks.reconstruct` describes it, with "notes".
+    """Build the model; returns that of the most images as `colmap_tasks.reconstruct` describes it, with "notes".
 
-    Raises UserError, with what the matches say about it, where there is none or it holds too few of the photographs.
+    Raises UserError, with what the matches say about it, where there is none or it holds too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
     links = read_links(work / DATABASE, called)
@@ -95,14 +95,14 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
 
 
 def _require_moved(work: Path, frames: Sequence[Frame]) -> None:
-    """Raises UserError where the camera stood still: there is nothing that more photographs of the kind would mend."""
+    """Raises UserError where the camera stood still: there is nothing that more images of the kind would mend."""
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
     share = share_of_still_pairs(work / DATABASE, sides)
     if share >= MOSTLY:
         raise UserError(
             f"no cameras were found: in {share:.0%} of the pairs of photographs what is matched does not move, so that "
             "the camera stood still and the object turned, or nothing did; walk around the object instead, or turn it "
-            "before a plain backdrop without texture, close enough to fill the picture"
+            "before a plain backdrop without texture, close enough to fill the image"
         )
 
 
@@ -112,7 +112,7 @@ def _notes(
     missing: Sequence[str],
     parts: Sequence[Sequence[str]],
 ) -> list[str]:
-    """What is to be said of models and photographs that are left out."""
+    """What is to be said of models and images that are left out."""
     notes = []
     if len(models) > 1:
         others = "; ".join(listed([called[name] for name in model["names"]]) for model in models[1:])

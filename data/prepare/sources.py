@@ -1,4 +1,4 @@
-"""What `--images` leads to: photographs or a video, and what lies beside them that is not taken."""
+"""What `--images` leads to: images or a video, and what lies beside them that is not taken."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ HEIC_SUFFIXES = (".heic", ".heif")
 HEIC_PACKAGE = "pillow_heif"
 HEIC_ADVICE = "`pip install -r requirements-heic.txt` has them read"
 
-# Formats that photographs come in and that are not read; named, so that a camera's folder is not called empty.
+# Formats that images come in and that are not read; named, so that a camera's folder is not called empty.
 OTHER_SUFFIXES = tuple(suffix for suffix in UNREAD_SUFFIXES if suffix not in HEIC_SUFFIXES)
 
 
 def find_images(source: Path) -> list[Path]:
-    """The photographs of a folder, or the one video that `source` is; raises UserError for anything else."""
+    """The images of a folder, or the one video that `source` is; raises UserError for anything else."""
     if os.path.isdir(source):  # Path.is_dir raises on a long name
         readable = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
         images = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
@@ -52,7 +52,7 @@ def find_images(source: Path) -> list[Path]:
 
 
 def left_out(folder: Path) -> list[str]:
-    """A sentence for each kind of entry that looks like photographs and is not taken."""
+    """A sentence for each kind of entry that looks like images and is not taken."""
     files = _files(folder)
     heic = [] if has_heic() else [path.name for path in files if path.suffix.lower() in HEIC_SUFFIXES]
     others = [path.name for path in files if path.suffix.lower() in OTHER_SUFFIXES]
@@ -68,7 +68,7 @@ def left_out(folder: Path) -> list[str]:
 
 
 def _why_empty(folder: Path) -> str:
-    """Why there is no photograph that can be read, as the end of a sentence."""
+    """Why there is no image that can be read, as the end of a sentence."""
     if inner := _inner_folders(folder):
         return f"its photographs lie in folders of their own ({listed(inner)}); give one of them, or move them together"
     notes = left_out(folder)
@@ -92,7 +92,7 @@ def _is_image_name(path: Path) -> bool:
 
 
 def _inner_folders(folder: Path) -> list[str]:
-    """The names of folders below it that hold photographs."""
+    """The names of folders below it that hold images."""
     suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
     inner = [path for path in _entries(folder) if os.path.isdir(path)]
     return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]

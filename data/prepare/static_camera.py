@@ -1,4 +1,4 @@
-"""Whether the camera stood still: then what is matched does not move from photograph to photograph."""
+"""Whether the camera stood still: then what is matched does not move from image to image."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from data.prepare.database import PAIR_BASE
 from data.prepare.matching import ENOUGH_MATCHES
 
 # Share of the longer side by which the median match of a pair moves at the most where the camera stood still: noise of
-# features and compression. From one photograph of a walk to the next a match moves by a tenth.
+# features and compression. From one image of a walk to the next a match moves by a tenth.
 STILL = 0.003
 MOSTLY = 0.6  # share of the linked pairs that are still
 SEEN_PAIRS = 200  # that are looked at
 
 
 def share_of_still_pairs(database: Path, sides: Mapping[str, int]) -> float:
-    """Of the pairs of photographs that are linked, those whose matches do not move; 0 where nothing is linked.
+    """Of the pairs of images that are linked, those whose matches do not move; 0 where nothing is linked.
 
-    sides: the longer side of each photograph of the database, in pixels. 0 too for a database that does not tell.
+    sides: the longer side of each image of the database, in pixels. 0 too for a database that does not tell.
     """
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:

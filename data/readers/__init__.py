@@ -26,6 +26,6 @@ READERS: dict[str, Callable[[Path, DatasetConfig], ParsedScene]] = {
 
 
 def parse_scene(conf: DatasetConfig) -> ParsedScene:
-    """What the scene folder `conf.data_dir` holds, no photograph decoded; raises SceneError where it cannot be used."""
+    """What the scene folder `conf.data_dir` holds, no image decoded; raises SceneError where it cannot be used."""
     folder = Path(conf.data_dir)
     return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type](folder, conf)

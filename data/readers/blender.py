@@ -3,7 +3,7 @@
     folder/transforms_train.json   {"camera_angle_x", "frames": [{"file_path": "./train/r_0", "transform_matrix"}]}
     folder/train/r_0.png           RGBA; the name stands in the file without its suffix
 
-`camera_angle_x` is the angle in radians that the image's width spans; one focal length, no distortion. The photographs
+`camera_angle_x` is the angle in radians that the image's width spans; one focal length, no distortion. The images
 of transforms_train.json are for training; those of transforms_test.json (else transforms_val.json, which is never
 trained on) are held out. Written by Blender's camera (y up, looking along -z); the world is Blender's, z up.
 

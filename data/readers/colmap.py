@@ -61,12 +61,12 @@ CAMERA_MODELS = {
 
 
 def read_colmap(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """The photographs, lenses, poses and points of the COLMAP project at `folder`; nothing is decoded.
+    """The images, lenses, poses and points of the COLMAP project at `folder`; nothing is decoded.
 
-    The photographs come in the natural order of their names. Of several models the one with the most photographs is
+    The images come in the natural order of their names. Of several models the one with the most images is
     taken. `conf` is not used: all readers are called alike.
 
-    Raises SceneError for a model that is missing, damaged or uses another camera model, and for photographs or masks
+    Raises SceneError for a model that is missing, damaged or uses another camera model, and for images or masks
     that are not there.
     """
     model, notes = _choose_model(folder)
@@ -132,7 +132,7 @@ def _load(model: Path) -> Tables:
 
 
 def _require_sound(model: Path, tables: Tables) -> None:
-    """Raises SceneError for a model without photographs, with numbers that are not finite or with poses that are not
+    """Raises SceneError for a model without images, with numbers that are not finite or with poses that are not
     rigid."""
     if not tables.images:
         raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
@@ -174,7 +174,7 @@ def _beside(folder: Path, model: Path, name: str) -> Path | None:
 
 
 def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
-    """The files of the photographs; SceneError where one is missing or its name leads out of the folder."""
+    """The files of the images; SceneError where one is missing or its name leads out of the folder."""
     for name in names:
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
             raise SceneError(f"{image_folder}: the model names the photograph {name!r}, which lies outside; correct it")
@@ -189,7 +189,7 @@ def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
 
 
 def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
-    """One mask for each photograph: name.jpg.png as COLMAP calls it, or name.png, or the photograph's own name."""
+    """One mask for each image: name.jpg.png as COLMAP calls it, or name.png, or the image's own name."""
     if folder is None:
         return [None] * len(names)
     found = []
@@ -206,7 +206,7 @@ def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
 
 
 def _left_out(image_folder: Path, used: list[Path]) -> tuple[str, ...]:
-    """A note on photographs in the folder that the model has no pose for."""
+    """A note on images in the folder that the model has no pose for."""
     unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
     if not unused:
         return ()

@@ -1,12 +1,12 @@
 """The format of LLFF: poses_bounds.npy and images/.
 
     folder/poses_bounds.npy   [N, 17]: a pose [3, 5] row by row, then the nearest and farthest depth of the points
-    folder/images/            N photographs, in the order of names that Python's `sorted` has: 10.png before 2.png
+    folder/images/            N images, in the order of names that Python's `sorted` has: 10.png before 2.png
     folder/images_4/, ...     reduced copies; read where images/ is missing
 
 The pose's columns are the camera's axes in the world, down, right and backwards, then its centre, then height, width
 and focal length in pixels (https://github.com/Fyusion/LLFF at c6e27b1, llff/poses/pose_utils.py, load_colmap_data); one
-focal length for both axes. The world is COLMAP's. Height, width and focal length are those of the photographs COLMAP
+focal length for both axes. The world is COLMAP's. Height, width and focal length are those of the images COLMAP
 saw: `Lens.size` lets reduced ones be scaled.
 
 Half pixels: the format drops COLMAP's principal point, which starts, and by default stays, in the middle of the image:
@@ -32,7 +32,7 @@ from data.readers.transforms import require_same_shape
 
 CAMERA_FILE = "poses_bounds.npy"
 COLUMNS = 17
-MAX_FILE_BYTES = 1 << 24  # 120 000 photographs
+MAX_FILE_BYTES = 1 << 24  # 120 000 images
 
 
 def read_llff(folder: Path, conf: DatasetConfig) -> ParsedScene:
@@ -77,7 +77,7 @@ def _read_table(source: Path) -> np.ndarray:
 
 
 def _list_images(folder: Path) -> list[Path]:
-    """The pictures of images/, else of the images_N/ that is reduced least, in the order of the table."""
+    """The images of images/, else of the images_N/ that is reduced least, in the order of the table."""
     reduced = [
         (int(entry.name[7:]), entry) for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name)
     ]

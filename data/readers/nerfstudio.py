@@ -5,14 +5,14 @@
     folder/images/, masks/   wherever file_path and mask_path say
     folder/sparse_pc.ply     points in the world of the file's matrices
 
-Lens keys stand for all photographs or in a frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
+Lens keys stand for all images or in a frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
 https://github.com/nerfstudio-project/nerfstudio at 50e0e3c, data/dataparsers/nerfstudio_dataparser.py; keys in
 docs/quickstart/data_conventions.md there.
 
 The world is that of the file's own matrices and of sparse_pc.ply, so that a mesh lies where these do, z up.
 `applied_transform` (and `applied_scale`) lead there from the world the cameras came from, COLMAP's say; they are
 checked and not undone. `mask_path` is black where nerfstudio does not train; here it is black off the object.
-Photographs of `val_filenames` and `test_filenames` that `train_filenames` does not name are held out, and those in no
+Images of `val_filenames` and `test_filenames` that `train_filenames` does not name are held out, and those in no
 list are left out.
 """
 

@@ -1,6 +1,6 @@
 """The format of the published NeuS: image/*, optional mask/*, and npz files with world_mat_i and scale_mat_i.
 
-world_mat_i [4, 4] or [3, 4] projects world points to pixels of photograph i, scale_mat_i [4, 4] takes the unit sphere
+world_mat_i [4, 4] or [3, 4] projects world points to pixels of image i, scale_mat_i [4, 4] takes the unit sphere
 to the world. docs/formats.md describes the folder for its users; behaviour as in models/dataset.py of
 https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
 """
@@ -31,9 +31,9 @@ MATRIX_TOLERANCE = 1e-4
 
 
 def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """Read the scene `folder`; no photograph is opened.
+    """Read the scene `folder`; no image is opened.
 
-    Photographs may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
+    Images may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
     """
     image_paths = _list_images(folder)
     masks = _list_masks(folder, image_paths)
@@ -85,7 +85,7 @@ def _list_images(folder: Path) -> list[Path]:
 
 
 def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
-    """The files of mask/, one per photograph; an empty list where there is no such folder."""
+    """The files of mask/, one per image; an empty list where there is no such folder."""
     if not (folder / "mask").exists():
         return []
     masks = list_images(folder / "mask")
@@ -99,7 +99,7 @@ def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
 
 
 def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` photographs, each checked by itself."""
+    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` images, each checked by itself."""
     world_mats, scale_mats = [], []
     for index in range(count):
         for key in (f"world_mat_{index}", f"scale_mat_{index}"):

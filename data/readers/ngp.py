@@ -3,16 +3,16 @@
     folder/transforms.json   {"fl_x", "fl_y", "cx", "cy", "w", "h", "k1", "k2", "p1", "p2", "aabb_scale", "frames"}
     folder/images/0001.jpg   wherever file_path says, with or without suffix
 
-Lens keys stand for all photographs or in a frame; `camera_angle_x`, `camera_angle_y` (radians) serve where `fl_x`,
+Lens keys stand for all images or in a frame; `camera_angle_x`, `camera_angle_y` (radians) serve where `fl_x`,
 `fl_y` are missing; `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye, otherwise k1 k2 p1 p2 (k3) are OpenCV's. Half
 pixels and axes as in `data.readers.transforms`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
-src/nerf_loader.cu, but for two of its slips: there p1 overwrites k3, and focal lengths are not scaled with a picture
+src/nerf_loader.cu, but for two of its slips: there p1 overwrites k3, and focal lengths are not scaled with an image
 that is smaller than w x h.
 
-Frames whose photograph is missing are left out, as there, and the capture's notes say so; more than half is an error.
+Frames whose image is missing are left out, as there, and the capture's notes say so; more than half is an error.
 `aabb_scale`, `scale`, `offset` and `aabb` place the scene in instant-ngp's unit cube; they say nothing about where the
 object is and are not used: the world is that of the file's matrices (colmap2nerf.py turns it z up, centres it on what
-the cameras look at, and puts them 4 units away on average). Photographs of transforms_test.json beside it, else of
+the cameras look at, and puts them 4 units away on average). Images of transforms_test.json beside it, else of
 transforms_val.json, are held out.
 """
 
@@ -44,7 +44,7 @@ def read_ngp(folder: Path, conf: DatasetConfig) -> ParsedScene:
 
 
 def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[str]]:
-    """The photographs of one camera file that are there, and what to say about the others."""
+    """The images of one camera file that are there, and what to say about the others."""
     frames = read_frames(path)[1]
     images = [find_file(frame, "file_path", frame.name) for frame in frames]
     missing = [frame for frame, image in zip(frames, images, strict=True) if image is None]

@@ -1,4 +1,4 @@
-"""The numbers in the names of photographs, where they count: which is missing, and which do not belong together."""
+"""The numbers in the names of images, where they count: which is missing, and which do not belong together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def numbers(paths: Sequence[Path]) -> list[int] | None:
 
 
 def require_same_numbers(images: Sequence[Path], masks: Sequence[Path]) -> None:
-    """Raises SceneError where both are numbered and one of `masks` has another number than its photograph."""
+    """Raises SceneError where both are numbered and one of `masks` has another number than its image."""
     of_images, of_masks = numbers(images), numbers(masks)
     if of_images is None or of_masks is None:
         return
@@ -36,9 +36,9 @@ def require_same_numbers(images: Sequence[Path], masks: Sequence[Path]) -> None:
 
 
 def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
-    """Raises SceneError where a number is missing among the photographs and `source` has a camera for it.
+    """Raises SceneError where a number is missing among the images and `source` has a camera for it.
 
-    The i-th photograph is given camera i, so that all after the gap would have the camera of the one before.
+    The i-th image is given camera i, so that all after the gap would have the camera of the one before.
     `cameras`: how many there are. Names may count from 0, as the cameras do, or from any other number.
     """
     found = numbers(images)

@@ -19,7 +19,7 @@ HEADER_BYTES = 1 << 14
 def read_points(path: Path) -> SparsePoints | None:
     """The vertices of a PLY file, their colours (grey where it has none); None where it holds no points.
 
-    How many photographs saw them and their errors are unknown to the format: 0 and NaN. Raises SceneError for a file
+    How many images saw them and their errors are unknown to the format: 0 and NaN. Raises SceneError for a file
     that is too large, damaged, or has points that are not finite.
     """
     try:

@@ -8,7 +8,7 @@ from data.cameras import LARGEST_NUMBER
 from data.errors import SceneError
 
 # How far R^T R may be from a multiple of the identity, relative to that: three decimals in a text file reach 2e-3, and
-# a picture 1000 pixels wide is then off by a pixel or two.
+# an image 1000 pixels wide is then off by a pixel or two.
 RIGID_TOLERANCE = 5e-3
 
 # OpenGL's camera, which Blender, instant-ngp and nerfstudio write, has y up and looks along -z.

@@ -1,7 +1,7 @@
-"""What the formats with a `transforms*.json` share: frames, poses, lenses and the photographs they name.
+"""What the formats with a `transforms*.json` share: frames, poses, lenses and the images they name.
 
 `frames[i].transform_matrix` [4, 4] is camera to world, the camera in OpenGL's axes (x right, y up, looking along -z);
-lens keys stand beside `frames` for all photographs or in a frame for that one. Lengths are pixels of a `w` x `h` image.
+lens keys stand beside `frames` for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image.
 
 Half pixels. In instant-ngp and nerfstudio the first pixel covers [0, 1), so that its centre is at 0.5 and `cx`, `cy`
 count from the image's corner: https://github.com/NVlabs/instant-ngp at abe236e, include/neural-graphics-primitives/
@@ -43,7 +43,7 @@ SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffi
 class Frame:
     """One entry of `frames`, with what the file says for all of them."""
 
-    where: str  # starts every message: the file, the number of the frame and the photograph's name
+    where: str  # starts every message: the file, the number of the frame and the image's name
     folder: Path  # what file names are relative to
     name: str  # file_path
     own: Mapping[str, object]
@@ -72,12 +72,12 @@ def _shown(name: str) -> str:
 
 
 def held_out_file(folder: Path) -> Path | None:
-    """The camera file of the photographs that the format keeps for testing; None where there is none."""
+    """The camera file of the images that the format keeps for testing; None where there is none."""
     return next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
 
 
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
-    """The picture that `name` means, relative to the camera file; None where there is none.
+    """The image that `name` means, relative to the camera file; None where there is none.
 
     Tried as it stands, then with .png, .jpg or .jpeg behind it, and with its own suffix in the other letter case.
     Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
@@ -110,7 +110,7 @@ def required_file(frame: Frame, key: str, name: str) -> Path:
 def posed_image(
     frame: Frame, image: Path, is_fisheye: bool = False, is_held_out: bool = False, mask: Path | None = None
 ) -> PosedImage:
-    """What `frame` says of the photograph `image`; raises SceneError or ImageError for whatever does not fit."""
+    """What `frame` says of the image `image`; raises SceneError or ImageError for whatever does not fit."""
     if "transform_matrix" not in frame.own:
         raise SceneError(f"{frame.where}: has no transform_matrix; give its pose or remove the frame")
     given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
@@ -120,9 +120,9 @@ def posed_image(
 
 
 def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
-    """The lens of a frame from its keys and those for all frames; `actual` (width, height) is the photograph's size.
+    """The lens of a frame from its keys and those for all frames; `actual` (width, height) is the image's size.
 
-    Raises SceneError for a lens that is no camera, is not supported, or was made for a photograph of another shape.
+    Raises SceneError for a lens that is no camera, is not supported, or was made for an image of another shape.
     """
     other = next((key for key in OTHER_LENSES if frame.get(key)), None)
     if other is not None:
@@ -136,7 +136,7 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
 
 
 def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
-    """The (width, height) that lengths are pixels of: `w` and `h`, else the photograph's own."""
+    """The (width, height) that lengths are pixels of: `w` and `h`, else the image's own."""
     stated = [key for key in ("w", "h") if frame.get(key) is not None]
     if not stated:
         return actual
@@ -205,7 +205,7 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
 
 
 def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:
-    """Raises SceneError where two frames name one photograph."""
+    """Raises SceneError where two frames name one image."""
     seen: set[Path] = set()
     for posed in posed_images:
         if posed.path in seen:

@@ -1,4 +1,4 @@
-"""What several cameras look at: what is in their pictures, and the point that their axes have in common.
+"""What several cameras look at: what is in their images, and the point that their axes have in common.
 
 V cameras: `intrinsics` [V, 3, 3], `c2w` [V, 4, 4] (OpenCV, see data.cameras), `sizes` [V, 2] (width, height) in pixels.
 Everything is in the frame of `c2w`, in its units, and moves with it under any similarity.
@@ -20,7 +20,7 @@ MEETING_ROUNDS = 20  # of reweighting; the meeting point is settled to 1e-3 of t
 
 @dataclass(frozen=True, eq=False)
 class Cameras:
-    """V pinhole cameras and the sizes of their pictures."""
+    """V pinhole cameras and the sizes of their images."""
 
     intrinsics: np.ndarray  # [V, 3, 3]
     c2w: np.ndarray  # [V, 4, 4]
@@ -52,16 +52,16 @@ class Cameras:
 def frustum_distances(points: np.ndarray, cameras: Cameras) -> np.ndarray:
     """How deep inside each camera's pyramid of view `points` [N, 3] lie: [V, N], lengths, negative outside.
 
-    The distance to the nearest of the four planes through the camera and a border of its picture: the radius of the
-    largest sphere about the point that is wholly in the picture.
+    The distance to the nearest of the four planes through the camera and a border of its image: the radius of the
+    largest sphere about the point that is wholly in the image.
     """
     return np.stack([border_distances(points, *camera).min(axis=1) for camera in cameras])
 
 
 def border_distances(points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Distances [N, 4] of `points` from the planes through one camera and its picture's left, right, top, bottom."""
+    """Distances [N, 4] of `points` from the planes through one camera and its image's left, right, top, bottom."""
     width, height = size
-    # Homogeneous lines l with l . (x, y, 1) >= 0 inside the picture, whose outermost pixels reach half a pixel beyond
+    # Homogeneous lines l with l . (x, y, 1) >= 0 inside the image, whose outermost pixels reach half a pixel beyond
     # their centres. The plane of X in camera coordinates with l . K X = 0 has the normal K^T l.
     borders = np.array([[1, 0, 0.5], [-1, 0, width - 0.5], [0, 1, 0.5], [0, -1, height - 0.5]])
     normals = borders @ intrinsics

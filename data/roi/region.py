@@ -24,8 +24,8 @@ POINTS_MARGIN = 1.2  # likewise around points, whose outermost were trimmed: tip
 OUTSIDE = 1.02  # least distance of a camera in radii: a camera on the sphere would start its rays inside the surface
 LEAST_SHRUNK = 0.5  # of the radius wanted: a smaller sphere no longer holds what was found
 LEAST_HULL_SHRUNK = 0.8  # of a hull's: one that reaches the cameras is open towards them, and says little
-LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the pictures
-FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where pictures show much more
+LEAST_RADIUS = 1e-3  # of the median camera distance: a smaller thing is a pixel or two in the images
+FOCUS_SHARE = 0.6  # of the median camera distance: the largest sphere about a focus, where images show much more
 WITHIN_SHARE = 0.9  # of that distance, where cameras may stand within: most of them stay outside
 
 # Distances along the axes, in extents of the cameras, at which something in common is looked for.
@@ -33,8 +33,8 @@ SEARCHED_DEPTHS = np.geomspace(0.02, 50.0, 40)
 SEARCHED_VIEWS = 64
 LARGEST_POWER = 9  # of ten: the focal length in pixels of no camera is larger, or smaller than one over it
 LARGEST_ROI = 1e12  # world units, and one over the smallest radius: squares and cubes stay far from overflowing
-SAME_RATIO = 1.25  # of principal point to middle, in x and y alike, where pictures were resized
-OFF_CENTRE = 0.25  # of the picture, from its middle to the principal point: beyond it another size was meant, or a crop
+SAME_RATIO = 1.25  # of principal point to middle, in x and y alike, where images were resized
+OFF_CENTRE = 0.25  # of the image, from its middle to the principal point: beyond it another size was meant, or a crop
 HINT = 'give the region as --roi "x y z r"'
 
 
@@ -112,9 +112,9 @@ def require_common_view(region: Region, intrinsics: np.ndarray, c2w: np.ndarray,
 
 
 def _require_centred(cameras: Cameras) -> None:
-    """Raises SceneError where principal points lie far off the middle of the pictures.
+    """Raises SceneError where principal points lie far off the middle of the images.
 
-    Where they do so by one ratio to the right and downwards, the cameras are for pictures of another size.
+    Where they do so by one ratio to the right and downwards, the cameras are for images of another size.
     """
     principal = cameras.intrinsics[:, :2, 2]
     off = np.abs(principal - (cameras.sizes - 1) / 2).max(axis=1) / cameras.sizes.max(axis=1)
@@ -124,11 +124,11 @@ def _require_centred(cameras: Cameras) -> None:
         if not 1 / SAME_RATIO < across / (down or 1.0) < SAME_RATIO:
             raise SceneError(
                 f"the principal point of view {np.argmax(off)} is ({x:.4g}, {y:.4g}), far off the middle of its "
-                f"picture of {width}x{height} pixels; correct cx and cy, or give the photographs before they were cut"
+                f"image of {width}x{height} pixels; correct cx and cy, or give the photographs before they were cut"
             )
         raise SceneError(
-            f"the cameras are for pictures of another size: the principal point of view {np.argmax(off)} is ({x:.4g}, "
-            f"{y:.4g}) and its picture {width}x{height} pixels; give the photographs that the cameras were made for, "
+            f"the cameras are for images of another size: the principal point of view {np.argmax(off)} is ({x:.4g}, "
+            f"{y:.4g}) and its image {width}x{height} pixels; give the photographs that the cameras were made for, "
             "or scale the cameras with them"
         )
 
@@ -200,11 +200,11 @@ def _distance(cameras: Cameras, centre: np.ndarray) -> float:
 
 
 def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
-    """The ball about the point that most cameras look at, as large as the median picture shows it.
+    """The ball about the point that most cameras look at, as large as the median image shows it.
 
-    That is whole in a square picture; in another one it is the geometric mean of the sizes at which width and height
-    hold it, because a long picture is of a long thing. Where cameras may stand within, it reaches the border
-    of the median picture that is farthest from the middle: what a picture cuts off on one side is in others.
+    That is whole in a square image; in another one it is the geometric mean of the sizes at which width and height
+    hold it, because a long image is of a long thing. Where cameras may stand within, it reaches the border
+    of the median image that is farthest from the middle: what an image cuts off on one side is in others.
 
     Raises SceneError where they look at nothing in common, or along parallel axes.
     """
@@ -230,7 +230,7 @@ def _from_focus(cameras: Cameras, cameras_outside: bool) -> Region:
 
 
 def _require_something_common(cameras: Cameras) -> None:
-    """Raises SceneError where every point of the cameras' axes is in at most half of the pictures."""
+    """Raises SceneError where every point of the cameras' axes is in at most half of the images."""
     apart = np.linalg.norm(cameras.origins - np.median(cameras.origins, axis=0), axis=1)
     extent = np.median(apart[apart > 0]) if apart.any() else 0.0
     if extent == 0:
@@ -244,7 +244,7 @@ def _require_something_common(cameras: Cameras) -> None:
     if 2 * shows[:, best].sum() <= len(cameras):
         raise SceneError(
             f"the cameras look away from each other: no point is in more than {shows[:, best].sum()} of "
-            f"{len(cameras)} pictures ({listed_views(np.flatnonzero(~shows[:, best]))} look elsewhere); "
+            f"{len(cameras)} images ({listed_views(np.flatnonzero(~shows[:, best]))} look elsewhere); "
             f"leave out the views of other places or correct the poses, or {HINT}"
         )
 

@@ -23,7 +23,7 @@ TRIMMING_ROUNDS = 10
 def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     """The points [K, 3] on what most of `cameras` look at; None where fewer than LEAST_POINTS are left.
 
-    Left out, in this order: badly supported points, those that most pictures do not show, the background (farther from
+    Left out, in this order: badly supported points, those that most images do not show, the background (farther from
     the cameras' common focus than the cameras), what lies sparse, and the outermost 2 %.
     """
     xyz = well_supported(points)
@@ -47,7 +47,7 @@ def well_supported(points: SparsePoints) -> np.ndarray:
 
 
 def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """[K] bool: in more than half of the pictures."""
+    """[K] bool: in more than half of the images."""
     chosen = evenly_spaced(len(cameras), MOST_VIEWS)
     return 2 * np.sum(frustum_distances(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
 

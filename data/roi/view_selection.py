@@ -1,4 +1,4 @@
-"""Which other photographs see what a photograph sees, from another place, but not too much so."""
+"""Which other images see what an image sees, from another place, but not too much so."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
     """The views that share most points with each, best first: int32 [V, most], -1 where there are no more.
 
     points: [N, 3] of structure from motion in the region; with fewer than LEAST_POINTS, or None, places on a sphere
-    about the origin, so that the angles between cameras decide. A point is shared where both pictures hold it.
+    about the origin, so that the angles between cameras decide. A point is shared where both images hold it.
     """
     if points is None or len(points) < LEAST_POINTS:
         points = _sphere(STAND_INS) * STAND_IN_RADIUS
@@ -42,7 +42,7 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
 
 
 def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray) -> np.ndarray:
-    """Whether a picture holds each of the points [N, 3]: bool [N]."""
+    """Whether an image holds each of the points [N, 3]: bool [N]."""
     intrinsics, c2w, size = camera
     x, y, depth = intrinsics @ c2w[:3, :3].T @ (points - c2w[:3, 3]).T
     ahead = depth > 0

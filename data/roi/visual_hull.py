@@ -1,7 +1,7 @@
 """The visual hull: the largest volume whose silhouettes lie in the masks, as small cubes, found from coarse to fine.
 
 Masks of real scenes are not all right, so the views vote: a cube stays where all but a few of the views that have it in
-their picture have it on the object (Laurentini 1994 for the hull; the vote is ours).
+their image have it on the object (Laurentini 1994 for the hull; the vote is ours).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from data.roi.frustum import Cameras, meeting_point
 
 MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
 MASK_SIDE = 192  # pixels; masks are reduced to this before they vote
-FULLEST_MASK = 0.95  # of the picture: such a mask says nothing
+FULLEST_MASK = 0.95  # of the image: such a mask says nothing
 FIRST_CUBES = 24  # along a side of the first box
 # Along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks.
 FINEST_CUBES = 64
@@ -230,7 +230,7 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
 def _land(
     points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Column, row (int) and depth of those of `points` [N, 3] that are in the picture, and which those are [N]."""
+    """Column, row (int) and depth of those of `points` [N, 3] that are in the image, and which those are [N]."""
     to_camera = intrinsics @ c2w[:3, :3].T
     x, y, depth = to_camera @ points.T - (to_camera @ c2w[:3, 3])[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -253,7 +253,7 @@ def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarra
 def silhouette(
     cubes: np.ndarray, side: float, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Where cubes (centres [N, 3]) appear in a picture of `shape` (h, w): uint8, 1 on them; squares one cube wide."""
+    """Where cubes (centres [N, 3]) appear in an image of `shape` (h, w): uint8, 1 on them; squares one cube wide."""
     drawn = np.zeros(shape, dtype=np.uint8)
     column, row, depth, _ = _land(cubes, intrinsics, c2w, shape)
     if not len(depth):

@@ -1,1 +1,1 @@
-"""From a capture to what is trained on: the scene, the photographs held out, the pixels drawn."""
+"""From a `ParsedScene` to a `Scene`: split, camera refinement, undistortion, and the sampling of pixels."""

@@ -1,6 +1,6 @@
-"""Poses and focal lengths held to the photographs: features matched, tracked, triangulated, adjusted as a bundle.
+"""Poses and focal lengths held to the images: features matched, tracked, triangulated, adjusted as a bundle.
 
-For cameras that are nearly right, a few pixels off. The frame stays that of the cameras as given. V photographs.
+For cameras that are nearly right, a few pixels off. The frame stays that of the cameras as given. V images.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from data.scenes.bundle import Adjusted, Bundle, adjust
 from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.undistort import fitted, resized
 
-LARGEST_SIDE = 800  # pixels: photographs are reduced to this; features are found to a tenth of one of these
+LARGEST_SIDE = 800  # pixels: images are reduced to this; features are found to a tenth of one of these
 MOST_FEATURES = 1500
-NEIGHBOURS = 8  # of each view, by its camera; the next photograph comes beside them
+NEIGHBOURS = 8  # of each view, by its camera; the next image comes beside them
 LEAST_TRACKS = 100  # that take part in the end
-LEAST_SEEN = 20  # of them in a photograph whose pose is to be believed
-LEAST_FOR_FOCAL = 8  # photographs: fewer do not tell a focal length from a distance
+LEAST_SEEN = 20  # of them in an image whose pose is to be believed
+LEAST_FOR_FOCAL = 8  # images: fewer do not tell a focal length from a distance
 LOST = 15.0  # pixels of reprojection error from which on the frame of the given cameras means nothing any more
 MOST_FOCAL_CHANGE = 0.2  # relative; what moves further was not determined
 ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round goes on with this share of the points: wrong tracks lie far off
@@ -40,7 +40,7 @@ _done: dict[int, ParsedScene] = {}  # what was adjusted in this process, so that
 
 @dataclass(frozen=True, eq=False)
 class _ImageFeatures:
-    """A photograph, reduced."""
+    """An image, reduced."""
 
     camera: Camera
     features: Features
@@ -50,7 +50,7 @@ class _ImageFeatures:
 def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     """The capture with adjusted cameras and a note about them; with the tracks as its points, where it has none.
 
-    Raises SceneError where the photographs do not show enough in common.
+    Raises SceneError where the images do not show enough in common.
     """
     files = (
         (str(one.path), _digest(one.path), one.c2w.tobytes(), one.lens.intrinsics.tobytes()) for one in parsed.images
@@ -114,7 +114,7 @@ def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
 
 
 def _extract_features(posed: PosedImage) -> _ImageFeatures:
-    """The features of a photograph."""
+    """The features of an image."""
     image = eight_bits(rgb_of(read_image(posed.path)))
     size = (image.shape[1], image.shape[0])
     small, scale = size_within(size, LARGEST_SIDE)
@@ -149,7 +149,7 @@ def _bundle(posed_images: Sequence[PosedImage], seen: Sequence[_ImageFeatures]) 
 
 
 def _tracks(links: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, track and feature [O] of all that is linked and lies in no photograph twice; links [L, 2] are numbers of
+    """View, track and feature [O] of all that is linked and lies in no image twice; links [L, 2] are numbers of
     features, those of view v from starts[v] on."""
     total = int(starts[-1])
     graph = coo_matrix((np.ones(len(links)), links.T), shape=(total, total))
@@ -167,7 +167,7 @@ def _tracks(links: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
-    """fx, fy, cx, cy of the different ones [C, 4], and which each photograph has [V]."""
+    """fx, fy, cx, cy of the different ones [C, 4], and which each image has [V]."""
     found: list[np.ndarray] = []
     which = []
     for lens in lenses:
@@ -225,7 +225,7 @@ def _notes(found: Adjusted, counts: np.ndarray, zoom: np.ndarray) -> tuple[str, 
     tracks = int(np.isfinite(found.xyz[:, 0]).sum())
     notes = [
         f"cameras adjusted to {tracks} points found again in other photographs: median reprojection error "
-        f"{found.before:.2f} before and {after:.2f} after, pixels of pictures {LARGEST_SIDE} wide; focal lengths "
+        f"{found.before:.2f} before and {after:.2f} after, pixels of images {LARGEST_SIDE} wide; focal lengths "
         f"changed by {np.abs(zoom - 1).max():.2%}"
     ]
     few = np.flatnonzero(counts < LEAST_SEEN)

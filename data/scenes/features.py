@@ -1,4 +1,4 @@
-"""What photographs have in common: SIFT features, matched without using the cameras."""
+"""What images have in common: SIFT features, matched without using the cameras."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LEAST_INLIERS = 0.5  # of the matches: below it repeated patterns were taken for
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """Where a photograph was taken, and through which lens."""
+    """Where an image was taken, and through which lens."""
 
     lens: Lens
     c2w: np.ndarray  # [4, 4]
@@ -29,7 +29,7 @@ class Camera:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """F places of a picture that can be found again."""
+    """F places of an image that can be found again."""
 
     pixels: np.ndarray  # [F, 2] float64
     descriptors: np.ndarray  # [F, 128] float32
@@ -37,7 +37,7 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Two cameras and the pixels [M, 2] in the picture of each of what they both show."""
+    """Two cameras and the pixels [M, 2] in the image of each of what they both show."""
 
     first: Camera
     second: Camera
@@ -63,7 +63,7 @@ def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
 
 
 def find_features(grey: np.ndarray, mask: np.ndarray | None = None, most: int = MOST_FEATURES) -> Features:
-    """The features of a picture, uint8 [H, W], where `mask` (uint8 [H, W], above 0 there) allows them."""
+    """The features of an image, uint8 [H, W], where `mask` (uint8 [H, W], above 0 there) allows them."""
     # The precise upscaling keeps SIFT from being a quarter of a pixel off.
     detector = cv2.SIFT_create(most, contrastThreshold=CONTRAST, enable_precise_upscale=True)
     points, descriptors = detector.detectAndCompute(grey, mask)
@@ -72,7 +72,7 @@ def find_features(grey: np.ndarray, mask: np.ndarray | None = None, most: int = 
 
 
 def match_features(first: Camera, features_1: Features, second: Camera, features_2: Features) -> Match | None:
-    """What two pictures both show; None where that is too little to tell right from wrong."""
+    """What two images both show; None where that is too little to tell right from wrong."""
     if min(len(features_1.pixels), len(features_2.pixels)) < LEAST_MATCHES:
         return None
     candidates = cv2.BFMatcher().knnMatch(features_1.descriptors, features_2.descriptors, k=2)
@@ -81,7 +81,7 @@ def match_features(first: Camera, features_1: Features, second: Camera, features
         return None
     pixels_1 = features_1.pixels[[match.queryIdx for match in good]]
     pixels_2 = features_2.pixels[[match.trainIdx for match in good]]
-    # In pixels of a lens without distortion, so that one fundamental matrix fits the whole picture.
+    # In pixels of a lens without distortion, so that one fundamental matrix fits the whole image.
     flat = [
         (normalised(camera.lens, pixels) @ camera.lens.intrinsics.T)[:, :2]
         for camera, pixels in ((first, pixels_1), (second, pixels_2))

@@ -1,4 +1,4 @@
-"""The door to scenes: from the `dataset` block of a conf to what is trained on, and what is held out."""
+"""Loads the training scene and the held-out scene of the `dataset` block of a conf."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
-    """The photographs to train on that the `dataset` block describes, checked, in the working frame.
+    """The training images of the `dataset` block, checked, in the working frame.
 
-    background: grey in [0, 1] behind photographs whose alpha channel serves as their mask.
-    Raises UserError (`SceneError`, `ImageError`) with one sentence for every scene that cannot be trained on.
+    background: grey in [0, 1] behind images whose alpha channel is their mask.
+    Raises UserError (`SceneError`, `ImageError`) for a scene that cannot be trained on.
     """
     with _failures_named(conf):
         parsed = _parse(conf)
@@ -36,10 +36,10 @@ def load_scene(conf: DatasetConfig, background: float = 0.0) -> Scene:
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0) -> Scene | None:
-    """The photographs held out for judging, in the frame of the `training` scene; None where there are none.
+    """The held-out images for evaluation, in the frame of the `training` scene; None if there are none.
 
-    They are those of the folder `dataset.test_dir`, where it is given, and else what `split` holds out.
-    Raises UserError as `load_scene`, and where the folder's own unit sphere is another one.
+    They are the images of the folder `dataset.test_dir` if it is given, else those that `split` holds out.
+    Raises UserError as `load_scene`, and if the unit sphere of the folder differs from that of `training`.
     """
     with _failures_named(conf):
         if conf.test_dir:
@@ -48,8 +48,8 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
             own = training.scene_to_world if conf.roi or parsed.scale_mat is None else parsed.scale_mat
             if not np.allclose(own, training.scene_to_world, rtol=1e-5, atol=1e-6):
                 raise SceneError(
-                    f"dataset.test_dir = {conf.test_dir}: its scale_mat_0 is another region of interest than the "
-                    "training scene's; give both the same, or the training scene's as dataset.roi"
+                    f"dataset.test_dir = {conf.test_dir}: its region of interest (scale_mat_0) differs from that of "
+                    "the training scene; use the same one for both, or set dataset.roi"
                 )
         else:
             parsed = _parse(conf)
@@ -61,7 +61,7 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
 
 
 def _parse(conf: DatasetConfig) -> ParsedScene:
-    """What the folder holds, with cameras as they are to be used."""
+    """The scene folder, with refined cameras if `conf` asks for them."""
     parsed = parse_scene(conf)
     if conf.refine_cameras == NO_REFINEMENT:
         return parsed
@@ -70,16 +70,16 @@ def _parse(conf: DatasetConfig) -> ParsedScene:
 
 @contextmanager
 def _failures_named(conf: DatasetConfig) -> Iterator[None]:
-    """Numbers that overflow are found by their results, and named; a file that cannot be read becomes a SceneError."""
+    """Converts OSError to SceneError and silences warnings: overflow is detected by checks of the results."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a library would warn of is found by its result, too
+            warnings.simplefilter("ignore")
             yield
     except OSError as error:
         if error.errno in NO_SPACE:
             raise SceneError(
-                f"{tempfile.gettempdir()}: has no space left, which reading {conf.data_dir} needs; make room there, or "
-                "set TMPDIR to another folder"
+                f"{tempfile.gettempdir()}: has no space left, which reading {conf.data_dir} needs; free some space "
+                "there, or set TMPDIR to another folder"
             ) from error
         where, why = error.filename or conf.data_dir, error.strerror or error
         raise SceneError(f"{where}: cannot be read ({why}); check the name and its permissions") from error

@@ -1,6 +1,6 @@
-"""From a `Capture` to a `Scene`: pictures decoded, undistorted and reduced, cameras in the working frame.
+"""From a `ParsedScene` to a `Scene`: decodes, undistorts and reduces images, moves cameras to the working frame.
 
-V photographs. Each has its own size and intrinsics.
+V images, each with its own size and intrinsics.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from data.roi.region import Region, find_region, parse_roi, require_common_view
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
 
-# The published half width of the region a mesh is extracted from, in units of the object's sphere: a little beyond it,
-# so that a surface touching the sphere is closed.
+# Half width of the region a mesh is extracted from, as published, in radii of the object's sphere: slightly larger, so
+# that a surface that touches the sphere is closed.
 REGION_HALF_WIDTH = 1.01
-SAME_INTRINSICS = 1e-4  # relative, and of a pixel: what was computed from equal numbers in float32 is nearer
+SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 
 
 def preprocess(
@@ -34,14 +34,14 @@ def preprocess(
     background: float = 0.0,
     scale_mat: np.ndarray | None = None,
 ) -> Scene:
-    """The scene of some photographs of a capture. What is cheap to check is checked before any is decoded.
+    """The scene of some images of `parsed`. Cheap checks run before any image is decoded.
 
     Args:
-        background: grey in [0, 1] behind photographs whose alpha channel serves as their mask.
-        scale_mat: [4, 4], unit sphere to world, where it is settled already; else it is that of `dataset.roi`, the
-            capture's own, or what masks, points or cameras support best, in this order.
+        background: grey in [0, 1] behind images whose alpha channel is their mask.
+        scale_mat: [4, 4], unit sphere to world; None: that of `dataset.roi`, else that of `parsed`, else estimated
+            from masks, SfM points or cameras.
     Raises:
-        SceneError, ImageError: what does not fit together or cannot be read.
+        SceneError, ImageError: files that are inconsistent or cannot be read.
     """
     given = parse_roi(conf.roi) if conf.roi else None
     sizes = _stored_sizes(posed_images)
@@ -78,10 +78,10 @@ def preprocess(
 
 
 def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest axis-aligned box, corners [3] and [3] in the working frame, around the object's cube of +-1.01.
+    """The smallest axis-aligned box around the object's cube of +-1.01: two corners [3] in the working frame.
 
-    As published for matrices without rotation; with one, the published code takes two transformed corners for the box,
-    which may be inside out.
+    As published for matrices without rotation. With a rotation, the published code transforms two corners only, which
+    may give an empty box.
     """
     cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
     corners = np.array([[*corner, 1.0] for corner in cube])
@@ -90,7 +90,7 @@ def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tu
 
 
 def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
-    """(width, height) of each photograph's file, held to those of its mask and of photographs of the same camera."""
+    """(width, height) of each image file; raises ImageError if its mask or images of the same camera differ in size."""
     sizes = [posed.size or image_size(posed.path) for posed in posed_images]
     first: dict[tuple[int, int], PosedImage] = {}
     for posed, size in zip(posed_images, sizes, strict=True):
@@ -98,7 +98,7 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
         for other_size, other in first.items():
             if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
                 raise ImageError(
-                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
+                    f"{posed.path}: has {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
                     "the same intrinsics; photographs of one camera must have one size"
                 )
         if (posed.mask_path is None) != (posed_images[0].mask_path is None):
@@ -106,7 +106,7 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
             raise SceneError(f"{has_not.path}: has no mask, and {has.path.name} has; give one for each, or none")
         if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
             raise ImageError(
-                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
+                f"{posed.mask_path}: has {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
                 f"{_size_text(size)}; both must have one size"
             )
     return sizes
@@ -121,7 +121,7 @@ def _size_text(size: tuple[int, int]) -> str:
 
 
 def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]) -> list[Undistorter]:
-    """One for each photograph; those of one lens share theirs."""
+    """An undistorter for each image; images of one lens share it."""
     known: dict[tuple, Undistorter] = {}
     found = []
     for posed, size in zip(posed_images, sizes, strict=True):
@@ -130,7 +130,7 @@ def _undistorters(posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int,
             try:
                 known[key] = Undistorter(posed.lens, size)
             except ValueError as error:
-                raise ImageError(f"{posed.path}: {error}; correct the picture or its camera") from error
+                raise ImageError(f"{posed.path}: {error}; correct the image or its camera") from error
         found.append(known[key])
     return found
 
@@ -142,7 +142,7 @@ def _key(lens: Lens, size: tuple[int, int]) -> tuple:
 def _decode_all(
     posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter], downscale: int, background: float
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...] | None]:
-    """(images, masks or None) as `Scene` has them. One picture at a time is held beside the result."""
+    """(images, masks or None) as in `Scene`. Beside the result, one decoded image at a time is in memory."""
     images, masks = [], []
     for posed, lens in zip(posed_images, lenses, strict=True):
         try:
@@ -150,17 +150,17 @@ def _decode_all(
             rgb, mask = (None if part is None else _reduced(lens(part), downscale) for part in parts)
         except MemoryError as error:
             raise ImageError(
-                f"{posed.path}: the {len(posed_images)} pictures do not fit into memory; set dataset.downscale = 2"
+                f"{posed.path}: the {len(posed_images)} images do not fit into memory; set dataset.downscale = 2"
             ) from error
         if images and rgb.dtype != images[0].dtype:
             raise ImageError(
                 f"{posed.path}: has {rgb.itemsize * 8} bits per channel and {posed_images[0].path.name} "
-                f"{images[0].itemsize * 8}; save all alike"
+                f"{images[0].itemsize * 8}; save all with the same depth"
             )
         if images and (mask is None) != (masks[0] is None):
             had = "no alpha channel" if mask is None else "an alpha channel"
             raise ImageError(
-                f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all alike, or give masks"
+                f"{posed.path}: has {had}, unlike {posed_images[0].path.name}; save all in the same way, or give masks"
             )
         images.append(rgb)
         masks.append(mask)
@@ -168,7 +168,7 @@ def _decode_all(
 
 
 def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarray | None]:
-    """Colours [H, W, 3] and mask [H, W] as stored: the mask's file, or else the alpha channel, or None."""
+    """Colours [H, W, 3] and mask [H, W] as stored; the mask is the mask file, else the alpha channel, else None."""
     pixels = read_image(posed.path)
     rgb = np.ascontiguousarray(rgb_of(pixels))
     if posed.mask_path is not None:
@@ -178,7 +178,7 @@ def _decode(posed: PosedImage, background: float) -> tuple[np.ndarray, np.ndarra
 
 
 def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
-    """One n-th of the width and height, each pixel the mean of those it covers; contiguous."""
+    """The image with width and height divided by `downscale`, by averaging areas; contiguous."""
     if downscale == 1:
         return np.ascontiguousarray(pixels)
     height, width = (max(1, side // downscale) for side in pixels.shape[:2])
@@ -194,12 +194,12 @@ def _working_frame(
     masks: Sequence[np.ndarray] | None,
     cameras_outside: bool,
 ) -> tuple[np.ndarray, str]:
-    """The matrix [4, 4] from the unit sphere to the world, and how it was found: the region given by the user first."""
-    own = None if given else parsed.scale_mat  # it may turn the world, which a region does not
+    """The matrix [4, 4] from the unit sphere to the world, and a sentence on its source; `given` by the user first."""
+    own = None if given else parsed.scale_mat  # it may contain a rotation, which a `Region` cannot
     try:
         if own is not None:
             radius = np.cbrt(np.linalg.det(own[:3, :3]))
-            region = Region(own[:3, 3], radius, f"region of interest: that of {parsed.source.name}")
+            region = Region(own[:3, 3], radius, f"region of interest: from {parsed.source.name}")
         else:
             region = given or find_region(intrinsics, poses, np.array(sizes), masks, parsed.points, cameras_outside)
         require_common_view(region, intrinsics, poses, np.array(sizes))
@@ -209,7 +209,7 @@ def _working_frame(
 
 
 def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
-    """Camera-to-working-frame poses [V, 4, 4]: `scale_mat`, a similarity, undone, and its scale taken off the axes."""
+    """Camera-to-working-frame poses [V, 4, 4] with orthonormal axes; `scale_mat` [4, 4] is a similarity."""
     moved = np.linalg.inv(scale_mat) @ poses
     moved[:, :3, :3] *= np.linalg.norm(scale_mat[:3, 0])
     return moved
@@ -218,32 +218,31 @@ def _into_frame(poses: np.ndarray, scale_mat: np.ndarray) -> np.ndarray:
 def _require_focal_lengths(
     parsed: ParsedScene, posed_images: Sequence[PosedImage], sizes: Sequence[tuple[int, int]]
 ) -> None:
-    """Raises SceneError for a focal length that no lens has; NaN and infinite ones are such too."""
+    """Raises SceneError for a focal length that is too short, too long, NaN or infinite."""
     for posed, size in zip(posed_images, sizes, strict=True):
         width, height = posed.lens.size or size
         focal = np.abs(np.diag(posed.lens.intrinsics)[:2])
         longest = LONGEST_FOCAL * max(width, height)
-        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "next to nothing")):
+        for wrong, words in ((~(focal <= longest), "too long"), (focal < SHORTEST_FOCAL * width, "too short")):
             if wrong.any():
                 raise SceneError(
-                    f"{parsed.source}: the lens of {posed.path.name} cannot be used, its focal length of "
-                    f"{focal[wrong][0]:.3g} pixels is {words} for a picture of {width}x{height}; correct it or leave "
+                    f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length of "
+                    f"{focal[wrong][0]:.3g} pixels is {words} for an image of {width}x{height}; correct it or leave "
                     "that view out"
                 )
 
 
 def _require_invertible(parsed: ParsedScene, posed_images: Sequence[PosedImage], lenses: Sequence[Undistorter]) -> None:
-    """Raises SceneError for a lens, finite or not, that no pixel becomes a ray through."""
+    """Raises SceneError for a lens whose intrinsics cannot be inverted or are not finite."""
     for posed, lens in zip(posed_images, lenses, strict=True):
         if not row_volume(lens.intrinsics) >= SMALLEST_ROW_VOLUME:
             raise SceneError(
-                f"{parsed.source}: the lens of {posed.path.name} cannot be used, its focal length is next to "
-                "nothing; correct it or leave that view out"
+                f"{parsed.source}: the lens of {posed.path.name} cannot be used: its focal length is too short; "
+                "correct it or leave that view out"
             )
 
 
 def _points_in_frame(points: SparsePoints | None, scale_mat: np.ndarray) -> SparsePoints | None:
-    """The same points in the working frame."""
     if points is None:
         return None
     to_frame = np.linalg.inv(scale_mat)

@@ -1,4 +1,4 @@
-"""Which pixels are trained on next."""
+"""The sampler of random pixels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from data.scenes.scene import Scene
 
 
 class PixelSampler:
-    """Batches of pixels, each from one photograph, without end.
+    """An endless sequence of pixel batches, each from one image.
 
     As published (exp_runner.py, train; models/dataset.py, gen_random_rays_at; https://github.com/Totoro97/NeuS at
-    commit 6e0a230): the photographs come in a random order, a fresh one once every photograph was taken; the pixels of
-    a batch are uniform over the photograph and may repeat.
+    commit 6e0a230): the images are taken in a random order, which is drawn anew after each pass; the pixels of a batch
+    are uniform over the image and may repeat.
     """
 
     def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:
@@ -31,7 +31,7 @@ class PixelSampler:
         self._position = 0
 
     def next(self) -> PixelBatch:
-        """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the photograph."""
+        """The next batch of R = batch_size pixels: rays, float32 colours and mask, index of the image."""
         view = self._next_view()
         width, height = self._scene.size(view)
         x = self._generator.integers(width, size=self._batch_size)
@@ -39,7 +39,6 @@ class PixelSampler:
         return pixel_batch(self._scene, view, x, y)
 
     def _next_view(self) -> int:
-        """The photograph whose turn it is."""
         if self._position == len(self._order):
             self._order = self._generator.permutation(self._scene.n_views)
             self._position = 0
@@ -47,7 +46,7 @@ class PixelSampler:
         return int(self._order[self._position - 1])
 
     def state(self) -> dict[str, Any]:
-        """All that decides the batches to come, ready for JSON (with a PCG64 generator, numpy's default)."""
+        """The state that determines the next batches, as JSON values (for numpy's default generator, PCG64)."""
         return {
             "order": self._order.tolist(),
             "position": self._position,
@@ -55,9 +54,9 @@ class PixelSampler:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`: the same batches follow as after it was taken, given the same scene and batch size.
+        """Continue from `state`: with the same scene and batch size, the same batches follow.
 
-        Raises UserError, with nothing changed, where the state does not fit this scene or this kind of generator.
+        Raises UserError, with nothing changed, if the state does not fit the scene or the type of the generator.
         """
         views = self._scene.n_views
         with damage_named():
@@ -65,7 +64,7 @@ class PixelSampler:
             generator = dict(state["generator"])
         require_views(len(order), self._scene)
         if sorted(order) != list(range(views)) or not 0 <= position <= views:
-            raise UserError("the sampler's state in the checkpoint is damaged (its order is no permutation)")
+            raise UserError("the sampler's state in the checkpoint is damaged (its order is not a permutation)")
         restore_generator(self._generator, generator)
         self._order = np.array(order)
         self._position = position
@@ -73,7 +72,7 @@ class PixelSampler:
 
 @contextmanager
 def damage_named() -> Iterator[None]:
-    """What reading a sampler's state stumbles over becomes a UserError."""
+    """Convert errors from reading a sampler's state to UserError."""
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
@@ -81,24 +80,24 @@ def damage_named() -> Iterator[None]:
 
 
 def require_views(count: int, scene: Scene) -> None:
-    """Raises UserError where a checkpoint was made with another count of photographs."""
+    """Raises UserError if a checkpoint was made with another number of images."""
     if count != scene.n_views:
         raise UserError(
             f"the checkpoint was made with {count} photographs and the scene {scene.name} has {scene.n_views}; "
-            "go on with the scene it was trained on"
+            "use the scene it was trained on"
         )
 
 
 def restore_generator(generator: np.random.Generator, state: Mapping[str, Any]) -> None:
-    """Go on from a saved state; raises UserError, with nothing changed, for one of another kind."""
+    """Restore a saved generator state; raises UserError, with nothing changed, for a state that does not fit."""
     try:
         generator.bit_generator.state = dict(state)
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError("the sampler's random state in the checkpoint is damaged or of another kind") from error
+        raise UserError("the sampler's random state in the checkpoint is damaged or of another generator") from error
 
 
 def pixel_batch(scene: Scene, view: int, x: np.ndarray, y: np.ndarray) -> PixelBatch:
-    """What the photograph `view` shows at the integer pixels x, y [R], with the rays through their centres."""
+    """The colours and mask of image `view` at the integer pixels x, y [R], with the rays through their centres."""
     pixels = np.stack([x, y], axis=-1)
     return PixelBatch(
         rays=camera_rays(pixels, scene.intrinsics[view], scene.c2w[view]),

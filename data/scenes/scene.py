@@ -1,7 +1,7 @@
-"""What training knows of the world: photographs, masks, cameras, and the frame they are worked in.
+"""The input of training: images, masks and cameras in the working frame.
 
-V views, each of its own H x W pixels. The working frame is the unit sphere frame: the region of interest is the unit
-sphere at the origin. `scene_to_world` leads from it to the frame the cameras were given in.
+V views, each with its own size H x W. The working frame is the unit-sphere frame: the region of interest is the unit
+sphere at the origin. `scene_to_world` maps it to the world frame of the cameras.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from data.parsed_scene import MASK_HALF, SparsePoints
 from data.rays import Rays
 from data.roi.region import OUTSIDE
 
-# In working-frame units. Rays are float32, whose step at this distance is 0.008 of the unit sphere's radius: a camera
-# farther off sees nothing of it, and was put there by a wrong matrix.
+# Working-frame units. At this distance the spacing of float32 is 0.008 of the unit sphere's radius; a camera farther
+# away has a wrong matrix.
 FARTHEST_CAMERA = 1e5
 
-FARTHEST_REGION = 1e10  # radii from the origin of the world: float64 tells places in the region apart up to there
+FARTHEST_REGION = 1e10  # radii from the world's origin: farther out float64 does not resolve the region
 
-# In radii: a camera nearer to the middle of the region stands in what it photographs.
+# Radii: a camera nearer to the centre of the region is inside the object.
 MIDDLE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Posed photographs. Images stay as compact as their files: they become floats batch by batch, view by view."""
+    """Posed images. They stay unsigned integers in memory and are converted to floats per batch or view."""
 
     name: str
     image_names: tuple[str, ...]  # V file names
@@ -40,12 +40,12 @@ class Scene:
     scene_to_world: np.ndarray  # [4, 4] float64, working frame to world: a similarity
     bbox_min: np.ndarray  # [3] float64, working frame: the region a mesh is extracted from
     bbox_max: np.ndarray  # [3] float64
-    points: SparsePoints | None = None  # of structure from motion, working frame
-    spare_cameras: int = 0  # the capture's cameras without a photograph, where these are paired by order alone
-    notes: tuple[str, ...] = ()  # for the log: how the region of interest was found, photographs left out
+    points: SparsePoints | None = None  # SfM points, working frame
+    spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
+    notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
 
     def __post_init__(self) -> None:
-        """Raises ValueError where the shapes or types do not belong together."""
+        """Raises ValueError for inconsistent shapes or types."""
         views = len(self.images)
         expected = {
             "intrinsics": (views, 3, 3),
@@ -82,10 +82,10 @@ class Scene:
         return camera_rays(pixels, self.intrinsics[view], self.c2w[view]), pixels.shape[:2]
 
     def rgb_image(self, view: int, resolution_level: int = 1) -> np.ndarray:
-        """The photograph as float32 [h, w, 3] in [0, 1], seen exactly where `rays(view, resolution_level)` go through.
+        """The image as float32 [h, w, 3] in [0, 1], at the pixels of `rays(view, resolution_level)`.
 
-        Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which that uses, spaces its
-        samples differently, so that picture and rendering would be shifted against each other at every level but 1.
+        Bilinear as in the published image_at, but on the grid of the rays: `cv2.resize`, which the published code
+        uses, has another grid, which shifts image and rendering against each other at every level but 1.
         """
         return self._seen(self.images[view], resolution_level)
 
@@ -94,7 +94,6 @@ class Scene:
         return None if self.masks is None else self._seen(self.masks[view], resolution_level)
 
     def _seen(self, image: np.ndarray, resolution_level: int) -> np.ndarray:
-        """A photograph or mask at `resolution_level`, in [0, 1]."""
         if resolution_level == 1:
             return to_float(image)
         return sample_bilinear(image, image_pixels(image.shape[1], image.shape[0], resolution_level))
@@ -103,9 +102,9 @@ class Scene:
 def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     """`scene` itself, if it can be trained on.
 
-    Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (where cameras may be there: in
-    the middle of it), or farther than FARTHEST_CAMERA from it, and for masks that are empty in every view (an empty one
-    is a view that does not see the object).
+    Raises SceneError for numbers that overflowed, for a camera inside the unit sphere (without `cameras_outside`: near
+    its centre), for a camera farther than FARTHEST_CAMERA, and for masks that are all empty. A single empty mask is
+    valid: that view does not show the object.
     """
     _require_numbers(scene)
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
@@ -113,14 +112,14 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
     camera = f"{scene.name}: the camera of view {nearest} ({scene.image_names[nearest]})"
     if cameras_outside and distances[nearest] < 1:
         raise SceneError(
-            f"{camera} lies inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
-            f"--roi that holds the object and leaves every camera outside{_such_as(scene, distances[nearest])}, or "
+            f"{camera} is inside the unit sphere, {distances[nearest]:.3g} from its centre; choose a region with "
+            f"--roi that contains the object and no camera{_suggested_roi(scene, distances[nearest])}, or "
             "train with confs/fast.conf, whose rays start at the camera"
         )
     if distances[nearest] < MIDDLE:
         raise SceneError(
-            f"{camera} lies in the middle of the region of interest, {distances[nearest]:.3g} of its radius from its "
-            "centre, where the object is to be; correct its pose, leave that view out, or choose another --roi"
+            f"{camera} is {distances[nearest]:.3g} radii from the centre of the region of interest, where the object "
+            "should be; correct its pose, leave that view out, or choose another --roi"
         )
     farthest = int(np.argmax(distances))
     if distances[farthest] > FARTHEST_CAMERA:
@@ -137,47 +136,47 @@ def check_scene(scene: Scene, cameras_outside: bool = True) -> Scene:
 
 
 def _require_numbers(scene: Scene) -> None:
-    """Raises SceneError for numbers that overflowed, or that float32, in which is computed, does not hold."""
+    """Raises SceneError for numbers that overflowed, or that would overflow float32."""
     for name in ("intrinsics", "c2w", "scene_to_world", "bbox_min", "bbox_max"):
         if not (np.abs(getattr(scene, name)) < LARGEST_NUMBER).all():
             raise SceneError(
-                f"{scene.name}: the matrices of its camera file hold numbers so large or small that {name} is not "
-                f"finite or beyond {LARGEST_NUMBER:g}; correct them"
+                f"{scene.name}: the matrices of its camera file contain numbers so large or small that {name} is not "
+                f"finite or exceeds {LARGEST_NUMBER:g}; correct them"
             )
     radius, distance = radius_of(scene), float(np.linalg.norm(scene.scene_to_world[:3, 3]))
     if not radius > 1 / LARGEST_NUMBER or distance > FARTHEST_REGION * radius:
         raise SceneError(
-            f"{scene.name}: its region of interest has the radius {radius:.3g} and lies {distance:.3g} from the origin "
-            "of its cameras' world, where numbers tell no places apart; move or scale the poses"
+            f"{scene.name}: its region of interest has the radius {radius:.3g} and is {distance:.3g} from the origin "
+            "of the world frame, too far for the precision of float64; move or scale the poses"
         )
     if scene.points is not None and not (np.abs(scene.points.xyz) < LARGEST_NUMBER).all():
         raise SceneError(
-            f"{scene.name}: its points of structure from motion reach beyond {LARGEST_NUMBER:g} radii; remove those "
-            "that do, or all of them"
+            f"{scene.name}: some of its points of structure from motion are beyond {LARGEST_NUMBER:g} radii; remove "
+            "them"
         )
 
 
-def _such_as(scene: Scene, nearest: float) -> str:
-    """The largest region about the same middle that leaves cameras outside, the nearest at a distance in radii."""
+def _suggested_roi(scene: Scene, nearest: float) -> str:
+    """The largest region with the same centre that contains no camera; `nearest`: distance of a camera in radii."""
     if nearest < MIDDLE:
         return ""
     centre, radius = scene.scene_to_world[:3, 3], radius_of(scene) * nearest / OUTSIDE
-    return f' (--roi "{" ".join(f"{value:.4g}" for value in (*centre, radius))}" does)'
+    return f' (such as --roi "{" ".join(f"{value:.4g}" for value in (*centre, radius))}")'
 
 
 def radius_of(scene: Scene) -> float:
-    """The length of one radius of the working frame in the world."""
+    """The radius of the unit sphere in world units."""
     return float(np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3])))
 
 
 def require_view(scene: Scene, view: int) -> None:
-    """Raises SceneError for a photograph the scene does not have."""
+    """Raises SceneError if `view` is out of range."""
     if not 0 <= view < scene.n_views:
         raise SceneError(f"there is no photograph {view}: the scene {scene.name} has 0 to {scene.n_views - 1}")
 
 
 def facts(scene: Scene) -> dict[str, str]:
-    """Counts, sizes, what there is, how far the cameras are; by words that the report translates."""
+    """Counts, sizes, masks and camera distances; the keys are texts that the report translates."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     return {
         "views": str(scene.n_views),
@@ -190,7 +189,7 @@ def facts(scene: Scene) -> dict[str, str]:
 
 
 def summary(scene: Scene) -> str:
-    """One line of these for the start of a log."""
+    """The `facts` as one line for the log."""
     views, sizes, bits, masked, distances, unit = facts(scene).values()
     parts = [
         f"scene {scene.name}: {views} views of {sizes}",
@@ -203,12 +202,12 @@ def summary(scene: Scene) -> str:
 
 
 def _sizes(scene: Scene) -> str:
-    """`640x480`, or the smallest and the largest where they differ."""
+    """`640x480`, or the smallest and the largest size."""
     sizes = sorted({scene.size(view) for view in range(scene.n_views)}, key=np.prod)
     ends = [f"{width}x{height}" for width, height in (sizes[0], sizes[-1])]
     return ends[0] if len(sizes) == 1 else " to ".join(ends)
 
 
 def _masked_share(masks: tuple[np.ndarray, ...]) -> float:
-    """The part of all pixels that lies in the masks."""
+    """The fraction of all pixels that is inside the masks."""
     return sum(np.count_nonzero(mask > MASK_HALF) for mask in masks) / sum(mask.size for mask in masks)

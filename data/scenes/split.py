@@ -1,4 +1,4 @@
-"""Which photographs of a capture are trained on, and which are held out to judge the result."""
+"""The split of a scene's images into training and held-out images."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from data.parsed_scene import ParsedScene, PosedImage
 
 
 def split(parsed: ParsedScene, conf: DatasetConfig) -> tuple[tuple[PosedImage, ...], tuple[PosedImage, ...]]:
-    """(to train on, held out). Numbers count the capture's photographs from 0, those its format holds out left out.
+    """(training images, held-out images). Indices count the images that the format does not hold out, from 0.
 
-    `dataset.test_every` = n holds out photographs 0, n, 2 n, ...; `dataset.test_views` the ones it lists;
-    `dataset.train_views` trains on no others than it lists. Where one of the first two is given, it replaces the
-    format's own choice, whose photographs are then left out altogether.
-    Raises SceneError for a number that is out of range or in both lists, and where nothing is left to train on.
+    `dataset.test_every` = n holds out images 0, n, 2 n, ...; `dataset.test_views` holds out the listed images;
+    `dataset.train_views` restricts training to the listed images. If one of the first two is given, the images that
+    the format holds out are not used at all.
+    Raises SceneError for an index that is out of range or in both lists, and if no training image is left.
     """
     own = [image for image in parsed.images if not image.is_held_out]
     test = _checked(conf.test_views, "dataset.test_views", len(own), parsed)
@@ -24,7 +24,7 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> tuple[tuple[PosedImage, .
     train = _checked(conf.train_views, "dataset.train_views", len(own), parsed) or range(len(own))
     if both := sorted(set(conf.train_views) & set(test)):
         raise SceneError(
-            f"{parsed.source}: photograph {both[0]} is in dataset.train_views and held out; leave it out of one"
+            f"{parsed.source}: photograph {both[0]} is in dataset.train_views and held out; remove it from one of them"
         )
     kept = tuple(own[view] for view in train if view not in set(test))
     if not kept:
@@ -37,7 +37,7 @@ def split(parsed: ParsedScene, conf: DatasetConfig) -> tuple[tuple[PosedImage, .
 
 
 def _checked(views: Sequence[int], key: str, count: int, parsed: ParsedScene) -> Sequence[int]:
-    """`views`, each once and in range."""
+    """`views`; raises SceneError for an index that is out of range or listed twice."""
     for position, view in enumerate(views):
         if not 0 <= view < count:
             raise SceneError(f"{key}: there is no photograph {view}; {parsed.source} has 0 to {count - 1}")

@@ -1,6 +1,6 @@
-"""From the photograph a lens took to the one a pinhole would have taken, and what that makes of the intrinsics.
+"""Undistortion: images as a pinhole would have taken them, and their intrinsics.
 
-Pixel (0, 0) is the centre of the first pixel, as in OpenCV, whose distortion model this is
+Pixel (0, 0) is the centre of the first pixel. The distortion model is that of OpenCV
 (https://docs.opencv.org/4.10.0/d9/d0c/group__calib3d.html).
 """
 
@@ -13,16 +13,16 @@ import numpy as np
 
 from data.parsed_scene import Lens
 
-# Of the picture's width and height that may get lost: beyond it the distortion is not one of a photograph.
+# Fraction of the image's width and height that must remain; if less remains, the coefficients are wrong.
 SMALLEST_KEPT = 0.25
-FARTHEST_PRINCIPAL = 20.0  # picture sides from the middle to the principal point: crops reach a few
-SIZE_ROUNDING = 1.0  # pixels by which a reduced picture may miss the exact ratio of its sides
+FARTHEST_PRINCIPAL = 20.0  # image sides from the image's centre to the principal point; crops reach a few
+SIZE_ROUNDING = 1.0  # pixels by which a reduced image may deviate from the exact aspect ratio
 
 
 def resized(intrinsics: np.ndarray, size: tuple[int, int], new_size: tuple[int, int]) -> np.ndarray:
-    """Intrinsics [3, 3] of a picture of `size` (width, height) after it was resized to `new_size`.
+    """Intrinsics [3, 3] of an image of `size` (width, height) after a resize to `new_size`.
 
-    A resize keeps the picture's corners, which lie half a pixel outside the centres of the corner pixels.
+    A resize keeps the image's corners, which are half a pixel outside the centres of the corner pixels.
     """
     scale_x, scale_y = new_size[0] / size[0], new_size[1] / size[1]
     change = np.array([[scale_x, 0, (scale_x - 1) / 2], [0, scale_y, (scale_y - 1) / 2], [0, 0, 1.0]])
@@ -30,36 +30,36 @@ def resized(intrinsics: np.ndarray, size: tuple[int, int], new_size: tuple[int, 
 
 
 def fitted(lens: Lens, size: tuple[int, int]) -> np.ndarray:
-    """The lens's intrinsics [3, 3] for its photograph as stored, of `size` (width, height).
+    """The intrinsics [3, 3] of a lens for its stored image of `size` (width, height).
 
-    Raises ValueError, saying why, where that is not the size the lens was calibrated for, nor a reduction of it.
+    Raises ValueError if the image is neither of the size the lens was calibrated for, nor a reduction of it.
     """
     if lens.size is None or tuple(lens.size) == size:
         return lens.intrinsics
     ratio = np.sqrt(size[0] * size[1] / (lens.size[0] * lens.size[1]))
     if max(abs(ratio * lens.size[0] - size[0]), abs(ratio * lens.size[1] - size[1])) > SIZE_ROUNDING:
-        raise ValueError(f"is {size[0]}x{size[1]} pixels and its camera {lens.size[0]}x{lens.size[1]}")
+        raise ValueError(f"has {size[0]}x{size[1]} pixels and its camera {lens.size[0]}x{lens.size[1]}")
     return resized(lens.intrinsics, lens.size, size)
 
 
 class Undistorter:
-    """Makes pinhole pictures of the photographs of one lens; the same lens and size need one of these only."""
+    """Undistorts the images of one lens and size."""
 
     def __init__(self, lens: Lens, size: tuple[int, int]) -> None:
-        """Raises ValueError, saying why, where nothing of the picture is left or the size does not fit."""
+        """Raises ValueError if too little of the image remains or its size does not fit the lens."""
         intrinsics = fitted(lens, size)
         _require_near(intrinsics, size)
         self._maps: tuple[np.ndarray, np.ndarray] | None = None
         self._kept = (0, 0, *size)
-        if lens.is_fisheye or any(lens.distortion):  # a fisheye lens bends with coefficients of 0, too
+        if lens.is_fisheye or any(lens.distortion):  # a fisheye lens distorts with coefficients of 0, too
             self._maps = _source_pixels(intrinsics, lens, size)
             self._kept = _valid_rectangle(*self._maps, size)
         left, top, right, bottom = self._kept
-        self.size = (right - left, bottom - top)  # of the pictures it makes
-        self.intrinsics = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]]) @ intrinsics  # theirs, [3, 3]
+        self.size = (right - left, bottom - top)  # of the undistorted images
+        self.intrinsics = np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]]) @ intrinsics  # [3, 3], likewise
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
-        """The pinhole picture of a photograph or mask [H, W] or [H, W, C]: undistorted, cut to what the lens saw."""
+        """An image or mask [H, W] or [H, W, C], undistorted and cropped to valid pixels."""
         if self._maps is None:
             return image
         left, top, right, bottom = self._kept
@@ -67,29 +67,29 @@ class Undistorter:
 
 
 def _require_near(intrinsics: np.ndarray, size: tuple[int, int]) -> None:
-    """Raises ValueError for a principal point that no crop explains."""
+    """Raises ValueError for a principal point too far off to come from a crop."""
     offset = np.abs(intrinsics[:2, 2] - (np.array(size) - 1) / 2) / size
     if not (offset <= FARTHEST_PRINCIPAL).all():
         x, y = intrinsics[:2, 2]
         raise ValueError(
-            f"the principal point of its camera, ({x:.4g}, {y:.4g}), lies far beyond the {size[0]}x{size[1]} pixels "
-            "of the picture"
+            f"the principal point of its camera, ({x:.4g}, {y:.4g}), is far outside the {size[0]}x{size[1]} pixels "
+            "of the image"
         )
 
 
 def _source_pixels(intrinsics: np.ndarray, lens: Lens, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """For each pixel of the pinhole picture, x and y [H, W] float32 in the photograph."""
+    """For each pixel of the pinhole image, x and y [H, W] float32 in the stored image."""
     prepare: Callable = cv2.fisheye.initUndistortRectifyMap if lens.is_fisheye else cv2.initUndistortRectifyMap
     distortion = np.array(lens.distortion or (0.0,) * 4, np.float64)
     return prepare(intrinsics, distortion, np.eye(3), intrinsics, size, cv2.CV_32FC1)
 
 
 def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """(left, top, right, bottom) of a large rectangle in which every pixel was seen by the photograph.
+    """(left, top, right, bottom) of a large rectangle of valid pixels.
 
-    The border with the largest share of unseen pixels is given up until none is left.
+    The border with the largest fraction of invalid pixels is removed until none has any.
     """
-    # Half a pixel: the outermost pixels are seen as far as their edges.
+    # Half a pixel: the outermost pixels extend half a pixel beyond their centres.
     seen = (x >= -0.5) & (x <= size[0] - 0.5) & (y >= -0.5) & (y <= size[1] - 0.5)
     left, top, right, bottom = 0, 0, *size
     while right - left > SMALLEST_KEPT * size[0] and bottom - top > SMALLEST_KEPT * size[1]:
@@ -102,4 +102,4 @@ def _valid_rectangle(x: np.ndarray, y: np.ndarray, size: tuple[int, int]) -> tup
             break
         worst = int(np.argmax(unseen))
         left, top, right, bottom = left + (worst == 0), top + (worst == 1), right - (worst == 2), bottom - (worst == 3)
-    raise ValueError("has a lens distortion that leaves next to nothing of the picture")
+    raise ValueError("has a lens distortion that leaves almost nothing of the image")

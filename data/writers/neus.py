@@ -20,7 +20,7 @@ CAMERA_FILE = "cameras_sphere.npz"
 def write_neus_scene(folder: Path, scene: Scene) -> None:
     """Write image/000.png ..., mask/ where the scene has masks, the camera file and the sparse points, in that order.
 
-    The photographs have to be uint8. The world frame of the files is the one that `scene.scene_to_world` leads to.
+    The images have to be uint8. The world frame of the files is the one that `scene.scene_to_world` leads to.
     Raises UserError where the disk does not take them.
     """
     for kind in ("image", "mask") if scene.masks is not None else ("image",):

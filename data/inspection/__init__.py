@@ -1,1 +1,1 @@
-"""Is a scene fit to be trained on? A table of findings, and an image of cameras, points and the sphere."""
+"""Checks whether a scene is fit for training: a table of findings, and an overview image."""

@@ -1,4 +1,4 @@
-"""A light drawing surface on OpenCV: everything is drawn at twice the size and reduced, so that it has no steps."""
+"""A drawing surface on OpenCV with antialiasing: everything is drawn at twice the size and reduced."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ INK: Colour = (28, 32, 40)
 MUTED: Colour = (98, 106, 118)
 
 FINE = 2  # drawn pixels per pixel of the image
-SHIFT = 4  # binary digits behind the point of OpenCV's coordinates
-LARGEST_COORDINATE = 1e6  # drawn pixels; with SHIFT digits more it still fits into 32 bits
+SHIFT = 4  # fractional bits of OpenCV's fixed-point coordinates
+LARGEST_COORDINATE = 1e6  # drawn pixels; fits into 32 bits with SHIFT fractional bits
 FONT = cv2.FONT_HERSHEY_SIMPLEX
 
 
 def colour_of(index: int, count: int) -> Colour:
-    """A colour for the `index`-th of `count` views: from blue through violet and red to orange, equally dark."""
+    """The colour of view `index` of `count`: from blue through violet and red to orange, of equal lightness."""
     share = index / max(count - 1, 1)
     stops = np.array([[38, 110, 190], [116, 86, 186], [196, 60, 120], [222, 96, 36]], dtype=float)
     position = share * (len(stops) - 1)
@@ -37,20 +37,20 @@ class Canvas:
         self._fine = np.full((height * FINE, width * FINE, 3), PAPER, dtype=np.uint8)
 
     def image(self) -> np.ndarray:
-        """What was drawn, uint8 RGB [height, width, 3]."""
+        """The drawing, uint8 RGB [height, width, 3]."""
         height, width = self._fine.shape[:2]
         return cv2.resize(self._fine, (width // FINE, height // FINE), interpolation=cv2.INTER_AREA)
 
     def fine(self, size: np.ndarray) -> tuple[int, int]:
-        """(width, height) at which an image of `size` is drawn."""
+        """The size at which an image of `size` (width, height) has to be passed to `draw_image`."""
         return int(size[0]) * FINE, int(size[1]) * FINE
 
     def text(
         self, text: str, at: tuple[int, int], scale: float, colour: Colour, thickness: int = 1, width: int = 10**6
     ) -> None:
-        """One line, its baseline beginning `at`, cut with dots where it is wider than `width`.
+        """One line of text with its baseline starting `at`, truncated with dots if wider than `width`.
 
-        OpenCV's font has ASCII only: other characters become question marks.
+        OpenCV's font has only ASCII: other characters become question marks.
         """
         text = text.encode("ascii", "replace").decode()
         if text_width(text, scale, thickness) > width:
@@ -79,7 +79,7 @@ class Canvas:
             cv2.circle(self._fine, place.tolist(), 1 << SHIFT, colour, cv2.FILLED, cv2.LINE_AA, SHIFT)
 
     def pyramid(self, apex: np.ndarray, corners: np.ndarray, colour: Colour, is_strong: bool) -> None:
-        """A camera: apex [2] and corners [4, 2] of its image; pale unless `is_strong`."""
+        """A camera frustum: apex [2] and corners [4, 2] of its image; pale unless `is_strong`."""
         shade = colour if is_strong else _paler(colour, 0.5)
         for corner in corners:
             self._line(np.stack([apex, corner]), shade, 1.0)
@@ -96,7 +96,7 @@ class Canvas:
         cv2.putText(self._fine, text, origin, FONT, 0.4 * FINE, colour, FINE, cv2.LINE_AA)
 
     def badge(self, text: str, at: tuple[int, int], colour: Colour) -> int:
-        """A number on a coloured ground with its top left corner `at`; returns its width."""
+        """A number on a coloured background with its top left corner `at`; returns its width."""
         width = text_width(text, 0.42, 1) + 10
         corner, end = (at[0] * FINE, at[1] * FINE), ((at[0] + width) * FINE, (at[1] + 19) * FINE)
         cv2.rectangle(self._fine, corner, end, colour, cv2.FILLED)
@@ -122,7 +122,7 @@ class Canvas:
 
 
 def text_width(text: str, scale: float, thickness: int) -> int:
-    """Pixels that `text` takes."""
+    """The width of `text` in pixels."""
     return round(cv2.getTextSize(text, FONT, scale * FINE, thickness * FINE)[0][0] / FINE)
 
 
@@ -131,9 +131,9 @@ def _paler(colour: Colour, share: float) -> Colour:
 
 
 def _fixed(places: np.ndarray) -> np.ndarray:
-    """Positions [K, 2] as the fixed-point integers that OpenCV draws at, held to what it can take.
+    """Positions [K, 2] as OpenCV's fixed-point integers, clipped to its range.
 
-    A position is where (0, 0) is the corner of the image; OpenCV's (0, 0) is the middle of its first pixel.
+    (0, 0) is the corner of the image here, and the centre of the first pixel in OpenCV.
     """
     drawn = np.clip(places * FINE - 0.5, -LARGEST_COORDINATE, LARGEST_COORDINATE)
     return np.rint(drawn * (1 << SHIFT)).astype(np.int32)

@@ -1,9 +1,9 @@
-"""Do the images bear out the cameras? How far what two of them both show lies off its epipolar lines.
+"""Verification of the cameras by the epipolar distances of matched features.
 
-SIFT features are matched between images, and wrong matches thrown out without using the cameras (a fundamental
-matrix by RANSAC). What is left lies on the epipolar lines that the cameras predict, where these are right: to a third
-of a pixel in real scenes, and many pixels off where cameras are shifted by one image, turned, mirrored or in
-another convention. What the measure cannot see: a change that moves all cameras alike, and one scale of all lengths.
+SIFT features are matched between images, and outliers are removed without using the cameras (a fundamental matrix by
+RANSAC). For correct cameras the matches are on the predicted epipolar lines, to a third of a pixel in real scenes. They
+are many pixels off if the cameras are shifted by one image, rotated, mirrored or in another convention. A similarity
+of all cameras cannot be detected.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from data.scenes.features import Camera, Features, Match, find_features, match_f
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 
-LARGEST_SIDE = 640  # pixels: images are reduced to this; features of larger ones say the same more slowly
-MOST_VIEWS = 100  # taking part, evenly chosen
-NEIGHBOURS = 3  # of each view, by its camera; the next image comes beside them, whatever its camera
+LARGEST_SIDE = 640  # pixels; images are reduced to this size, which is accurate enough
+MOST_VIEWS = 100  # evenly chosen
+NEIGHBOURS = 3  # matched views for each view, by camera; the next image in order is matched too
 
-LEAST_PAIRS = 0.05  # of the pairs must show something in common: fewer may be wrong matches
+LEAST_PAIRS = 0.05  # of the pairs must have matches; fewer may be wrong matches
 
 
 @dataclass(frozen=True)
 class PairDistance:
-    """Two views and the median distance of what both show from its epipolar lines, pixels of the reduced images."""
+    """Two views and the median epipolar distance of their matches, pixels of the reduced images."""
 
     first: int
     second: int
@@ -38,10 +38,10 @@ class PairDistance:
 
 
 def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
-    """The pairs of neighbouring views that show enough in common, and the pairs that were tried.
+    """The pairs of neighbouring views with enough matches, and all pairs that were tried.
 
-    Neighbours by their cameras, and by the order of their images: wrong cameras make neighbours of images
-    that show nothing in common.
+    Neighbours by camera and by the order of the images: wrong cameras may be next to each other although their images
+    show different things.
     """
     chosen = evenly_spaced(scene.n_views, MOST_VIEWS)
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
@@ -52,7 +52,7 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
         match = match_features(*seen[i], *seen[j])
         if match is None:
             continue
-        with np.errstate(all="ignore"):  # no baseline: no line, NaN
+        with np.errstate(all="ignore"):  # without a baseline the epipolar lines are NaN
             pixels = float(np.median(np.abs(epipolar_distances(match))))
         if np.isfinite(pixels):
             found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
@@ -60,12 +60,12 @@ def pair_distances(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, in
 
 
 def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> float | None:
-    """The median of the pairs' distances, pixels; None where too few of those tried are among them."""
+    """The median of the pairs' distances, pixels; None if too few of the tried pairs have matches."""
     return float(np.median([pair.pixels for pair in pairs])) if len(pairs) > LEAST_PAIRS * len(tried) else None
 
 
 def epipolar_distances(match: Match) -> np.ndarray:
-    """Signed distance [M] in pixels to the epipolar lines: the mean of both images' (H&Z, section 11.4.3)."""
+    """Signed distances [M] to the epipolar lines, pixels: the mean of both images (H&Z, section 11.4.3)."""
     second_from_first = np.linalg.inv(match.second.c2w) @ match.first.c2w
     x, y, z = second_from_first[:3, 3]
     essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ second_from_first[:3, :3]
@@ -78,7 +78,7 @@ def epipolar_distances(match: Match) -> np.ndarray:
 
 
 def worst_views(pairs: Sequence[PairDistance], limit: float) -> np.ndarray:
-    """The views most of whose pairs are beyond `limit` pixels, the worst first; a view's other half is not its own."""
+    """The views with most of their pairs beyond `limit` pixels, the worst first."""
     own: dict[int, list[float]] = {}
     for pair in pairs:
         for view in (pair.first, pair.second):
@@ -88,9 +88,9 @@ def worst_views(pairs: Sequence[PairDistance], limit: float) -> np.ndarray:
 
 
 def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> np.ndarray:
-    """The views that show nothing in common with any neighbour, though these do with most of theirs, in order.
+    """The views without matches to any neighbour whose neighbours have matches with most of theirs, in order.
 
-    A view that only one other was held against says nothing.
+    Views with a single neighbour are ignored.
     """
     found = {(pair.first, pair.second) for pair in pairs}
     beside: dict[int, list[int]] = {}
@@ -103,7 +103,7 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
     lone = {view for view, others in beside.items() if len(others) > 1 and not any(share[view])}
 
     def is_matched(view: int) -> bool:
-        """With most of the views that are not lone themselves."""
+        """Whether `view` has matches with most of its neighbours that are not lone."""
         own = [is_found for other, is_found in zip(beside[view], share[view], strict=True) if other not in lone]
         return sum(own) > len(own) / 2
 
@@ -111,7 +111,7 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
 
 
 def _view(scene: Scene, view: int) -> tuple[Camera, Features]:
-    """A view's camera and features, its image reduced; features of the object alone where there are masks."""
+    """Camera and features of a view's reduced image; only features inside the mask, if there is one."""
     image, size = scene.images[view], scene.size(view)
     small, scale = size_within(size, LARGEST_SIDE)
     mask = None if scene.masks is None else np.where(scene.masks[view] > MASK_HALF, np.uint8(255), np.uint8(0))

@@ -1,4 +1,4 @@
-"""What was found out about a scene, and how it is graded."""
+"""The result of a check, and its grading."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the health table."""
+    """One row of the health table."""
 
     check: str
     figure: str  # what was measured
@@ -16,7 +16,7 @@ class Finding:
 
 
 def graded(value: float, good: float, fair: float) -> str:
-    """The verdict on a value that is good from `good` on and fair from `fair` on; with good < fair, the other way."""
+    """The verdict on a value that is good from `good` and fair from `fair` upwards; downwards if good < fair."""
     sign = 1 if good >= fair else -1
     if sign * value >= sign * good:
         return "good"

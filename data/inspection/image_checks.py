@@ -1,6 +1,6 @@
-"""The checks that look at the images and masks of a scene: blur, exposure, masks that contradict each other.
+"""Checks of the images and masks of a scene: blur, exposure, masks that contradict each other.
 
-A view is compared with its neighbours, which see nearly the same: what differs between them is the image.
+A view is compared with its neighbours, which show nearly the same content.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from data.roi.frustum import Cameras
 from data.roi.visual_hull import masked_views, visual_hull
 from data.scenes.scene import Scene
 
-NEIGHBOURS = 6  # an odd one among them does not move their median far
-LARGEST_SIDE = 1024  # pixels: images are reduced to this; blur that vanishes in it does not hurt either
-LEAST_PIXELS = 200  # of the object in the reduced image: fewer say nothing
-ERODED = 2  # pixels: the outline of the object is sharp or soft with the mask, not with the image
+NEIGHBOURS = 6  # enough that one outlier hardly changes their median
+LARGEST_SIDE = 1024  # pixels; images are reduced to this size. Blur that is invisible at this size does no harm
+LEAST_PIXELS = 200  # of the object in the reduced image; fewer give no reliable value
+ERODED = 2  # pixels; the outline is excluded, where sharpness depends on the mask
 
-# Sharpness over the median neighbour's. Of four scenes, two of them real, no view has less than 0.22; a blur of one
-# pixel (Gaussian, standard deviation) leaves 0.08 to 0.2 of it.
+# Sharpness relative to the median neighbour. On four scenes, two of them real, the lowest value is 0.22; a Gaussian
+# blur with a standard deviation of one pixel reduces it to 0.08 to 0.2.
 BLURRED = 0.2
-# Sharpness over that of the sharper quarter of all views, for neighbours that are blurred together. In the same scenes
-# no view has less than 0.31; a third of them next to each other, blurred by 1.5 pixels, has 0.06 at the most.
+# Sharpness relative to the quantile SHARPER of all views, for groups of blurred neighbours. On the same scenes the
+# lowest value is 0.31; for a third of the views, adjacent and blurred by 1.5 pixels, the highest is 0.06.
 BLURRED_TOGETHER = 0.1
-SHARPER = 0.75  # the quantile of all views that they are held against
-FAIR_BLURRED = 0.1  # share of the views
-# Brightness over the median neighbour's, in stops (factors of two). In well exposed scenes neighbours differ by up to
-# 0.6, because they see more of a bright or a dark part.
+SHARPER = 0.75
+FAIR_BLURRED = 0.1  # fraction of the views
+# Brightness relative to the median neighbour, in stops (factors of two). In well exposed scenes neighbours differ by up
+# to 0.6, because they show more of a bright or a dark part.
 UNEVEN = 0.75
-FAIR_UNEVEN = 0.1  # share of the views
-# Agreement of a mask with the hull of all. A hull of cubes agrees with perfect masks to 0.9 to 0.95.
+FAIR_UNEVEN = 0.1  # fraction of the views
+# Agreement of a mask with the hull of all masks. For perfect masks a hull of cubes gives 0.9 to 0.95.
 GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 
 ALONE = "no neighbours to compare with"
 
 
 def sharpness(scene: Scene, directions: np.ndarray) -> Finding:
-    """The views that are blurred in comparison with their neighbours; `directions` [V, 3] from the sphere to them."""
+    """The views that are blurred relative to their neighbours; `directions` [V, 3] from the sphere to the cameras."""
     values = np.array([_laplacian(*_object(scene, view)) for view in range(scene.n_views)])
     ratio = _over_neighbours(values, directions)
     if not _any(values):
-        consequence = "nothing tells how the surface bends inside its outline: is there texture, and light?"
+        consequence = "the surface inside its outline is undetermined: add texture or light"
         return Finding("sharpness", "no texture in any view", "bad", consequence)
     together = values / np.nanquantile(values, SHARPER)
     blurred = _worst_first(np.fmin(ratio, together), (ratio < BLURRED) | (together < BLURRED_TOGETHER))
     worst = f"the least sharp has {np.nanmin(ratio):.2f} of its neighbours' sharpness" if _any(ratio) else ALONE
     if not len(blurred):
-        return Finding("sharpness", worst, "good", "no view blurs what the others see")
+        return Finding("sharpness", worst, "good", "no view is blurred")
     figure = f"blurred: {listed_views(blurred, scene.image_names)}; {worst}"
-    consequence = "blurred views wash out details for all: leave them out or take them again"
+    consequence = "blurred views remove detail from the reconstruction: leave them out or take them again"
     return Finding("sharpness", figure, graded(len(blurred) / scene.n_views, 0.0, FAIR_BLURRED), consequence)
 
 
@@ -66,23 +66,21 @@ def exposure(scene: Scene, directions: np.ndarray) -> Finding:
         f"views differ from their neighbours by up to {np.nanmax(np.abs(stops)):.1f} stops" if _any(stops) else ALONE
     )
     if not len(off):
-        return Finding("exposure", spread, "good", "one brightness fits all views")
+        return Finding("exposure", spread, "good", "all views have the same exposure")
     figure = f"{spread}: {listed_views(off, scene.image_names)}"
-    consequence = "a colour that changes from view to view is explained by wrong shape: fix exposure and white balance"
+    consequence = "colours that change between views distort the shape: fix exposure and white balance"
     return Finding("exposure", figure, graded(len(off) / scene.n_views, 0.0, FAIR_UNEVEN), consequence)
 
 
 def masks(scene: Scene, cameras: Cameras) -> Finding:
     """The masks that contradict the visual hull of all; `cameras` in the working frame."""
     if scene.masks is None:
-        consequence = "train with train.mask_weight = 0; what stands in the sphere beside the object becomes part of it"
+        consequence = "train with train.mask_weight = 0; everything inside the sphere is reconstructed"
         return Finding("masks", "none", "good", consequence)
     empty = np.flatnonzero([mask.max() <= MASK_HALF for mask in scene.masks])
     hull = visual_hull(masked_views(cameras, scene.masks))
     if hull is None:
-        consequence = (
-            "masks that bound no common volume pull the surface apart: check that masks and cameras belong together"
-        )
+        consequence = "the masks bound no common volume: check that masks and cameras belong together"
         return Finding("masks", "no volume that most masks agree on", "bad", consequence)
     figure = (
         f"agree with their visual hull to {np.median(hull.agreement):.2f} (median), at least {hull.agreement.min():.2f}"
@@ -94,15 +92,15 @@ def masks(scene: Scene, cameras: Cameras) -> Finding:
         figure = f"{figure}; contradicted: {listed_views(wrong, scene.image_names)}"
         return Finding("masks", figure, verdict, consequence)
     if len(empty):
-        consequence = "an empty mask says that there is no object in the view: correct it or leave the view out"
+        consequence = "an empty mask means that the view does not show the object: correct it or leave the view out"
         return Finding("masks", f"{figure}; empty: {listed_views(empty, scene.image_names)}", "bad", consequence)
     return Finding("masks", figure, verdict, "the masks agree on one shape")
 
 
 def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
-    """Grey float32 [h, w] in [0, 1] of an image, reduced, and where it shows the object [h, w] bool.
+    """The reduced grey image, float32 [h, w] in [0, 1], and its object pixels, bool [h, w].
 
-    That is the mask's inside, or the sphere's disc where there are no masks.
+    Object pixels are those inside the mask or, without masks, inside the disc of the sphere.
     """
     image = scene.images[view]
     size, scale = size_within(scene.size(view), LARGEST_SIDE)
@@ -116,7 +114,7 @@ def _object(scene: Scene, view: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _disc(scene: Scene, view: int, size: tuple[int, int], scale: float) -> np.ndarray:
-    """Where the sphere appears in an image of `size`, reduced by `scale`: [h, w] bool, taken as a circle."""
+    """The pixels of the sphere in an image of `size`, reduced by `scale`: bool [h, w], approximated by a circle."""
     middle = -scene.c2w[view, :3, 3] @ scene.c2w[view, :3, :3]
     width, height = size
     if middle[2] <= 0:
@@ -128,9 +126,10 @@ def _disc(scene: Scene, view: int, size: tuple[int, int], scale: float) -> np.nd
 
 
 def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
-    """Variance of the Laplacian over that of the image, which takes brightness and contrast out; NaN for no texture.
+    """Variance of the Laplacian over the variance of the image; NaN without texture.
 
-    The focus measure of Pech-Pacheco et al., Diatom autofocusing in brightfield microscopy (ICPR 2000).
+    The focus measure of Pech-Pacheco et al., Diatom autofocusing in brightfield microscopy (ICPR 2000), made
+    independent of brightness and contrast.
     """
     if inside.sum() < LEAST_PIXELS or (contrast := float(grey[inside].var())) < 1e-6:
         return float("nan")
@@ -138,12 +137,12 @@ def _laplacian(grey: np.ndarray, inside: np.ndarray) -> float:
 
 
 def _brightness(grey: np.ndarray, inside: np.ndarray) -> float:
-    """Median of the object's pixels; NaN where there are too few."""
+    """The median of the object's pixels; NaN if there are too few."""
     return float(np.median(grey[inside])) if inside.sum() >= LEAST_PIXELS else float("nan")
 
 
 def _over_neighbours(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """`values` [V] over the median of their nearest neighbours', by direction; NaN without neighbours."""
+    """`values` [V] divided by the median of their nearest neighbours by direction; NaN without neighbours."""
     ratios = np.full(len(values), np.nan)
     known = np.flatnonzero(np.isfinite(values) & (values > 0))
     for view in known:
@@ -155,7 +154,7 @@ def _over_neighbours(values: np.ndarray, directions: np.ndarray) -> np.ndarray:
 
 
 def _worst_first(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The numbers of the `chosen` [V] views, ascending in `values`."""
+    """The indices of the `chosen` [V] views, ascending by `values`."""
     views = np.flatnonzero(chosen)
     return views[np.argsort(values[views])]
 

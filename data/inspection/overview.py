@@ -1,4 +1,4 @@
-"""One image of a scene: cameras, points and sphere from three sides, images with its outline drawn in."""
+"""The overview image of a scene: cameras, points and sphere from three sides, images with the sphere's outline."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CAPTION = 26  # below a thumbnail
 PANEL_TITLE = 30
 OUTLINE_POINTS = 721
 MOST_DRAWN_POINTS = 6000
-ROOM = 1.15  # panel over what it must hold
+ROOM = 1.15  # half width of a panel over the radius of its content
 FRUSTUM = 0.07  # depth of a drawn camera, in panel half widths
-TALLEST = 1.5  # of a thumbnail's cell, height over width: portrait images are let in whole up to 2:3
+TALLEST = 1.5  # height over width of a thumbnail's cell: portrait images up to 2:3 fill the width
 
 
 def overview(scene: Scene) -> np.ndarray:
-    """The image, uint8 RGB [H, WIDTH, 3]; the scene is in its working frame, the sphere is the unit sphere."""
+    """The overview, uint8 RGB [H, WIDTH, 3], of a scene in its working frame."""
     chosen = evenly_spaced(scene.n_views, MOST_THUMBNAILS)
     panel = (WIDTH - 4 * PAD) // 3
     columns = min(COLUMNS, max(FEWEST_COLUMNS, len(chosen)))
@@ -50,10 +50,10 @@ def overview(scene: Scene) -> np.ndarray:
 
 
 def sphere_outline(c2w: np.ndarray) -> np.ndarray:
-    """The unit sphere's outline as the camera sees it: points [OUTLINE_POINTS, 3] in camera coordinates, closed.
+    """The unit sphere's outline: points [OUTLINE_POINTS, 3] in camera coordinates, closed; empty from inside.
 
-    The circle along which the rays from the camera touch the sphere. With o the middle of the sphere as the camera sees
-    it and d = |o|, its centre is (1 - 1/d^2) o and its radius sqrt(1 - 1/d^2), across o. Empty from inside the sphere.
+    The circle of tangent points of the rays from the camera. With o the centre of the sphere in camera coordinates and
+    d = |o|, its centre is (1 - 1/d^2) o, its radius sqrt(1 - 1/d^2) and its normal o.
     """
     middle = -c2w[:3, 3] @ c2w[:3, :3]
     squared = middle @ middle
@@ -68,14 +68,14 @@ def sphere_outline(c2w: np.ndarray) -> np.ndarray:
 
 
 def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
-    """The outline in pixels: pieces [K, 2], one closed curve unless part of the sphere is behind the camera."""
+    """The outline in pixels: curves [K, 2]; a single closed one unless part of the sphere is behind the camera."""
     points = sphere_outline(c2w)
     if not len(points):
         return []
-    in_front = points[:, 2] > 1e-3 * np.linalg.norm(points, axis=1)  # nearer to the camera's plane it is at infinity
+    in_front = points[:, 2] > 1e-3 * np.linalg.norm(points, axis=1)  # points near the camera plane project to infinity
     if not in_front.any():
         return []
-    if not in_front.all():  # begin behind the camera, so that no piece is cut in two where the circle closes
+    if not in_front.all():  # start behind the camera, so that no visible curve is split where the circle closes
         start = int(np.argmin(in_front[:-1]))
         points, in_front = (np.roll(value[:-1], -start, axis=0) for value in (points, in_front))
     pixels = points @ intrinsics.T
@@ -89,7 +89,7 @@ def outline_pixels(intrinsics: np.ndarray, c2w: np.ndarray) -> list[np.ndarray]:
 def side_views(c2w: np.ndarray) -> list[tuple[str, np.ndarray]]:
     """Title and axes [2, 3] (right, down, in the working frame) of the three panels.
 
-    Up is the cameras' mean up; the front is where most cameras are.
+    Up is the mean up of the cameras; the front is the side with most cameras.
     """
     up = mean_up(c2w)
     away = c2w[:, :3, 3].mean(axis=0)
@@ -109,14 +109,14 @@ def _unit(vector: np.ndarray, otherwise: np.ndarray, least: float = 1e-6) -> np.
 
 
 def _draw_header(canvas: Canvas, scene: Scene) -> None:
-    """Name, counts, and how the region was found."""
+    """Name, counts, and the source of the region of interest."""
     distances = np.linalg.norm(scene.c2w[:, :3, 3], axis=1)
     sizes = {scene.size(view) for view in range(scene.n_views)}
     size = "x".join(map(str, sizes.pop())) if len(sizes) == 1 else f"{len(sizes)} sizes"
     facts = [
         f"{scene.n_views} views, {size}",
         "masks" if scene.masks is not None else "no masks",
-        f"cameras {distances.min():.2f} to {distances.max():.2f} radii from the middle",
+        f"cameras {distances.min():.2f} to {distances.max():.2f} radii from the centre",
     ]
     if scene.points is not None:
         facts.append(f"{len(scene.points.xyz)} points")
@@ -129,7 +129,7 @@ def _draw_header(canvas: Canvas, scene: Scene) -> None:
 def _draw_panel(
     canvas: Canvas, scene: Scene, chosen: np.ndarray, axes: np.ndarray, title: str, left: int, top: int, size: int
 ) -> None:
-    """Cameras, points and sphere along one direction, without perspective; all panels have one scale."""
+    """Cameras, points and sphere in an orthographic view; all panels have the same scale."""
     canvas.text(title, (left, top + 18), 0.55, INK)
     top += PANEL_TITLE
     canvas.frame(left, top, size, size)
@@ -157,13 +157,13 @@ def _draw_panel(
 
 
 def _framed(c2w: np.ndarray) -> tuple[np.ndarray, float]:
-    """Centre [3] and half width of what the panels show: the sphere and all cameras, whatever the direction."""
+    """Centre [3] and half width of the panels, which contain the sphere and all cameras from every direction."""
     centre, radius = enclosing_ball(np.vstack([c2w[:, :3, 3], np.eye(3), -np.eye(3)]))
     return centre, ROOM * radius
 
 
 def _draw_points(canvas: Canvas, scene: Scene, place: Callable[[np.ndarray], np.ndarray], axes: np.ndarray) -> None:
-    """Points of structure from motion in their colours, the nearest last; those outside the panel are left out."""
+    """SfM points in their colours, the nearest last; points outside the panel are left out."""
     centre, half = _framed(scene.c2w)
     xyz = scene.points.xyz
     keep = np.flatnonzero(np.isfinite(xyz).all(axis=1) & (np.abs((xyz - centre) @ axes.T) < half).all(axis=1))
@@ -173,18 +173,18 @@ def _draw_points(canvas: Canvas, scene: Scene, place: Callable[[np.ndarray], np.
 
 
 def _frustum(scene: Scene, view: int, depth: float) -> np.ndarray:
-    """Corners [4, 3] of the image at `depth` before the camera, in the working frame."""
+    """Corners [4, 3] of the image plane at `depth` in front of the camera, in the working frame."""
     width, height = scene.size(view)
     corners = np.array(
         [[-0.5, -0.5, 1], [width - 0.5, -0.5, 1], [width - 0.5, height - 0.5, 1], [-0.5, height - 0.5, 1]]
     )
     rays = corners @ np.linalg.inv(scene.intrinsics[view]).T
-    rays *= min(1.0, 1 / np.abs(rays[:, :2]).max())  # a very wide one would fill the panel
+    rays *= min(1.0, 1 / np.abs(rays[:, :2]).max())  # the frustum of a very wide lens would fill the panel
     return scene.c2w[view, :3, 3] + depth * rays @ scene.c2w[view, :3, :3].T
 
 
 def _cell_height(scene: Scene, chosen: np.ndarray, cell_width: int) -> int:
-    """As tall as the images need, none more than TALLEST."""
+    """The height that the tallest image needs, at most TALLEST times the width."""
     ratios = [scene.size(view)[1] / scene.size(view)[0] for view in chosen]
     return round(cell_width * min(TALLEST, max(ratios)))
 
@@ -208,7 +208,7 @@ def _draw_image(canvas: Canvas, scene: Scene, view: int, left: int, top: int, wi
 
 
 def _where(scene: Scene, view: int) -> str:
-    """What to say of an image in which the outline is not seen: it is all inside the sphere, or all outside."""
+    """A note on an image without a visible outline: all pixels are inside the sphere, or none is."""
     middle = (np.array([scene.size(view)]) - 1) / 2
     origin, direction = (value[0] for value in pixels_to_rays(middle, scene.intrinsics[view], scene.c2w[view]))
     along = -origin @ direction

@@ -1,1 +1,1 @@
-"""What everything else in data stands on: files, images, other processes, the terminal. It knows no scene."""
+"""Files, images, child processes and terminal output, independent of scenes."""

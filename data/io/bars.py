@@ -1,4 +1,4 @@
-"""Progress bars that end no work: where the terminal goes, the bar goes."""
+"""Progress bars whose failures do not end the work: a bar without a terminal is disabled."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tqdm import tqdm
 
 from data.errors import one_line
 
-# What a stream that is closed, full or gone raises.
+# Exceptions of a stream that is closed, full or disconnected.
 GONE = (OSError, ValueError)
 
 
 class Bar(tqdm):
-    """tqdm whose texts are one line that prints, and which vanishes where its terminal does."""
+    """tqdm with texts of one printable line; it is disabled when its terminal fails."""
 
     def __init__(self, iterable: Iterable[Any] | None = None, **options: Any) -> None:
         """`options` are tqdm's."""
@@ -29,14 +29,14 @@ class Bar(tqdm):
 
     @staticmethod
     def status_printer(file: Any) -> Callable[[str], None]:
-        """What draws on `file`; where it cannot be written to, nothing does."""
+        """The function that draws on `file`; one that does nothing if `file` cannot be written to."""
         try:
             return tqdm.status_printer(file)
         except GONE:
             return lambda text: None
 
     def display(self, *arguments: Any, **options: Any) -> bool | None:
-        """Draw; where that fails, never again."""
+        """Draw the bar; a failure disables it."""
         try:
             return super().display(*arguments, **options)
         except GONE:
@@ -44,14 +44,14 @@ class Bar(tqdm):
             return None
 
     def clear(self, *arguments: Any, **options: Any) -> None:
-        """Make room for a line of text."""
+        """Clear the bar for a line of text."""
         try:
             super().clear(*arguments, **options)
         except GONE:
             self.disable = True
 
     def close(self) -> None:
-        """Finish the bar's line, if there is still a terminal; tqdm itself does not forget a disabled bar."""
+        """Finish the bar's line; also remove a disabled bar from tqdm's list, which tqdm itself does not."""
         with contextlib.suppress(*GONE):
             super().close()
         getattr(self, "_instances", set()).discard(self)

@@ -1,8 +1,8 @@
-"""Work in a child process: a library that aborts, prints or keeps memory harms nothing but that process.
+"""Runs a task in a child process, for libraries that abort, print or keep memory.
 
-A C++ library such as COLMAP ends the whole process where a check of its own fails, writes its log to the terminal and
-brings its own OpenMP runtime. In a child process the first becomes an exception, the second a file, and the third
-has none to clash with. Stopping the child is also the one way to stop its work at once.
+A C++ library such as COLMAP ends the process if one of its checks fails, logs to the terminal and brings its own OpenMP
+runtime. In a child process an abort becomes an exception, the log goes to a file, and OpenMP runtimes do not conflict.
+Killing the child also stops the work immediately.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from data.io.quiet import silence_libraries
 from data.io.search_path import ROOT, safe_environment, without_current_folder
 from data.io.streams import secure
 
-# The child's first words: its search path is the parent's, and nothing is imported before it is. (`multiprocessing`
-# would import itself from the current folder.)
+# The child's program. It sets the parent's search path before it imports anything. (`multiprocessing` would import
+# itself from the current folder.)
 START = """
 import sys
 sys.path[:] = sys.argv[3:4]
@@ -37,12 +37,12 @@ from data.io.child import serve
 serve(int(sys.argv[1]), int(sys.argv[2]))
 """
 PR_SET_PDEATHSIG = 1  # prctl(2)
-POLL_SECONDS = 0.25  # between two looks at how far the child is: often enough for a progress bar
-LAST_BYTES = 65536  # of a log, where the last words are looked for
+POLL_SECONDS = 0.25  # between progress updates
+LAST_BYTES = 65536  # of a log, which are searched for the reason of a failure
 
 
 class ChildError(Exception):
-    """The task raised, or its process died; the text says what is known, as part of a sentence."""
+    """The task raised an exception, or its process ended; the text is a clause that says why."""
 
 
 def run_apart(
@@ -53,17 +53,17 @@ def run_apart(
     on_wait: Callable[[], None] = lambda: None,
     most_memory: int | None = None,
 ) -> Any:
-    """What `task(report, *arguments)` returns, computed in a child process; everything has to be picklable.
+    """The result of `task(report, *arguments)`, computed in a child process; all values must be picklable.
 
     Args:
-        log: what the child writes to stdout and stderr is appended to this file.
-        on_event: called here with each value that the task hands to `report`.
-        on_wait: called here every POLL_SECONDS while nothing is reported.
-        most_memory: bytes of address space the child may have; None for no limit of its own.
+        log: stdout and stderr of the child are appended to this file.
+        on_event: called in this process with each value that the task passes to `report`.
+        on_wait: called in this process every POLL_SECONDS while nothing is reported.
+        most_memory: limit on the child's address space in bytes; None: no additional limit.
     Raises:
         ChildError: the task raised an exception, or the process ended without a result.
-        MemoryError: the task had none left, or its process ended where the user limits the memory of this one.
-    An exception here, KeyboardInterrupt above all, ends the child before it goes on.
+        MemoryError: memory ran out in the task, or its process ended while ulimit restricts memory.
+    An exception in this process, such as KeyboardInterrupt, kills the child.
     """
     ours, theirs = Pipe()
     with _started(theirs, log) as process, ours:
@@ -71,15 +71,15 @@ def run_apart(
             ours.send((most_memory, task, arguments))
             return _result(ours, on_event, on_wait)
         except (EOFError, ConnectionError):
-            words = _last_words(log, process.wait())
-            if _is_limited():  # C++ ends the process where it has no memory left
-                raise MemoryError(words) from None
-            raise ChildError(words) from None
+            reason = _failure_reason(log, process.wait())
+            if _is_limited():  # C++ ends the process when memory runs out
+                raise MemoryError(reason) from None
+            raise ChildError(reason) from None
 
 
 @contextlib.contextmanager
 def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
-    """The child's process, which ends with the block; its end of the pipe is closed here."""
+    """The child process, killed at the end of the block; its end of the pipe is closed in this process."""
     places = [ROOT, *without_current_folder(sys.path)]
     command = [sys.executable, "-P", "-c", START, str(theirs.fileno()), str(os.getpid()), *places]
     with theirs, open(open_regular(log, os.O_WRONLY | os.O_APPEND), "wb") as sink:
@@ -99,7 +99,7 @@ def _started(theirs: Connection, log: Path) -> Iterator[subprocess.Popen]:
 
 
 def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Callable[[], None]) -> Any:
-    """Listen until the task is done; EOFError where its process is gone."""
+    """Wait for the result; raises EOFError if the process ended."""
     while True:
         if not receiver.poll(POLL_SECONDS):
             on_wait()
@@ -115,24 +115,24 @@ def _result(receiver: Connection, on_event: Callable[[Any], None], on_wait: Call
 
 
 def _limit(most: int) -> None:
-    """Let this process have no more bytes of address space than that, nor than it may have already."""
+    """Limit the address space of this process to `most` bytes, without raising an existing limit."""
     known = [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_AS, (min(most, *known), min(most, *known)) if known else (most, most))
 
 
 def _is_limited() -> bool:
-    """Whether the user limits the addresses or the data of this process, and so those of its children."""
+    """Whether ulimit restricts the address space or data of this process, and thus of its children."""
     kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)
     return any(resource.getrlimit(kind)[0] != resource.RLIM_INFINITY for kind in kinds)
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """The child's side: do what comes through the pipe `descriptor`, a process of `parent`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends its child itself
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a parent that was killed leaves no child at work
+    """The child's side: run the task received through the pipe `descriptor` from the process `parent`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent kills its child itself
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # the child ends with a parent that was killed
     if os.getppid() != parent:
         return
-    secure()  # a full disk ends the log, not the work
+    secure()  # a full disk must not end the work
     silence_libraries()
     with Connection(descriptor) as pipe:
         try:
@@ -140,30 +140,30 @@ def serve(descriptor: int, parent: int) -> None:
             if most_memory is not None:
                 _limit(most_memory)
             pipe.send(("result", task(lambda event: pipe.send(("event", event)), *arguments)))
-        except Exception as error:  # noqa: BLE001 (whatever it was, the parent hears of it)
+        except Exception as error:  # noqa: BLE001 (every exception is reported to the parent)
             kind = "memory" if is_allocation_failure(error) else "error"
-            pipe.send((kind, _said(str(error)) or type(error).__name__))
+            pipe.send((kind, _summary(str(error)) or type(error).__name__))
 
 
-def _last_words(log: Path, status: int | None) -> str:
-    """Why the process ended, as far as the end of its log and its exit status tell."""
+def _failure_reason(log: Path, status: int | None) -> str:
+    """Why the process ended, from its exit status and the last fatal line of its log."""
     ended = f"its process ended with status {status}"
     try:
         lines = _end(log).decode("utf-8", "replace").splitlines()
     except OSError:
         return ended
     fatal = [line for line in lines if line.startswith(("F", "E")) and "]" in line]  # glog: Fatal, Error
-    return f"{ended}: {_said(fatal[-1].partition(']')[2])}" if fatal else ended
+    return f"{ended}: {_summary(fatal[-1].partition(']')[2])}" if fatal else ended
 
 
 def _end(log: Path) -> bytes:
-    """The last bytes of a file, however long it is."""
+    """The last LAST_BYTES of a file."""
     with open(log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
         return file.read(LAST_BYTES)
 
 
-def _said(text: str) -> str:
-    """A library's words on one line; of a check in its source, where that stands instead of its C++."""
+def _summary(text: str) -> str:
+    """A library's message on one line; for a failed check in its source, only its location."""
     check = re.match(r"\[(\S+:\d+)\] Check failed", text)
     return f"the check at {check[1]} fails" if check else " ".join(text.split())[:LONGEST_REASON]

@@ -1,4 +1,4 @@
-"""Files that are either what they were or what they were to become, whenever the machine stops."""
+"""Atomic writing, removal and reading of files; links are not written through."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 
 from data.errors import UserError
 
-LINK_WORDS = "it is a symbolic link, and nothing is written through links: remove it"
-LONGEST_NAME = 235  # bytes: file systems take 255, and while it is written its name is ".<name>.<process>.tmp"
-HARD_LINK_WORDS = "it is a hard link, and nothing is written through links: remove it"
+LINK_WORDS = "it is a symbolic link, and this program does not write through links: remove it"
+LONGEST_NAME = 235  # bytes: file systems allow 255, and the temporary name is ".<name>.<process>.tmp"
+HARD_LINK_WORDS = "it is a hard link, and this program does not write through links: remove it"
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there, not so for a name longer than the file system takes.
+    """Whether the file exists; False for a name that is too long for the file system.
 
-    Raises OSError where nobody can tell: a folder on the way may not be entered.
+    Raises OSError if a parent folder may not be entered.
     """
     try:
         return path.is_file()
@@ -31,14 +31,14 @@ def is_file(path: Path) -> bool:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put `content` at `path` such that a crash at any moment leaves the old file or the new one, never a mixture.
+    """Write `content` to `path` atomically: after a crash the file is either the old or the new one.
 
-    A link at `path` is replaced, not followed. The folder must be there. Raises OSError where the disk does not take
-    it; what was there stays.
+    A link at `path` is replaced, not followed. The folder must exist. Raises OSError if writing fails; the old file
+    remains.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.unlink(missing_ok=True)  # of a dead process with this number, or a link that leads elsewhere
+        temporary.unlink(missing_ok=True)  # from an ended process with the same number, or a foreign link
         with open(temporary, "xb") as file:
             file.write(content)
             file.flush()
@@ -51,35 +51,35 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_result(path: Path, content: bytes) -> None:
-    """`write_atomically`, with the folder made if need be; raises UserError where the disk does not take it."""
+    """`write_atomically`, creating the folder if needed; raises UserError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
     except OSError as error:
         raise UserError(
-            f"{path}: cannot be written ({error.strerror or error}); check the folder and the space"
+            f"{path}: cannot be written ({error.strerror or error}); check the folder and the free space"
         ) from error
 
 
 def require_place(path: Path, flag: str) -> None:
-    """Raises UserError, which names the flag, where no file can be written: better before the work than after it."""
+    """Raises UserError, naming the flag, if no file can be written at `path`; called before the work starts."""
     place = next((folder for folder in path.absolute().parents if os.path.lexists(folder)), Path("/"))
     if os.path.isdir(path):
         raise UserError(f"{flag} {path}: is a folder; name a file in it")
     if not (os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK)):
-        raise UserError(f"{flag} {path}: nothing can be written in {place}; choose another place")
+        raise UserError(f"{flag} {path}: the folder {place} is not writable; choose another folder")
     if len(os.fsencode(path.name)) > LONGEST_NAME:
         raise UserError(
             f"{flag} {path}: cannot be written, its name is longer than {LONGEST_NAME} bytes; choose a shorter one"
         )
     if os.path.exists(path) and not os.access(path, os.W_OK):
-        raise UserError(f"{flag} {path}: is protected against writing; name another file, or make it writable")
+        raise UserError(f"{flag} {path}: is read-only; name another file, or make it writable")
 
 
 def make_folder(root: Path, inner: Path | str) -> Path:
-    """The folder `root / inner`, made if need be; `root` itself may be a link or lie behind one.
+    """Create the folder `root / inner` if needed and return it; `root` itself may contain links.
 
-    Raises OSError where a part of `inner` is a symbolic link, or cannot be made.
+    Raises OSError if a part of `inner` is a symbolic link, or cannot be created.
     """
     root.mkdir(parents=True, exist_ok=True)
     folder = root
@@ -92,7 +92,7 @@ def make_folder(root: Path, inner: Path | str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all it holds, if it is there; UserError where that is not allowed."""
+    """Remove a file, a link or a folder with its content, if it exists; raises UserError if that fails."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -103,22 +103,21 @@ def remove(path: Path) -> None:
 
 
 def missing_folders(folder: Path) -> list[Path]:
-    """`folder` and those above it, innermost first, as far as they are not there."""
+    """Those of `folder` and its parents that do not exist, innermost first."""
     return [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Remove those of `folders` that are there and hold nothing."""
+    """Remove those of `folders` that exist and are empty."""
     for folder in folders:
         with contextlib.suppress(OSError):
             folder.rmdir()
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """A descriptor of the regular file `path`, made if need be; `flags` as of os.open.
+    """A descriptor of the regular file `path`, created if needed; `flags` of os.open.
 
-    Raises OSError for a link, which is not followed, for a file that has another name as well (a hard link), and for a
-    pipe, which is not waited for.
+    Raises OSError for a symbolic link, a file with several hard links and, without waiting, for a pipe.
     """
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -134,19 +133,19 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def read_regular(path: Path, most: int = -1) -> bytes:
-    """The bytes of a regular file, at most `most` of them (-1: all); raises OSError for a pipe, socket, device, folder.
+    """At most `most` bytes of a regular file (-1: all); links are followed.
 
-    They are not waited for; links are followed.
+    Raises OSError, without waiting, for a pipe, socket, device or folder.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return file.read(most)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the rename itself survive a power cut."""
+    """Make a rename in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Point clouds and meshes from untrusted files: the one door to trimesh's loaders."""
+"""Reads point clouds and meshes from untrusted files with trimesh."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from data.errors import DAMAGE, reason
 
-# What trimesh raises on damaged files; ImportError: text in an unknown encoding makes it ask for a package.
+# Exceptions of trimesh for damaged files; ImportError because text in an unknown encoding needs an optional package.
 _DAMAGE = (*DAMAGE, OSError, ImportError, Warning)
 
 
 class GeometryError(Exception):
-    """The file cannot be used; the text says why, as part of a sentence."""
+    """The file cannot be used; the text is a clause that says why."""
 
 
 def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:
-    """What trimesh makes of a file's content, its warnings held back; `options` are those of `trimesh.load`.
+    """Load a file's content with trimesh, without warnings; `options` of `trimesh.load`.
 
-    Without the file's name: trimesh would follow its references to materials and textures. Raises GeometryError for a
-    file that is damaged or cut short.
+    The file name is not passed, so that trimesh does not open referenced materials and textures. Raises GeometryError
+    for a damaged or truncated file.
     """
-    import trimesh  # half a second, which scenes without such a file do not pay
+    import trimesh  # takes half a second, and most scenes do not need it
 
     log = trimesh.util.log
     was_disabled, log.disabled = log.disabled, True

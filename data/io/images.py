@@ -1,7 +1,7 @@
-"""The one door to image files: PNG and JPEG in, RGB order, 8 or 16 bits per channel; and out again.
+"""Reads and writes image files: PNG and JPEG, RGB order, 8 or 16 bits per channel.
 
-Samples are handed on as they are stored (sRGB, no resizing, no gamma): an EXIF orientation is not applied, because
-calibration programs work on the stored grid too.
+Samples are returned as stored (sRGB, no resizing, no gamma). An EXIF orientation is not applied, because calibration
+programs use the stored pixel grid too.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg")
 UNREAD_SUFFIXES = (".heic", ".heif", ".avif", ".gif", ".webp", ".tif", ".tiff", ".bmp", ".jp2", ".jxl", ".exr", ".hdr")
 UNREAD_SUFFIXES += (".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf", ".rw2")  # raw
 
-# Refused before anything is decoded. The largest camera sensors have about 2 * 10^8 pixels; a header that claims more
-# is damaged or hostile, and would only ask for gigabytes of memory.
+# Larger images are rejected before decoding. The largest camera sensors have about 2 * 10^8 pixels; a header that
+# claims more is damaged or malicious, and decoding would allocate gigabytes.
 MAX_PIXELS = 2**28
 MAX_FILE_BYTES = 8 * MAX_PIXELS  # four channels of 16 bits, not compressed at all
 
-# Deflate makes at most 1032 bytes out of one (https://zlib.net/zlib_tech.html) and a PNG pixel takes a bit or more; a
-# JPEG takes more than that. A header that claims more would have gigabytes allocated for a file of a hundred bytes.
+# Deflate expands a byte to at most 1032 bytes (https://zlib.net/zlib_tech.html) and a PNG pixel has at least one bit; a
+# JPEG is compressed less. A header that claims more would allocate gigabytes for a file of a hundred bytes.
 PIXELS_PER_BYTE = 8 * 1032
 HEADER_BYTES = 1 << 16  # enough for the size of every PNG and of most JPEGs
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 PNG_CHUNK_FRAME = 12  # length, kind and checksum of a chunk
 JPEG_SIGNATURE = b"\xff\xd8\xff"
-DAMAGED = "cannot be decoded, the file is cut short or damaged; save it again"
+DAMAGED = "cannot be decoded: the file is truncated or damaged; save it again"
 # JPEG markers that announce the frame's size: SOF0-SOF15 without DHT (C4), JPG (C8) and DAC (CC); ITU-T T.81, table B.1
 JPEG_FRAME_MARKERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class ImageError(UserError):
-    """An image file that cannot be read or written, or does not belong with the others."""
+    """An image file that cannot be read or written, or is inconsistent with the others."""
 
 
 def natural_key(path: Path) -> tuple:
-    """Sorting key under which 2.png comes before 10.png: numbers in a name count as numbers, letter case does not."""
+    """Sorting key that orders numbers in names by value (2.png before 10.png) and ignores letter case."""
     parts = re.split(r"(\d+)", path.name.lower())
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in parts), path.name
 
@@ -55,13 +55,13 @@ def natural_key(path: Path) -> tuple:
 def list_images(folder: Path) -> list[Path]:
     """The PNG and JPEG files of `folder` (any letter case, hidden files left out), in natural order.
 
-    Raises ImageError where the folder cannot be listed.
+    Raises ImageError if the folder cannot be listed.
     """
     return entries(folder, lambda entry: entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file())
 
 
 def entries(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
-    """What of a folder is wanted and not hidden, in natural order; raises ImageError where it cannot be listed."""
+    """The visible entries of a folder with `is_wanted`, in natural order; raises ImageError if it cannot be listed."""
     try:
         found = [entry for entry in folder.iterdir() if not entry.name.startswith(".") and is_wanted(entry)]
     except OSError as error:
@@ -72,33 +72,33 @@ def entries(folder: Path, is_wanted: Callable[[Path], bool]) -> list[Path]:
 
 
 def require_images(folder: Path) -> list[Path]:
-    """`list_images`, of which there is at least one; raises ImageError, which names what is there instead."""
+    """`list_images`; raises ImageError, naming the other files, if there are no images."""
     images = list_images(folder)
     if not images:
         odd = "".join(f" ({note.removeprefix(f'{folder}: ')})" for note in left_out(folder))
-        raise ImageError(f"{folder}: holds no .png, .jpg or .jpeg photographs{odd}; convert them")
+        raise ImageError(f"{folder}: contains no .png, .jpg or .jpeg photographs{odd}; convert them")
     return images
 
 
 def left_out(folder: Path) -> tuple[str, ...]:
-    """A note on what `list_images` passes over and someone may have meant as an image; () where there is nothing.
+    """A note on images that `list_images` ignores, in other formats or as broken links; () if there are none.
 
-    That is images in other formats, and links that lead nowhere. Raises ImageError as `list_images`.
+    Raises ImageError as `list_images`.
     """
-    odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _leads_nowhere(entry))
-    names = [entry.name + (" (a link that leads nowhere)" if _leads_nowhere(entry) else "") for entry in odd]
+    odd = entries(folder, lambda entry: entry.suffix.lower() in UNREAD_SUFFIXES or _is_broken_link(entry))
+    names = [entry.name + (" (a broken link)" if _is_broken_link(entry) else "") for entry in odd]
     return (f"{folder}: left out, as only PNG and JPEG are read: {listed(names)}",) if names else ()
 
 
-def _leads_nowhere(entry: Path) -> bool:
+def _is_broken_link(entry: Path) -> bool:
     return entry.is_symlink() and not entry.exists()
 
 
 def read_image(path: Path | str) -> np.ndarray:
-    """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the depth it is stored in.
+    """Decode `path` to uint8 or uint16 [H, W, C], C in {1, 3, 4}, in RGB(A) order and at the stored depth.
 
-    What the file holds decides, not its name. A palette is expanded; grey with alpha comes as RGBA. Raises ImageError
-    for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
+    The format is detected from the content, not the name. A palette is expanded; grey with alpha becomes RGBA. Raises
+    ImageError for a file that is missing, unreadable, neither PNG nor JPEG, damaged, or larger than MAX_PIXELS.
     """
     encoded = _read_encoded(path)
     try:
@@ -114,7 +114,7 @@ def read_image(path: Path | str) -> np.ndarray:
 
 
 def _read_encoded(path: Path | str) -> bytes:
-    """The file's bytes, once the size that their header claims is one that they can hold."""
+    """The bytes of the file, after a check of the image size in its header."""
     try:
         if Path(path).stat().st_size > MAX_FILE_BYTES:
             raise ImageError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large for a photograph")
@@ -128,16 +128,16 @@ def _read_encoded(path: Path | str) -> bytes:
 
 
 def image_size(path: Path | str) -> tuple[int, int]:
-    """(width, height) that the header of a PNG or JPEG states; nothing else of the file is checked, or decoded.
+    """(width, height) in the header of a PNG or JPEG; the rest of the file is not checked or decoded.
 
-    Raises ImageError for a file that cannot be read, is neither, or is cut short before its size.
+    Raises ImageError for a file that cannot be read, has another format, or is truncated before its size.
     """
     try:
         with open(path, "rb") as file:
             length = os.fstat(file.fileno()).st_size
             head = file.read(HEADER_BYTES)
             size = _header_size(head, path)
-            if size is None:  # a JPEG may have any amount of metadata before its frame
+            if size is None:  # the metadata before a JPEG's frame may have any length
                 size = _header_size(head + file.read(MAX_FILE_BYTES), path)
     except OSError as error:
         raise ImageError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
@@ -145,7 +145,7 @@ def image_size(path: Path | str) -> tuple[int, int]:
 
 
 def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
-    """(width, height) that `head` claims; None where it ends too early."""
+    """(width, height) in the header `head`; None if it ends too early."""
     try:
         if head.startswith(PNG_SIGNATURE):
             return struct.unpack_from(">II", head, 16)
@@ -153,32 +153,32 @@ def _header_size(head: bytes, path: Path | str) -> tuple[int, int] | None:
             return _jpeg_size(head)
     except (struct.error, IndexError):
         return None
-    raise ImageError(f"{path}: is neither PNG nor JPEG inside; save it as one of them")
+    raise ImageError(f"{path}: its content is neither PNG nor JPEG; save it as one of them")
 
 
 def _plausible(path: Path | str, size: tuple[int, int] | None, length: int) -> tuple[int, int]:
-    """`size` (width, height), where an image can have it and a file of `length` bytes hold it; else ImageError."""
+    """`size` (width, height); raises ImageError if it is impossible for a file of `length` bytes."""
     if size is None or min(size) < 1:
         raise ImageError(f"{path}: {DAMAGED}")
     width, height = size
     if width * height > MAX_PIXELS:
         raise ImageError(f"{path}: its header claims {width}x{height} pixels, beyond the limit of {MAX_PIXELS}")
     if width * height > PIXELS_PER_BYTE * length:
-        raise ImageError(f"{path}: its header claims {width}x{height} pixels and its {length} bytes cannot hold them")
+        raise ImageError(f"{path}: its header claims {width}x{height} pixels, too many for its {length} bytes")
     return size
 
 
 def _rgb_order(pixels: np.ndarray) -> np.ndarray:
-    """OpenCV's grey, BGR or BGRA as [H, W, C] in RGB(A) order."""
+    """An OpenCV image (grey, BGR or BGRA) as [H, W, C] in RGB(A) order."""
     if pixels.ndim == 2:
         return pixels[..., None]
     return cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
 
 
 def _require_whole_png(encoded: bytes, path: Path | str) -> None:
-    """Walk the chunks to the last; raises ImageError where one reaches beyond the end, and for an animation.
+    """Raises ImageError if a chunk extends beyond the end of the file, and for an animation.
 
-    OpenCV allocates what a chunk claims to hold, up to 4 GB, before it looks for it; and has frames beside the image.
+    OpenCV allocates the size that a chunk claims, up to 4 GB, before it reads the chunk.
     """
     position, kinds = len(PNG_SIGNATURE), []
     while position + PNG_CHUNK_FRAME <= len(encoded) and kinds[-1:] != [b"IEND"]:
@@ -193,7 +193,7 @@ def _require_whole_png(encoded: bytes, path: Path | str) -> None:
 
 
 def _jpeg_size(encoded: bytes) -> tuple[int, int]:
-    """(width, height) from the first frame header; IndexError or struct.error where the file ends before it."""
+    """(width, height) from the first frame header; raises IndexError or struct.error if the file ends before it."""
     position = 2
     while True:
         while encoded[position] != 0xFF or encoded[position + 1] in (0x00, 0xFF):
@@ -207,40 +207,40 @@ def _jpeg_size(encoded: bytes) -> tuple[int, int]:
 
 
 def rgb_of(image: np.ndarray) -> np.ndarray:
-    """[H, W, 3] of an image as `read_image` gives it: grey is spread over the channels, alpha is left out."""
+    """The colours [H, W, 3] of an image of `read_image`: grey is repeated, alpha is dropped."""
     return np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image[..., :3]
 
 
 def alpha_of(image: np.ndarray) -> np.ndarray | None:
-    """The alpha channel of an image as uint8 [H, W]; None for one without."""
+    """The alpha channel of an image as uint8 [H, W]; None if there is none."""
     return eight_bits(image[..., 3]) if image.shape[2] == 4 else None
 
 
 def mask_of(image: np.ndarray) -> np.ndarray:
-    """A mask image of any depth and channel count as uint8 [H, W], 255 on the object.
+    """A mask image of any depth and number of channels as uint8 [H, W], 255 on the object.
 
-    Several channels are reduced to the largest colour, and an alpha channel limits it: the image over black.
+    The largest colour channel, limited by the alpha channel: the image over black.
     """
     brightest = image[..., :3].max(axis=2)
     return eight_bits(np.minimum(brightest, image[..., 3]) if image.shape[2] == 4 else brightest)
 
 
 def over_background(rgb: np.ndarray, alpha: np.ndarray, background: float) -> np.ndarray:
-    """`rgb` [H, W, 3] of unsigned integers over grey of `background` in [0, 1], where `alpha` uint8 [H, W] lets it."""
+    """`rgb` [H, W, 3], unsigned integers, composited over grey `background` in [0, 1] with `alpha` uint8 [H, W]."""
     share = to_float(alpha)[..., None]
     most = np.float32(np.iinfo(rgb.dtype).max)
     return np.rint(rgb * share + (1.0 - share) * (background * most)).astype(rgb.dtype)
 
 
 def eight_bits(image: np.ndarray) -> np.ndarray:
-    """Unsigned integers of any shape as uint8: themselves, where they are."""
+    """Unsigned integers of any shape as uint8; the same array if it is uint8 already."""
     return image if image.dtype == np.uint8 else to_uint8(to_float(image))
 
 
 def write_image(path: Path | str, rgb: np.ndarray) -> None:
-    """Encode uint8 `rgb` [H, W, 3] or grey [H, W] to `path`, PNG or JPEG by its suffix, replacing it in one go.
+    """Write uint8 `rgb` [H, W, 3] or grey [H, W] to `path` atomically, as PNG or JPEG by its suffix.
 
-    Raises ImageError where the file cannot be written (what was there stays) and ValueError for any other array.
+    Raises ImageError if the file cannot be written (the old file remains) and ValueError for any other array.
     """
     target = Path(path)
     if rgb.dtype != np.uint8 or not (rgb.ndim == 2 or (rgb.ndim == 3 and rgb.shape[2] == 3)):
@@ -251,32 +251,34 @@ def write_image(path: Path | str, rgb: np.ndarray) -> None:
     try:
         write_atomically(target, encoded.tobytes())
     except OSError as error:
-        raise ImageError(f"{target}: cannot be written ({error.strerror}); check the folder and the space") from error
+        raise ImageError(
+            f"{target}: cannot be written ({error.strerror}); check the folder and the free space"
+        ) from error
 
 
 def to_float(image: np.ndarray) -> np.ndarray:
-    """Unsigned integers of any shape as float32 in [0, 1]: divided by the largest value of their type, 255 or 65535.
+    """Unsigned integers of any shape as float32 in [0, 1], divided by 255 or 65535.
 
-    The published code divides by 256, so that white is 0.996 there.
+    The published code divides by 256, which makes white 0.996.
     """
     return image.astype(np.float32) / np.float32(np.iinfo(image.dtype).max)
 
 
 def to_uint8(image: np.ndarray) -> np.ndarray:
-    """Floats as uint8, clipped to [0, 1] and rounded to the nearest step; undoes `to_float` of uint8 exactly."""
+    """Floats as uint8, clipped to [0, 1] and rounded; the exact inverse of `to_float` for uint8."""
     return np.rint(np.clip(image, 0.0, 1.0) * 255.0).astype(np.uint8)
 
 
 def size_within(size: tuple[int, int], longest: int) -> tuple[tuple[int, int], float]:
-    """(width, height) reduced, where need be, so that no side exceeds `longest` pixels, and the factor, at most 1."""
+    """(width, height) reduced so that no side exceeds `longest` pixels, and the scale factor, at most 1."""
     scale = min(1.0, longest / max(size))
     return (max(1, round(size[0] * scale)), max(1, round(size[1] * scale))), scale
 
 
 def sample_bilinear(image: np.ndarray, pixels: np.ndarray) -> np.ndarray:
-    """`image` [H, W] or [H, W, C] of unsigned integers seen at `pixels` [..., 2] (x, y): float32 [..., C] in [0, 1].
+    """`image` [H, W] or [H, W, C] of unsigned integers sampled at `pixels` [..., 2] (x, y): float32 [..., C] in [0, 1].
 
-    Bilinear between pixel centres, exact on them; pixels outside take the value at the border.
+    Bilinear between pixel centres; positions outside take the value at the border.
     """
     last = np.array([image.shape[1] - 1, image.shape[0] - 1])
     pixels = np.clip(pixels, 0, last)

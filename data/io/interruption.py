@@ -1,4 +1,4 @@
-"""A Ctrl-C that Python meets while it deletes an object: Python prints it, forgets it, and the work goes on."""
+"""Keeps a Ctrl-C that arrives while Python deletes an object; Python itself prints and drops that exception."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ AGAIN_AFTER = 0.05  # seconds; by then the object is deleted
 
 
 def keep_interruptions() -> None:
-    """Have such an interruption come again a moment later; for the process of the command line."""
+    """Raise such an interruption again a moment later; for the process of the command line."""
     before = sys.unraisablehook
 
-    def heard(unraisable: Any) -> None:
+    def on_unraisable(unraisable: Any) -> None:
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             before(unraisable)
             return
@@ -22,4 +22,4 @@ def keep_interruptions() -> None:
         again.daemon = True
         again.start()
 
-    sys.unraisablehook = heard
+    sys.unraisablehook = on_unraisable

@@ -1,6 +1,6 @@
-"""JSON from untrusted files: bounded in size and depth, and of the types that a reader asks for.
+"""Reads JSON from untrusted files, with limits on size and depth and checks of the types.
 
-Every message starts with `where`: the file, and what of it is meant.
+Every message starts with `where`, which names the file and the entry.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 
 from data.errors import SceneError
 
-# Ten thousand frames with intrinsics of their own take 15 MB. What is parsed takes some thirty times as much memory.
+# Ten thousand frames with their own intrinsics have 15 MB. The parsed values take about thirty times as much memory.
 MAX_FILE_BYTES = 1 << 25
-LARGEST_SIZE = 1 << 16  # pixels along one side; JPEG ends there, and PNG images long before
+LARGEST_SIZE = 1 << 16  # pixels per side, the limit of JPEG
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The JSON object that the file holds; raises SceneError for anything else.
+    """The JSON object in the file; raises SceneError for anything else.
 
-    NaN and Infinity, which Python writes, are read: `number` names the key that has them.
+    NaN and Infinity, which Python writes, are accepted here: `number` rejects them with the name of the key.
     """
     try:
         content = json.loads(read_content(path).decode("utf-8-sig"))
@@ -32,12 +32,12 @@ def read_object(path: Path) -> dict[str, object]:
     except (ValueError, MemoryError) as error:
         raise SceneError(f"{path}: cannot be read as JSON ({_reason(error)}); write it again") from error
     if not isinstance(content, dict):
-        raise SceneError(f"{path}: holds {kind(content)} and must hold an object, {{...}}; write it again")
+        raise SceneError(f"{path}: contains {kind(content)} and must contain an object, {{...}}; write it again")
     return content
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of such a file; raises SceneError for one that cannot be read, or is larger than MAX_FILE_BYTES."""
+    """The bytes of the file; raises SceneError if it cannot be read, or is larger than MAX_FILE_BYTES."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise SceneError(f"{path}: is larger than {MAX_FILE_BYTES >> 20} MiB, too large to be read; write it again")
@@ -49,11 +49,11 @@ def read_content(path: Path) -> bytes:
 def _reason(error: ValueError | MemoryError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    return "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it holds an endless number"
+    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it contains a number that is too long"
 
 
 def kind(value: object) -> str:
-    """What a value of JSON is, in words, for a message."""
+    """The JSON type of a value, in words for a message."""
     kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
     return kinds.get(type(value), "a number")
 
@@ -79,7 +79,7 @@ def positive(where: str, key: str, value: object) -> float:
 
 
 def side(where: str, key: str, value: object) -> int:
-    """`value` as a number of pixels, 1 to LARGEST_SIZE; 1080.0 counts. Raises SceneError for anything else."""
+    """`value` as a number of pixels, 1 to LARGEST_SIZE; 1080.0 is accepted. Raises SceneError for anything else."""
     converted = positive(where, key, value)
     if converted != int(converted) or converted > LARGEST_SIZE:
         raise SceneError(
@@ -89,14 +89,14 @@ def side(where: str, key: str, value: object) -> int:
 
 
 def text(where: str, key: str, value: object) -> str:
-    """`value` if it is a text with something in it; raises SceneError for anything else."""
+    """`value` if it is a string that is not blank; raises SceneError for anything else."""
     if not isinstance(value, str) or not value.strip():
         raise SceneError(f"{where}: {key} is {reprlib.repr(value)} and must be a text; correct it")
     return value
 
 
 def matrix(where: str, key: str, value: object) -> np.ndarray:
-    """`value` as float64 [4, 4], from four rows of four finite numbers or the first three of them.
+    """`value` as float64 [4, 4], from three or four rows of four finite numbers; the last row must be 0 0 0 1.
 
     Raises SceneError for anything else.
     """
@@ -111,7 +111,7 @@ def matrix(where: str, key: str, value: object) -> np.ndarray:
 
 
 def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[str, object]]:
-    """The list `key` of `content`, of objects, with at least one; raises SceneError for anything else."""
+    """The non-empty list of objects `key` in `content`; raises SceneError for anything else."""
     value = content.get(key)
     if not isinstance(value, list) or not value:
         found = "is missing" if key not in content else "is empty" if value == [] else f"is {kind(value)}"

@@ -1,4 +1,4 @@
-"""A lock on a file: one process at a time, for as long as it lives."""
+"""Locks on files and folders that are released when the process ends."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from data.errors import UserError
 from data.io.files import open_regular
 
-ATTEMPTS = 20  # to open the file while others remove it
-WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # what such file systems answer
-LONGEST_NUMBER = 20  # bytes of the file that are read for the holder's number
+ATTEMPTS = 20  # to open the file while other processes remove it
+WITHOUT_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)  # on file systems without locks
+LONGEST_NUMBER = 20  # bytes of the holder's process number in the file
 
 
 @contextlib.contextmanager
 def waited_for(folder: Path) -> Iterator[None]:
-    """One process at a time works on what lies in `folder`; the others wait. None does where there are no locks.
+    """Hold an exclusive lock on `folder` while the body runs; other processes wait.
 
-    Raises OSError where the folder cannot be opened.
+    On a file system without locks nobody waits. Raises OSError if the folder cannot be opened.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -40,17 +40,17 @@ class TakenError(UserError):
 
 
 class FileLock:
-    """Holds the file at `path` until `release`, or until the process is gone, however it went.
+    """An exclusive lock on the file `path`, held until `release` or until the process ends.
 
-    The kernel owns the lock, not the file: a file that a dead process left behind locks nothing. On a file system
-    without locks there is none, and nothing is refused.
+    The lock belongs to the kernel, not to the file: a file left by an ended process locks nothing. On a file system
+    without locks every process gets the lock.
     """
 
     def __init__(self, path: Path, who: str, rest: str) -> None:
-        """Take the lock, its folder made if need be.
+        """Take the lock, creating its folder if needed.
 
-        Raises TakenError, which says `who` (process N) `rest`, where another process has it, and OSError where the file
-        cannot be made or written to, or is a link.
+        Raises TakenError with the message "`who` (process N) `rest`" if another process holds it, and OSError if the
+        file cannot be created or written, or is a link.
         """
         self.path = path
         self._who, self._rest = who, rest
@@ -58,10 +58,10 @@ class FileLock:
         self._take()
 
     def confirm(self) -> bool:
-        """Whether the lock is what it was. Where its file was deleted it is taken anew, and the answer is no.
+        """Whether the lock is still held. If its file was deleted, the lock is taken again and the result is False.
 
-        On a disk that does not answer it is tried again at the next call. Raises TakenError where another process has
-        taken the lock meanwhile.
+        If the disk fails, the result is True and the next call checks again. Raises TakenError if another process has
+        taken the lock.
         """
         if self._is_in_place():
             return True
@@ -69,34 +69,34 @@ class FileLock:
         try:
             self._take()
         except OSError:
-            return True  # the work does not end for it; its results will tell whether the disk takes them
+            return True  # a disk failure will show when results are written
         return False
 
     def release(self) -> None:
-        """Let go; further calls do nothing. The file stays."""
+        """Release the lock; further calls do nothing. The file stays."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
 
     def remove(self) -> None:
-        """Let go of a lock that is held, its file removed first: whoever opens it meanwhile finds that out."""
+        """Remove the file, then release the lock, so that a process that opened the file sees that it was removed."""
         with contextlib.suppress(OSError):
             self.path.unlink()
         self.release()
 
     def _take(self) -> None:
-        """Open and lock the file, again where it was removed in between."""
+        """Open and lock the file; repeat if it was removed in between."""
         for _ in range(ATTEMPTS):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._descriptor = open_regular(self.path, os.O_RDWR)
-            except FileNotFoundError:  # the folder went with another process
+            except FileNotFoundError:  # another process removed the folder
                 continue
             self._lock(self._descriptor)
             if self._is_in_place():
                 return self._sign(self._descriptor)
-            self.release()  # its holder removed it meanwhile: it locks nothing
-        raise OSError(errno.EAGAIN, "others remove it time and again: remove it yourself", str(self.path))
+            self.release()  # the holder removed the file: this lock excludes nobody
+        raise OSError(errno.EAGAIN, "other processes keep removing it: remove it yourself", str(self.path))
 
     def _lock(self, descriptor: int) -> None:
         try:
@@ -112,7 +112,7 @@ class FileLock:
                 raise
 
     def _sign(self, descriptor: int) -> None:
-        """Write who holds the lock into its file; where the disk does not take that it goes again, with OSError."""
+        """Write the process number into the file; if that fails, remove the file and raise OSError."""
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -121,7 +121,7 @@ class FileLock:
             raise
 
     def _is_in_place(self) -> bool:
-        """Whether the file that is open is the one of that name; a disk that does not answer has not lost it."""
+        """Whether the open file is still the one at `path`; True if the disk fails."""
         if self._descriptor is None:
             return False
         try:

@@ -1,8 +1,8 @@
-"""Small matrices out of untrusted npz files: nothing is unpickled, nothing grows without a bound.
+"""Reads small matrices from untrusted npz files, without unpickling and with limits on size.
 
 An npz file is a zip archive of .npy members (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-`numpy.load` allocates what a member's header claims and unpacks as far as it goes; here the archive's directory and
-the header are held to what a matrix can need first.
+`numpy.load` allocates the size in a member's header and decompresses without a limit. Here the sizes in the archive's
+directory and in the header are checked first.
 """
 
 from __future__ import annotations
@@ -20,47 +20,47 @@ import numpy as np
 
 from data.errors import DAMAGE, LONGEST_REASON, reason
 
-# A 4 x 4 matrix of float64 takes 256 bytes with its header; the bound leaves room for odd headers and wider types.
+# A 4 x 4 matrix of float64 has 256 bytes with its header; the limit allows longer headers and wider types.
 MAX_MEMBER_BYTES = 1 << 16
-# A thousand views with their inverses and bounds take 2 MB; the directory is read as a whole.
+# A thousand views with inverses and bounds have 2 MB; the archive's directory is read completely.
 MAX_FILE_BYTES = 1 << 30
-# What numpy and savez_compressed write. zipfile unpacks the other methods without a bound on what comes out.
+# The methods that numpy writes. zipfile decompresses the other methods without a limit.
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 SUFFIX = ".npy"
 
-# What zipfile, zlib and numpy raise for files that are no npz, are damaged, encrypted or hold objects.
+# Exceptions of zipfile, zlib and numpy for files that are not npz, are damaged or encrypted, or contain objects.
 _DAMAGE = (*DAMAGE, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 class NpzError(Exception):
-    """The file or a member cannot be used; the text says why, as part of a sentence."""
+    """The file or a member cannot be used; the text is a clause that says why."""
 
 
 def read_members(path: Path, wanted: re.Pattern | None, most: int = MAX_MEMBER_BYTES) -> dict[str, np.ndarray]:
-    """The arrays that the npz file at `path` has under `wanted` names (None: all), by name without .npy.
+    """The arrays of the npz file at `path` whose names match `wanted` (None: all), by name without .npy.
 
-    Raises NpzError for a file that is no npz, for a member that is damaged, holds objects or would unpack to more than
-    `most` bytes, and OSError for a file that cannot be read.
+    Raises NpzError for a file that is not npz, for a member that is damaged, contains objects or decompresses to more
+    than `most` bytes, and OSError for a file that cannot be read.
     """
     if path.stat().st_size > MAX_FILE_BYTES:
         raise NpzError(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
     try:
         with zipfile.ZipFile(path) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2, which are read all the same
+            warnings.simplefilter("ignore")  # numpy warns of headers written by Python 2 but reads them
             entries = {entry.filename.removesuffix(SUFFIX): entry for entry in archive.infolist()}
             chosen = {key: entry for key, entry in entries.items() if not wanted or wanted.fullmatch(key)}
             return {key: _member(archive, entry, most) for key, entry in chosen.items()}
     except _DAMAGE as error:
-        raise NpzError("it is no npz archive, or a damaged one") from error
+        raise NpzError("it is not an npz archive, or it is damaged") from error
 
 
 def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.ndarray:
-    """One array, held to the bounds before it is unpacked; raises NpzError, naming it, for whatever is wrong."""
+    """One array; raises NpzError, naming it, if it is too large, unsupported or damaged."""
     name = entry.filename[:LONGEST_REASON]
     if entry.file_size > most:
-        raise NpzError(f"{name} would unpack to {entry.file_size} bytes, far more than it needs")
+        raise NpzError(f"{name} would decompress to {entry.file_size} bytes, far more than it needs")
     if entry.compress_type not in METHODS:
-        raise NpzError(f"{name} is compressed in a way numpy never uses")
+        raise NpzError(f"{name} has a compression method that numpy never uses")
     try:
         return _parse(io.BytesIO(archive.read(entry)), name, most)
     except _DAMAGE as error:
@@ -68,10 +68,10 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, most: int) -> np.n
 
 
 def read_npy(path: Path, most: int) -> np.ndarray:
-    """The one array of the .npy file at `path`.
+    """The array in the .npy file at `path`.
 
-    Raises NpzError for a file of more than `most` bytes, and one that is damaged or holds objects; OSError for a file
-    that cannot be read.
+    Raises NpzError for a file of more than `most` bytes, or one that is damaged or contains objects, and OSError for a
+    file that cannot be read.
     """
     if path.stat().st_size > most:
         raise NpzError(f"it is larger than {most >> 20} MiB")
@@ -84,7 +84,7 @@ def read_npy(path: Path, most: int) -> np.ndarray:
 
 
 def _parse(stream: io.BytesIO, name: str, most: int) -> np.ndarray:
-    """The array in the .npy format that `stream` holds, its header held to `most` bytes first."""
+    """The .npy array in `stream`; raises NpzError if its header claims more than `most` bytes."""
     version = np.lib.format.read_magic(stream)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read_header(stream)

@@ -1,6 +1,6 @@
-"""Keeping libraries off the terminal: what there is to say, the program says itself, in one sentence.
+"""Silences libraries, so that the terminal shows only this program's own messages.
 
-libpng and libjpeg write to the process's stderr, Python's libraries warn and log.
+libpng and libjpeg write to the process's stderr; Python libraries emit warnings and log records.
 """
 
 from __future__ import annotations
@@ -12,29 +12,29 @@ import sys
 import warnings
 from collections.abc import Iterator
 
-STDERR = 2  # the file descriptor C libraries write to, whatever sys.stderr is
+STDERR = 2  # the file descriptor that C libraries write to
 OPENCV_QUIET = {"OPENCV_LOG_LEVEL": "SILENT", "OPENCV_FFMPEG_LOGLEVEL": "-8"}  # -8: AV_LOG_QUIET
-# Names of variables that libraries read as they are loaded, and end the process over what they do not understand; or
-# that lower a bound on the size of images below the program's own.
+# Prefixes of environment variables that libraries read when they are loaded: invalid values end the process, others
+# lower the limit on image sizes below that of this program.
 FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFFERS_")
 
 
 def silence_libraries() -> None:
-    """For this process: neither Python's warnings and log records nor OpenCV's messages on the terminal.
+    """Hide Python's warnings and log records and OpenCV's messages in this process.
 
-    Warnings that `python -W` or PYTHONWARNINGS asks for are shown. To be called before OpenCV is loaded.
+    Warnings requested by `python -W` or PYTHONWARNINGS are shown. Must be called before OpenCV is loaded.
     """
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
-    logging.getLogger().addHandler(logging.NullHandler())  # else records of warnings go to stderr
+    logging.getLogger().addHandler(logging.NullHandler())  # without a handler, logged warnings go to stderr
     for name, value in OPENCV_QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def forget_library_variables() -> None:
-    """For this process and those that it starts: settings of libraries by the environment count for nothing.
+    """Delete environment variables that configure libraries, for this process and its children.
 
-    To be called before the libraries are loaded.
+    Must be called before the libraries are loaded.
     """
     for name in [name for name in os.environ if name.startswith(FORGOTTEN) and name not in OPENCV_QUIET]:
         del os.environ[name]
@@ -42,9 +42,9 @@ def forget_library_variables() -> None:
 
 @contextlib.contextmanager
 def native_stderr_silenced() -> Iterator[None]:
-    """While the body runs, what is written to file descriptor 2 is dropped.
+    """Discard output to file descriptor 2 while the body runs.
 
-    The descriptor belongs to the whole process: keep the body short. Where it is closed, nothing happens.
+    The descriptor belongs to the whole process: keep the body short. A closed descriptor is left alone.
     """
     try:
         kept = os.dup(STDERR)

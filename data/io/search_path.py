@@ -1,6 +1,6 @@
-"""Where Python looks for modules: never in the folder that a program is started in, which holds somebody's files.
+"""Removes the current folder from Python's search path, since it may contain foreign files.
 
-This module is imported before any other: it needs only what the interpreter has loaded by itself.
+This module is imported before any other, and imports only modules that the interpreter has already loaded.
 """
 
 import os
@@ -10,16 +10,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 
 
 def without_current_folder(entries: list[str]) -> list[str]:
-    """The entries of a search path that are other folders than the current one, under whatever name, and ROOT.
+    """The absolute entries of a search path other than the current folder and ROOT.
 
-    ROOT is not needed: its packages, once imported, know where their modules are.
+    ROOT is not needed: packages that are imported already find their own modules.
     """
     dropped = (ROOT, _current_folder())
     return [entry for entry in entries if os.path.isabs(entry) and os.path.realpath(entry) not in dropped]
 
 
 def _current_folder() -> str:
-    """Its real path; "" where it was removed."""
+    """The real path of the current folder; "" if it was removed."""
     try:
         return os.path.realpath(os.getcwd())
     except OSError:
@@ -27,16 +27,16 @@ def _current_folder() -> str:
 
 
 def guard_process(entries: list[str]) -> None:
-    """Make `entries` without the current folder the search path of this process, and of Pythons that it starts."""
+    """Set the search path to `entries` without the current folder, for this process and its Python children."""
     sys.path[:] = without_current_folder(entries)
     os.environ.update(safe_environment())
 
 
 def safe_environment() -> dict[str, str]:
-    """The environment for a Python that is started: what it imports does not come from the current folder."""
+    """The environment for a Python child that does not import from the current folder."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return {
         **os.environ,
         "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": os.pathsep.join(without_current_folder(given)),  # an empty one counts as none
+        "PYTHONPATH": os.pathsep.join(without_current_folder(given)),  # empty: not set
     }

@@ -1,6 +1,6 @@
-"""The one door to the terminal: whatever is printed goes through here, and is one line that prints, or not at all.
+"""All output to the terminal: each text is printed as one printable line.
 
-Nothing in here may end a piece of work: a stream that is closed, full or gone takes nothing, and that is all.
+Output never raises: if a stream is closed, full or disconnected, the text is dropped.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Any, TextIO
 from data.errors import one_line
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-PATIENCE_SECONDS = 1.0  # with a stream that does not wait for its reader; then the text is dropped
-FALLBACK_ENCODING = "ascii"  # for encodings that no line can be appended to, such as Punycode
+PATIENCE_SECONDS = 1.0  # to wait for a non-blocking stream; then the text is dropped
+FALLBACK_ENCODING = "ascii"  # for encodings that cannot encode line by line, such as Punycode
 
 _is_hushed = False
 _last_complaint = ""
 
 
 def secure() -> None:
-    """Make the process's three streams such that no print fails and no file is taken for one of them.
+    """Replace the three standard streams by ones that never fail, and open closed descriptors on /dev/null.
 
-    A descriptor that is closed leads to /dev/null: else the next file opened, a checkpoint say, would get its number
-    and be printed into. To be called once, at the start of a process, before anything is opened.
+    Otherwise the next opened file, such as a checkpoint, would get the number of a closed descriptor and be printed
+    into. Must be called once, at the start of a process, before any file is opened.
     """
     with contextlib.suppress(OSError):  # a system without /dev/null
         for descriptor in (STDIN, STDOUT, STDERR):
             if not _is_open(descriptor):
-                os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+                os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # gets the lowest free number, which is this
     if sys.stdin is None and _is_open(STDIN):
         sys.stdin = sys.__stdin__ = open(STDIN, encoding="utf-8", closefd=False)  # noqa: SIM115 (for the whole process)
     sys.stdout = sys.__stdout__ = _lasting(STDOUT, sys.stdout)
@@ -55,32 +55,32 @@ def complain(*lines: str) -> None:
 
 
 def redraw(text: str, end: str = "") -> None:
-    """Print `text` on stderr over the line that stands there."""
+    """Print `text` on stderr over the current line."""
     if _is_hushed:
         return
     _write(f"\r{one_line(text)}{end}", sys.stderr)
 
 
 def report_crash() -> None:
-    """Print the exception being handled, with where it came from, on stderr."""
+    """Print the exception being handled with its traceback on stderr."""
     complain(*traceback.format_exc().rstrip("\n").split("\n"))
 
 
 def is_watched() -> bool:
-    """Whether stderr is a terminal, where someone may be watching progress."""
+    """Whether stderr is a terminal."""
     with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or missing
         return sys.stderr.isatty()
     return False
 
 
 def hush(is_hushed: bool = True) -> None:
-    """Print nothing from now on, or again: of several processes that do the same work one speaks."""
+    """Switch printing off (or on again): of several ranks only one prints."""
     global _is_hushed
     _is_hushed = is_hushed
 
 
 def last_complaint() -> str:
-    """What was complained of last, printed or not; "" for nothing."""
+    """The last message of `complain`, printed or not; "" for none."""
     return _last_complaint
 
 
@@ -93,25 +93,25 @@ def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
 
 @contextlib.contextmanager
 def _above_bars(stream: TextIO | None) -> Iterator[None]:
-    """While the body runs, the progress bars are off the terminal; where none was ever drawn, tqdm is not loaded."""
+    """Clear the progress bars while the body runs; tqdm is not imported for that."""
     bars = sys.modules.get("tqdm")
     with bars.tqdm.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():
         yield
 
 
 def _write(text: str, stream: TextIO | None) -> None:
-    """Write `text`, which holds no control characters but its line ends; what `stream` cannot show is spelt out."""
+    """Write `text`, whose only control characters are line ends; characters `stream` cannot encode are escaped."""
     if stream is None:
         return
     encoding = usable_encoding(getattr(stream, "encoding", None))
-    with contextlib.suppress(OSError, ValueError):  # ValueError: closed, or an encoding that refuses
+    with contextlib.suppress(OSError, ValueError):  # ValueError: closed stream or encoding error
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
 
 
 @lru_cache
 def usable_encoding(name: str | None) -> str:
-    """`name` where it encodes text line by line, `FALLBACK_ENCODING` where not, UTF-8 for None."""
+    """`name` if it can encode text line by line, else `FALLBACK_ENCODING`; UTF-8 for None."""
     name = name or "utf-8"
     try:
         encoder = codecs.getincrementalencoder(name)("backslashreplace")
@@ -130,7 +130,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def _lasting(descriptor: int, before: TextIO | None) -> TextIO:
-    """A stream on `descriptor` that never fails, in the encoding of the one before."""
+    """A text stream on `descriptor` that never fails, in the encoding of `before`."""
     return io.TextIOWrapper(
         io.BufferedWriter(_Lasting(descriptor)),
         encoding=usable_encoding(getattr(before, "encoding", None)),
@@ -140,7 +140,7 @@ def _lasting(descriptor: int, before: TextIO | None) -> TextIO:
 
 
 class _Lasting(io.RawIOBase):
-    """Writes to a descriptor; what that does not take is dropped, so that nothing is kept to fail at a later flush."""
+    """Writes to a descriptor and drops what cannot be written, so that no later flush fails."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -158,7 +158,7 @@ class _Lasting(io.RawIOBase):
         return False
 
     def write(self, data: Any) -> int:
-        """Write a buffer of bytes; returns its size, whatever came of it."""
+        """Write a buffer of bytes; returns its size even if bytes were dropped."""
         view = memoryview(data).cast("B")
         size = len(view)
         with contextlib.suppress(OSError):

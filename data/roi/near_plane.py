@@ -1,4 +1,4 @@
-"""How near to the cameras something may be."""
+"""The near plane of models whose rays start at the cameras."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from scipy.spatial import cKDTree
 from data.parsed_scene import SparsePoints
 from data.roi.sparse import LEAST_POINTS, well_supported
 
-NEAREST_SHARE = 0.01  # of the points: those nearer to a camera than the others are wrong matches
-POINTS_SHARE = 0.5  # of the way to the nearest point: what has no texture has no points, and may be nearer
-FOCUS_SHARE = 0.1  # of the way from the nearest camera to what they look at: hands and lens caps aside
+NEAREST_SHARE = 0.01  # quantile of the points' distances; nearer points are outliers
+POINTS_SHARE = 0.5  # of that distance: textureless surfaces have no points and may be nearer
+FOCUS_SHARE = 0.1  # of the distance from the nearest camera to the region's centre, without points
 
 
 def near_plane(origins: np.ndarray, points: SparsePoints | None) -> float:
-    """The distance from any of V cameras within which nothing is, working-frame units.
+    """The distance within which V cameras, at `origins` [V, 3], see no surface, in working-frame units.
 
-    From the points of structure from motion, else from the middle of the region of interest, the frame's origin.
+    From the SfM points, else from the centre of the region of interest, the frame's origin.
     """
     whole = FOCUS_SHARE * float(np.linalg.norm(origins, axis=1).min())
     if points is None:

@@ -1,4 +1,4 @@
-"""Which of the points of structure from motion lie on what the cameras look at."""
+"""The SfM points on the object: supported, visible in most images, dense and near the cameras' focus."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from data.cameras import evenly_spaced
 from data.parsed_scene import SparsePoints
 from data.roi.frustum import Cameras, enclosing_ball, frustum_distances, meeting_point
 
-MOST_POINTS = 20_000  # looked at, drawn by chance: enough for a sphere
+MOST_POINTS = 20_000  # a random subset of this size is enough for a sphere
 MOST_VIEWS = 120  # likewise, evenly chosen
-LEAST_POINTS = 30  # fewer say nothing
-SURE_VIEWS = 3  # a point of two views may be a wrong match that nothing contradicts
+LEAST_POINTS = 30  # fewer are not reliable
+SURE_VIEWS = 3  # a wrong match of two views can still be triangulated
 WORST_ERROR = 3.0  # times the median reprojection error
 NEIGHBOURS = 8
-SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: what lies sparser is an outlier
-TRIMMED = 0.98  # of the points that are left: what the ball is to hold
+SPARSEST = 3.0  # times the median distance to the NEIGHBOURS-th neighbour: points with a larger one are outliers
+TRIMMED = 0.98  # of the remaining points: those inside the ball
 TRIMMING_ROUNDS = 10
 
 
 def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
-    """The points [K, 3] on what most of `cameras` look at; None where fewer than LEAST_POINTS are left.
+    """The points [K, 3] of the object that most of `cameras` look at; None if fewer than LEAST_POINTS remain.
 
-    Left out, in this order: badly supported points, those that most images do not show, the background (farther from
-    the cameras' common focus than the cameras), what lies sparse, and the outermost 2 %.
+    Removed, in this order: badly supported points, points outside most images, the background (farther from the
+    cameras' focus than the cameras), isolated points, and the outermost 2 %.
     """
     xyz = well_supported(points)
     if len(xyz) > MOST_POINTS:
@@ -37,7 +37,7 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
 
 
 def well_supported(points: SparsePoints) -> np.ndarray:
-    """[K, 3]: finite, of a usual reprojection error where it is known, and of SURE_VIEWS views where enough are."""
+    """Points [K, 3] that are finite, have no outlying reprojection error, and SURE_VIEWS views if enough have."""
     finite = np.isfinite(points.xyz).all(axis=1) & (np.abs(np.nan_to_num(points.xyz)).max(axis=1, initial=0) < 1e30)
     known = np.isfinite(points.error)
     if known.any():
@@ -47,13 +47,13 @@ def well_supported(points: SparsePoints) -> np.ndarray:
 
 
 def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """[K] bool: in more than half of the images."""
+    """bool [K]: visible in more than half of the images."""
     chosen = evenly_spaced(len(cameras), MOST_VIEWS)
     return 2 * np.sum(frustum_distances(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)
 
 
 def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """[K] bool: nearer to the cameras' focus than the median camera; all where their axes are parallel."""
+    """bool [K]: nearer to the cameras' focus than the median camera; all if the axes are parallel."""
     focus = meeting_point(cameras.origins, cameras.axes)
     if focus is None or 2 * np.sum(frustum_distances(focus[None], cameras) > 0) <= len(cameras):
         return np.ones(len(xyz), dtype=bool)
@@ -62,16 +62,16 @@ def _around_the_focus(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
 
 
 def _dense(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """[K] bool: with neighbours about as near as most points have them."""
+    """bool [K]: about as near to their neighbours as most points."""
     del cameras
     distance = cKDTree(xyz).query(xyz, k=NEIGHBOURS + 1)[0][:, -1]
     return distance <= SPARSEST * np.median(distance)
 
 
 def _central(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
-    """[K] bool: the TRIMMED share that fits into the smallest ball, found by trimming what is farthest out again."""
+    """bool [K]: the fraction TRIMMED inside the smallest ball, found by repeated trimming of the farthest points."""
     del cameras
-    centre = xyz.mean(axis=0)  # which a few far points do not move as they move the ball's
+    centre = xyz.mean(axis=0)  # more robust to a few far points than the centre of the ball
     for _ in range(TRIMMING_ROUNDS):
         distance = np.linalg.norm(xyz - centre, axis=1)
         kept = distance <= np.quantile(distance, TRIMMED)

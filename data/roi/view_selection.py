@@ -1,4 +1,4 @@
-"""Which other images see what an image sees, from another place, but not too much so."""
+"""View selection for multi-view consistency: the source views of each view."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import numpy as np
 from data.roi.frustum import Cameras
 from data.roi.sparse import LEAST_POINTS
 
-# What a shared point says for a pair of views, by the angle at it (MVSNet, arXiv 1804.02505, section 4.1): most at 5
-# degrees, less below, where depths are uncertain, and less above, where a patch looks different.
+# The score of a shared point by its triangulation angle (MVSNet, arXiv 1804.02505, section 4.1): highest at 5 degrees,
+# lower below, where depth is uncertain, and above, where patches look different.
 BEST_ANGLE, NARROWER, WIDER = 5.0, 1.0, 10.0  # degrees
-LEAST_SHARE = 1e-3  # of what all points could say, below which a view is no neighbour: 40 degrees, or hardly any shared
-MOST_POINTS = 2000  # evenly chosen; more say the same
-STAND_INS = 200  # places that stand for points where there are none
-STAND_IN_RADIUS = 0.5  # of a sphere, working-frame units: where a training begins
+LEAST_SHARE = 1e-3  # lowest score of a source view: an angle of 40 degrees, or almost no shared points
+MOST_POINTS = 2000  # evenly chosen; more do not change the selection
+STAND_INS = 200  # points on a sphere that replace missing SfM points
+STAND_IN_RADIUS = 0.5  # of that sphere, working-frame units: the initial surface of a training
 
 
 def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.ndarray:
-    """The views that share most points with each, best first: int32 [V, most], -1 where there are no more.
+    """The source views of each view, best score first: int32 [V, most], filled with -1.
 
-    points: [N, 3] of structure from motion in the region; with fewer than LEAST_POINTS, or None, places on a sphere
-    about the origin, so that the angles between cameras decide. A point is shared where both images hold it.
+    points: SfM points [N, 3] in the region. With None or fewer than LEAST_POINTS, points on a sphere around the origin
+    replace them, and the angles between cameras decide. A point counts as shared if it projects into both images.
     """
     if points is None or len(points) < LEAST_POINTS:
         points = _sphere(STAND_INS) * STAND_IN_RADIUS
@@ -42,7 +42,7 @@ def neighbours(cameras: Cameras, points: np.ndarray | None, most: int) -> np.nda
 
 
 def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray) -> np.ndarray:
-    """Whether an image holds each of the points [N, 3]: bool [N]."""
+    """bool [N]: whether the points [N, 3] project into an image."""
     intrinsics, c2w, size = camera
     x, y, depth = intrinsics @ c2w[:3, :3].T @ (points - c2w[:3, 3]).T
     ahead = depth > 0
@@ -51,7 +51,7 @@ def _holds(camera: tuple[np.ndarray, np.ndarray, np.ndarray], points: np.ndarray
 
 
 def _sphere(count: int) -> np.ndarray:
-    """Unit vectors [count, 3] spread evenly, on a spiral of the golden angle."""
+    """Evenly distributed unit vectors [count, 3], on a spiral of the golden angle."""
     z = 1 - (2 * np.arange(count) + 1) / count
     turn = np.pi * (3 - np.sqrt(5)) * np.arange(count)
     return np.stack([np.sqrt(1 - z**2) * np.cos(turn), np.sqrt(1 - z**2) * np.sin(turn), z], axis=1)

@@ -1,7 +1,7 @@
-"""The visual hull: the largest volume whose silhouettes lie in the masks, as small cubes, found from coarse to fine.
+"""The visual hull of the masks (Laurentini 1994), carved as cubes from coarse to fine.
 
-Masks of real scenes are not all right, so the views vote: a cube stays where all but a few of the views that have it in
-their image have it on the object (Laurentini 1994 for the hull; the vote is ours).
+Masks of real scenes contain errors, so the views vote: a cube is kept if, in all but a few of the images that show it,
+it projects onto the mask.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from data.io.images import size_within
 from data.parsed_scene import MASK_HALF
 from data.roi.frustum import Cameras, meeting_point
 
-MOST_VIEWS = 120  # taking part, evenly chosen: more say nothing new about a volume this coarse
-MASK_SIDE = 192  # pixels; masks are reduced to this before they vote
-FULLEST_MASK = 0.95  # of the image: such a mask says nothing
-FIRST_CUBES = 24  # along a side of the first box
-# Along the longest side of the hull, unless it is very full: what its silhouettes need to fit the masks.
+MOST_VIEWS = 120  # evenly chosen; more do not change a hull of this resolution
+MASK_SIDE = 192  # pixels; the longer side of the reduced masks
+FULLEST_MASK = 0.95  # of the image; a fuller mask does not constrain the hull
+FIRST_CUBES = 24  # per side of the first box
+# Per longest side of the hull, so that its silhouettes fit the masks; limited by MOST_CUBES.
 FINEST_CUBES = 64
-MOST_CUBES = 200_000  # refining stops there: a hull so full is bounded well enough
-FIRST_BOX = 2.0  # half the side of the first box, in object radii as the median view sees them: elongated ones fit
-COARSEST_CELLS = 32  # along an edge of the cube about the unit sphere, to start with
-GROWTHS = 3  # times that the box may be doubled where the hull reaches its walls
+MOST_CUBES = 200_000  # refinement stops beyond
+FIRST_BOX = 2.0  # half the side of the first box, in object radii of the median view; room for elongated objects
+COARSEST_CELLS = 32  # per edge of the cube around the unit sphere at the coarsest level
+GROWTHS = 3  # how often the box is doubled if the hull reaches its walls
 
-TOLERANCE = 0.2  # share of the views that may have a cube off the object while wrong masks are still among them
-STRICT_TOLERANCE = 0.03  # likewise once they are left out: what a pixel of a ragged outline is worth
-LEAST_AGREEMENT = 0.6  # of the median view's agreement with the hull: a mask below it is wrong
+TOLERANCE = 0.2  # fraction of the views that may reject a kept cube while wrong masks are included
+STRICT_TOLERANCE = 0.03  # likewise without the wrong masks, for ragged outlines
+LEAST_AGREEMENT = 0.6  # of the median agreement with the hull: a mask below it is wrong
 
 
 @dataclass(frozen=True, eq=False)
 class MaskedViews:
-    """The views that take part: W masks, reduced, with cameras that fit them."""
+    """W reduced masks with cameras that fit them."""
 
-    views: np.ndarray  # [W] int, their numbers in the scene
+    views: np.ndarray  # [W] int, their indices in the scene
     cameras: Cameras  # of the reduced masks
     masks: tuple[np.ndarray, ...]  # W times [h, w] uint8, 1 on the object
 
     def pick(self, chosen: np.ndarray) -> MaskedViews:
-        """Those of them where `chosen` [W] is True."""
+        """The views where `chosen` [W] is True."""
         kept = np.flatnonzero(chosen)
         return MaskedViews(self.views[kept], self.cameras.pick(kept), tuple(self.masks[index] for index in kept))
 
     def turned(self, rotation: np.ndarray) -> MaskedViews:
-        """The same views in a world turned by `rotation` [3, 3]."""
+        """The same views in a world frame rotated by `rotation` [3, 3]."""
         turn = np.eye(4)
         turn[:3, :3] = rotation
         return replace(self, cameras=replace(self.cameras, c2w=turn @ self.cameras.c2w))
@@ -55,21 +55,21 @@ class MaskedViews:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """N cubes that fill the hull, their sides along the axes of the first view's camera."""
+    """N cubes that fill the hull, aligned with the axes of the first view's camera."""
 
     centres: np.ndarray  # [N, 3]
     side: float
-    views: np.ndarray  # [W] int: the views that were asked
-    agreement: np.ndarray  # [W]: intersection over union of each view's mask and the hull's silhouette
-    is_trusted: np.ndarray  # [W] bool: False where the mask contradicts the others and was left out
+    views: np.ndarray  # [W] int, indices of the views
+    agreement: np.ndarray  # [W], intersection over union of each view's mask and the hull's silhouette
+    is_trusted: np.ndarray  # [W] bool, False for a mask that contradicts the others and was left out
 
 
 def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
-    """The views whose `masks` (uint8 [H, W], 255 on the object) say something: neither empty nor full."""
+    """The views whose `masks` (uint8 [H, W], 255 on the object) are neither empty nor full."""
     chosen = evenly_spaced(len(cameras), MOST_VIEWS)
     reduced = [_reduced(masks[view]) for view in chosen]
-    speaks = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
-    chosen, reduced = chosen[speaks], [mask for mask, ok in zip(reduced, speaks, strict=True) if ok]
+    is_used = np.array([0 < mask.mean() < FULLEST_MASK for mask in reduced], dtype=bool)
+    chosen, reduced = chosen[is_used], [mask for mask, ok in zip(reduced, is_used, strict=True) if ok]
     sizes = np.array([mask.shape[::-1] for mask in reduced], dtype=np.float64).reshape(-1, 2)
     scales = sizes / cameras.sizes[chosen]
     to_reduced = np.zeros((len(chosen), 3, 3))
@@ -80,13 +80,13 @@ def masked_views(cameras: Cameras, masks: Sequence[np.ndarray]) -> MaskedViews:
 
 
 def visual_hull(views: MaskedViews) -> Hull | None:
-    """The hull that most of `views` agree on; None where their masks bound no volume.
+    """The hull that most of `views` agree on; None if their masks bound no volume.
 
-    Carved with room for wrong masks; those that contradict the result are left out, and the rest carves it again.
+    A first carving tolerates wrong masks; masks that contradict its result are left out of the second.
     """
     if len(views.views) < 2:
         return None
-    axes = views.cameras.c2w[0, :3, :3]  # the cubes stand along those of a camera, so that they turn with the world
+    axes = views.cameras.c2w[0, :3, :3]  # cubes aligned with a camera make the result rotation-equivariant
     views = views.turned(axes.T)
     loose = _carve(views, TOLERANCE)
     if loose is None:
@@ -101,7 +101,7 @@ def visual_hull(views: MaskedViews) -> Hull | None:
 
 
 def _distances(views: MaskedViews) -> list[np.ndarray]:
-    """W times [h, w]: pixels to the nearest one of the mask."""
+    """W distance transforms [h, w]: pixels to the nearest pixel of the mask."""
     return [cv2.distanceTransform(1 - mask, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) for mask in views.masks]
 
 
@@ -113,7 +113,7 @@ def _reduced(mask: np.ndarray) -> np.ndarray:
 
 
 def _carve(views: MaskedViews, tolerance: float) -> tuple[np.ndarray, float] | None:
-    """Centres [N, 3] and side of the cubes that stay; None where none does or they are not bounded."""
+    """Centres [N, 3] and side of the kept cubes; None if there are none or they are unbounded."""
     box = _first_box(views)
     if box is None:
         return None
@@ -133,9 +133,9 @@ def _carve(views: MaskedViews, tolerance: float) -> tuple[np.ndarray, float] | N
 
 
 def _first_box(views: MaskedViews) -> tuple[np.ndarray, float] | None:
-    """Centre [3] and half the side of a box about the object; None where the masks' middles lie in one direction.
+    """Centre [3] and half the side of a box around the object; None if the rays to it are parallel.
 
-    The centre is where the rays through the middles of the masks meet; the size, what the median view shows.
+    The centre is where the rays through the centroids of the masks meet; the size is that of the median mask.
     """
     outlines = [cv2.convexHull(cv2.findNonZero(mask))[:, 0] for mask in views.masks]
     middles = [np.mean(np.argwhere(mask), axis=0)[::-1] for mask in views.masks]
@@ -155,7 +155,7 @@ def _first_box(views: MaskedViews) -> tuple[np.ndarray, float] | None:
 def _refine(
     cubes: np.ndarray, side: float, views: MaskedViews, distances: list[np.ndarray], tolerance: float
 ) -> tuple[np.ndarray, float] | None:
-    """Halve `cubes` [N, 3] until they are fine enough; a cube stays while a part of it may be in the hull."""
+    """Subdivide `cubes` [N, 3] until they are fine enough; a cube is kept while a part of it may be in the hull."""
     octants = np.stack(np.meshgrid(*[(-0.25, 0.25)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     while np.ptp(cubes, axis=0).max() + side < FINEST_CUBES * side and 8 * len(cubes) <= MOST_CUBES:
         cubes = (cubes[:, None] + octants * side).reshape(-1, 3)
@@ -176,13 +176,13 @@ def _stays(
     tolerance: float,
     quorum: float = 0.5,
 ) -> np.ndarray:
-    """Which of `cubes` [N, 3] the vote keeps.
+    """bool [N], which of `cubes` [N, 3] the vote keeps.
 
-    A view has a cube on the object where a mask pixel lies within reach * side / 2 of its centre, projected: with
-    reach sqrt(3) no cube that holds a bit of the hull is lost. More than a share `quorum` of the views must see the
-    cube at all.
+    A view accepts a cube if a mask pixel is within the projection of reach * side / 2 around its centre. With reach
+    sqrt(3) every cube that intersects the hull is accepted. More than the fraction `quorum` of the views must show the
+    cube.
     """
-    alive = np.arange(len(cubes))  # those that the views asked so far have not voted out whatever the others say
+    alive = np.arange(len(cubes))  # cubes that the remaining votes could still keep
     seen, off = np.zeros(len(cubes), dtype=np.int32), np.zeros(len(cubes), dtype=np.int32)
     for number, (intrinsics, c2w, distance) in enumerate(
         zip(views.cameras.intrinsics, views.cameras.c2w, distances, strict=True)
@@ -197,10 +197,10 @@ def _stays(
 
 
 def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarray:
-    """Where the object may be: bool [cells, cells, cells] by x, y, z over the cube [-1, 1]^3 around the unit sphere.
+    """The cells that may contain the object: bool [cells, cells, cells] by x, y, z over the cube [-1, 1]^3.
 
-    A cell stays where the masks, widened by `margin` (units of the frame, at the cell's distance), have it; where no
-    view sees it too. Masks that contradict the others have no vote. Cells beyond the sphere go.
+    A cell is kept if the masks, dilated by `margin` (frame units at the cell's distance), contain it, or if no view
+    shows it. Masks that contradict the others do not vote. Cells outside the unit sphere are removed.
     """
     whole = visual_hull(views)
     if whole is not None:
@@ -230,7 +230,7 @@ def carve_unit_sphere(views: MaskedViews, cells: int, margin: float) -> np.ndarr
 def _land(
     points: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Column, row (int) and depth of those of `points` [N, 3] that are in the image, and which those are [N]."""
+    """Column, row (int) and depth of the `points` [N, 3] that project into the image, and which those are, bool [N]."""
     to_camera = intrinsics @ c2w[:3, :3].T
     x, y, depth = to_camera @ points.T - (to_camera @ c2w[:3, 3])[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -242,7 +242,7 @@ def _land(
 
 
 def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarray:
-    """Intersection over union of each mask and the cubes' silhouette: [W]."""
+    """[W], intersection over union of each mask and the silhouette of the cubes."""
     agreements = []
     for intrinsics, c2w, mask in zip(views.cameras.intrinsics, views.cameras.c2w, views.masks, strict=True):
         drawn = silhouette(cubes, side, intrinsics, c2w, mask.shape)
@@ -253,7 +253,7 @@ def _agreements(cubes: np.ndarray, side: float, views: MaskedViews) -> np.ndarra
 def silhouette(
     cubes: np.ndarray, side: float, intrinsics: np.ndarray, c2w: np.ndarray, shape: tuple[int, int]
 ) -> np.ndarray:
-    """Where cubes (centres [N, 3]) appear in an image of `shape` (h, w): uint8, 1 on them; squares one cube wide."""
+    """The silhouette of cubes (centres [N, 3]) in an image of `shape` (h, w): uint8, 1 inside; a square per cube."""
     drawn = np.zeros(shape, dtype=np.uint8)
     column, row, depth, _ = _land(cubes, intrinsics, c2w, shape)
     if not len(depth):

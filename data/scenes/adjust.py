@@ -1,6 +1,6 @@
-"""Poses and focal lengths held to the images: features matched, tracked, triangulated, adjusted as a bundle.
+"""Refinement of poses and focal lengths: feature matching, tracks, triangulation, bundle adjustment.
 
-For cameras that are nearly right, a few pixels off. The frame stays that of the cameras as given. V images.
+For cameras with errors of a few pixels. The world frame of the given cameras is kept. V images.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from data.scenes.bundle import Adjusted, Bundle, adjust
 from data.scenes.features import Camera, Features, find_features, match_features, neighbour_pairs, normalised
 from data.scenes.undistort import fitted, resized
 
-LARGEST_SIDE = 800  # pixels: images are reduced to this; features are found to a tenth of one of these
+LARGEST_SIDE = 800  # pixels; images are reduced to this size, at which features are accurate to 0.1 pixels
 MOST_FEATURES = 1500
-NEIGHBOURS = 8  # of each view, by its camera; the next image comes beside them
-LEAST_TRACKS = 100  # that take part in the end
-LEAST_SEEN = 20  # of them in an image whose pose is to be believed
-LEAST_FOR_FOCAL = 8  # images: fewer do not tell a focal length from a distance
-LOST = 15.0  # pixels of reprojection error from which on the frame of the given cameras means nothing any more
-MOST_FOCAL_CHANGE = 0.2  # relative; what moves further was not determined
-ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round goes on with this share of the points: wrong tracks lie far off
-SAME_LENS = 1e-3  # relative: what was computed from equal numbers in float32 is nearer
+NEIGHBOURS = 8  # matched views for each view, by camera; the next image in order is matched too
+LEAST_TRACKS = 100  # inlier tracks after the adjustment
+LEAST_SEEN = 20  # tracks that an image needs for its pose to be refined
+LEAST_FOR_FOCAL = 8  # images; with fewer, focal length and distance are ambiguous
+LOST = 15.0  # pixels of reprojection error beyond which the region of interest of the given cameras is discarded
+MOST_FOCAL_CHANGE = 0.2  # relative; a larger change means that the images do not determine the focal length
+ALIGNING_ROUNDS, ALIGNED_SHARE = 5, 0.9  # each round keeps this fraction of the points: outlier tracks are far off
+SAME_LENS = 1e-3  # relative; above the rounding of float32
 
-_done: dict[int, ParsedScene] = {}  # what was adjusted in this process, so that a scene's two halves are adjusted once
+_done: dict[int, ParsedScene] = {}  # results of this process: the training and the held-out scene share one adjustment
 
 
 @dataclass(frozen=True, eq=False)
 class _ImageFeatures:
-    """An image, reduced."""
+    """The features of a reduced image."""
 
     camera: Camera
     features: Features
@@ -48,9 +48,9 @@ class _ImageFeatures:
 
 
 def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
-    """The capture with adjusted cameras and a note about them; with the tracks as its points, where it has none.
+    """`parsed` with refined cameras and a note about them; the tracks become its SfM points if it has none.
 
-    Raises SceneError where the images do not show enough in common.
+    Raises SceneError if the images have too few matches.
     """
     files = (
         (str(one.path), _digest(one.path), one.c2w.tobytes(), one.lens.intrinsics.tobytes()) for one in parsed.images
@@ -68,7 +68,7 @@ def _digest(path: Path) -> bytes:
 
 
 def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
-    """Without looking whether it was done."""
+    """`adjusted` without the cache."""
     seen = [_extract_features(posed) for posed in parsed.images]
     bundle, colours = _bundle(parsed.images, seen)
     if bundle.track.max(initial=-1) + 1 < LEAST_TRACKS:
@@ -87,8 +87,8 @@ def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     zoom = found.pinholes[:, :2] / bundle.pinholes[:, :2]
     if np.abs(zoom - 1).max() > MOST_FOCAL_CHANGE:
         raise SceneError(
-            f"{parsed.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so that "
-            "they or the poses are far off; prepare the photographs anew with --mode prepare, or set "
+            f"{parsed.source}: adjusting its cameras changes focal lengths by {np.abs(zoom - 1).max():.0%}, so the "
+            "focal lengths or the poses are wrong; run --mode prepare on the photographs, or set "
             "dataset.refine_cameras = none"
         )
     is_sure = counts >= LEAST_SEEN
@@ -100,7 +100,7 @@ def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     own = _points(bundle, found, points, colours)
     notes = (*parsed.notes, *_notes(found, counts, zoom))
     if found.before > LOST:
-        notes = (*notes, f"the given cameras were {found.before:.0f} pixels off: region and points are found anew")
+        notes = (*notes, f"the given cameras were off by {found.before:.0f} pixels: region and points are recomputed")
         return replace(parsed, images=posed_images, points=own, scale_mat=None, region_mat=None, notes=notes)
     kept = own if parsed.points is None else parsed.points
     return replace(parsed, images=posed_images, points=kept, notes=notes)
@@ -108,13 +108,12 @@ def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
 
 def _too_few_tracks(parsed: ParsedScene, tracks: int) -> SceneError:
     return SceneError(
-        f"{parsed.source}: its cameras cannot be adjusted, for {tracks} points only are found again in other "
-        f"photographs ({LEAST_TRACKS} are needed); set dataset.refine_cameras = none"
+        f"{parsed.source}: its cameras cannot be adjusted: only {tracks} points are matched between photographs "
+        f"({LEAST_TRACKS} are needed); set dataset.refine_cameras = none"
     )
 
 
 def _extract_features(posed: PosedImage) -> _ImageFeatures:
-    """The features of an image."""
     image = eight_bits(rgb_of(read_image(posed.path)))
     size = (image.shape[1], image.shape[0])
     small, scale = size_within(size, LARGEST_SIDE)
@@ -127,7 +126,7 @@ def _extract_features(posed: PosedImage) -> _ImageFeatures:
 
 
 def _bundle(posed_images: Sequence[PosedImage], seen: Sequence[_ImageFeatures]) -> tuple[Bundle, np.ndarray]:
-    """What the adjustment gets, and the colour of each track, uint8 [N, 3]."""
+    """The input of the bundle adjustment, and the colour of each track, uint8 [N, 3]."""
     poses = np.stack([posed.c2w for posed in posed_images])
     beside = {(index, index + 1) for index in range(len(seen) - 1)}
     starts = np.cumsum([0, *(len(one.features.pixels) for one in seen)])
@@ -149,8 +148,10 @@ def _bundle(posed_images: Sequence[PosedImage], seen: Sequence[_ImageFeatures]) 
 
 
 def _tracks(links: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """View, track and feature [O] of all that is linked and lies in no image twice; links [L, 2] are numbers of
-    features, those of view v from starts[v] on."""
+    """View, track and feature index [O] of each observation; tracks with two features in one image are dropped.
+
+    links: [L, 2], matched features; the features of view v have the numbers from starts[v] on.
+    """
     total = int(starts[-1])
     graph = coo_matrix((np.ones(len(links)), links.T), shape=(total, total))
     _, labels = connected_components(graph, directed=False)
@@ -167,7 +168,7 @@ def _tracks(links: np.ndarray, starts: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
-    """fx, fy, cx, cy of the different ones [C, 4], and which each image has [V]."""
+    """fx, fy, cx, cy of each distinct lens [C, 4], and the index of the lens of each image [V]."""
     found: list[np.ndarray] = []
     which = []
     for lens in lenses:
@@ -180,7 +181,7 @@ def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _in_old_frame(found: Adjusted) -> tuple[np.ndarray, np.ndarray]:
-    """Poses [V, 4, 4] and points [N, 3] after the similarity that brings most points back to where they were."""
+    """Poses [V, 4, 4] and points [N, 3], aligned to the given frame by a robust similarity."""
     bottom = np.broadcast_to([0.0, 0.0, 0.0, 1.0], (len(found.w2c), 1, 4))
     new = np.linalg.inv(np.concatenate([found.w2c, bottom], axis=1))
     rows = np.flatnonzero(np.isfinite(found.xyz[:, 0]) & np.isfinite(found.start[:, 0]))
@@ -194,7 +195,7 @@ def _in_old_frame(found: Adjusted) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _similarity(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, float, np.ndarray]:
-    """Rotation, scale and shift that take points [M, 3] nearest to others (Umeyama 1991)."""
+    """Rotation, scale and translation that align points [M, 3] to others in the least squares sense (Umeyama 1991)."""
     middles = source.mean(axis=0), target.mean(axis=0)
     a, b = source - middles[0], target - middles[1]
     u, sizes, v = np.linalg.svd(b.T @ a)
@@ -205,14 +206,14 @@ def _similarity(source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, flo
 
 
 def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:
-    """The lens with other focal lengths; zoom [2]."""
+    """The lens with focal lengths multiplied by `zoom` [2]."""
     intrinsics = lens.intrinsics.copy()
     intrinsics[(0, 1), (0, 1)] *= zoom
     return replace(lens, intrinsics=intrinsics)
 
 
 def _points(bundle: Bundle, found: Adjusted, xyz: np.ndarray, colours: np.ndarray) -> SparsePoints:
-    """The tracks that took part."""
+    """The inlier tracks with at least two observations."""
     counts = np.bincount(bundle.track[found.kept], minlength=len(xyz))
     sums = np.bincount(bundle.track[found.kept], found.error[found.kept], minlength=len(xyz))
     good = counts >= 2
@@ -220,15 +221,15 @@ def _points(bundle: Bundle, found: Adjusted, xyz: np.ndarray, colours: np.ndarra
 
 
 def _notes(found: Adjusted, counts: np.ndarray, zoom: np.ndarray) -> tuple[str, ...]:
-    """What is to be said of it."""
+    """Notes for the log on the accuracy and on cameras that were not refined."""
     after = float(np.median(found.error[found.kept]))
     tracks = int(np.isfinite(found.xyz[:, 0]).sum())
     notes = [
-        f"cameras adjusted to {tracks} points found again in other photographs: median reprojection error "
-        f"{found.before:.2f} before and {after:.2f} after, pixels of images {LARGEST_SIDE} wide; focal lengths "
+        f"cameras adjusted to {tracks} points matched between photographs: median reprojection error "
+        f"{found.before:.2f} before and {after:.2f} after, in pixels of images {LARGEST_SIDE} wide; focal lengths "
         f"changed by {np.abs(zoom - 1).max():.2%}"
     ]
     few = np.flatnonzero(counts < LEAST_SEEN)
     if len(few):
-        notes.append(f"{len(few)} cameras show too little in common with others and stay as they are: {few.tolist()}")
+        notes.append(f"{len(few)} cameras have too few matches with others and are not adjusted: {few.tolist()}")
     return tuple(notes)

@@ -1,6 +1,6 @@
 """Bundle adjustment by pycolmap: a task for `run_apart`. V views, N tracks, O observations.
 
-Poses are world to camera. Pixels are those of pinholes, whose intrinsics are in the same pixels.
+Poses are world to camera. Pixels and intrinsics are those of undistorted pinhole images.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 import numpy as np
 
 SEED = 0
-PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
-# Reprojection errors, pixels, above which observations are left out, round by round: cameras may be far off at first.
+PIXEL_CENTRE = 0.5  # COLMAP's coordinate of the centre of the first pixel, which is 0 here
+# Inlier thresholds of the rounds, in pixels of reprojection error: the given cameras may be far off.
 LIMITS = (40.0, 8.0, 2.0)
-LOSS_SCALES = (4.0, 1.0, 0.5)  # pixels of Cauchy's loss in the same rounds
-LEAST_ANGLE = np.deg2rad(1.5)  # between the rays of a track
+LOSS_SCALES = (4.0, 1.0, 0.5)  # scales of the Cauchy loss in the same rounds, pixels
+LEAST_ANGLE = np.deg2rad(1.5)  # triangulation angle of a track
 LEAST_VIEWS = 2  # of a track
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Cameras and what they see of the tracks."""
+    """Cameras and their observations of the tracks."""
 
     w2c: np.ndarray  # [V, 3, 4]
     pinholes: np.ndarray  # [C, 4], fx, fy, cx, cy of each lens
-    lens: np.ndarray  # int [V], which lens a view has
+    lens: np.ndarray  # int [V], index of the lens of each view
     view: np.ndarray  # int [O]
     track: np.ndarray  # int [O], 0 to N - 1
     pixels: np.ndarray  # [O, 2]
@@ -34,19 +34,19 @@ class Bundle:
 
 @dataclass(frozen=True, eq=False)
 class Adjusted:
-    """The cameras afterwards, and the tracks."""
+    """The refined cameras and the triangulated tracks."""
 
     w2c: np.ndarray  # [V, 3, 4]
     pinholes: np.ndarray  # [C, 4]
-    xyz: np.ndarray  # [N, 3]; NaN where a track was left out
-    start: np.ndarray  # [N, 3], where the cameras as they were had them
-    kept: np.ndarray  # bool [O], observations that took part in the end
-    before: float  # median reprojection error of those, pixels, with the cameras as they were
-    error: np.ndarray  # [O], afterwards; NaN where its track was left out
+    xyz: np.ndarray  # [N, 3]; NaN for a track that was left out
+    start: np.ndarray  # [N, 3], triangulated with the given cameras
+    kept: np.ndarray  # bool [O], inliers of the last round
+    before: float  # median reprojection error of the inliers with the given cameras, pixels
+    error: np.ndarray  # [O], with the refined cameras, pixels; NaN if the track was left out
 
 
 def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -> Adjusted:
-    """Triangulate and adjust, in rounds with ever less tolerance."""
+    """Triangulate and adjust in rounds with decreasing inlier thresholds."""
     w2c, pinholes = bundle.w2c, bundle.pinholes
     for limit, scale in zip(LIMITS, LOSS_SCALES, strict=True):
         xyz = triangulate(bundle, w2c, pinholes)
@@ -59,7 +59,7 @@ def adjust(report: Callable[[Any], None], bundle: Bundle, refines_focal: bool) -
 
 
 def triangulate(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray) -> np.ndarray:
-    """The points [N, 3] that come nearest to the rays of each track, by least squares; NaN where rays are parallel."""
+    """The points [N, 3] nearest to the rays of each track, by least squares; NaN if the rays are parallel."""
     focal, centre = np.split(pinholes[bundle.lens[bundle.view]], 2, axis=1)
     turned, shift = w2c[:, :, :3], w2c[:, :, 3]
     flat = np.column_stack([(bundle.pixels - centre) / focal, np.ones(len(bundle.view))])
@@ -73,7 +73,7 @@ def triangulate(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray) -> np.nda
     np.add.at(right, bundle.track, np.einsum("oij,oj->oi", across, origins))
     np.add.at(mean, bundle.track, rays)
     seen = np.maximum(np.bincount(bundle.track, minlength=count), 1)
-    # |mean direction| is 1 - the variance of the angles / 2, about
+    # |mean direction| is about 1 - (variance of the angles) / 2
     spread = 1 - np.linalg.norm(mean, axis=1) / seen
     is_wide = spread > LEAST_ANGLE**2 / 8
     xyz = np.full((count, 3), np.nan)
@@ -82,7 +82,7 @@ def triangulate(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray) -> np.nda
 
 
 def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray) -> np.ndarray:
-    """Reprojection errors [O], pixels; infinite behind the camera, NaN where there is no point."""
+    """Reprojection errors [O], pixels; infinite behind the camera, NaN without a triangulated point."""
     pose, pinhole = w2c[bundle.view], pinholes[bundle.lens[bundle.view]]
     seen = np.einsum("oij,oj->oi", pose[:, :, :3], xyz[bundle.track]) + pose[:, :, 3]
     with np.errstate(all="ignore"):
@@ -91,7 +91,7 @@ def errors(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarra
 
 
 def _consistent(bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, limit: float) -> np.ndarray:
-    """The observations within the limit of tracks that keep LEAST_VIEWS of them: bool [O]."""
+    """bool [O], the inliers of tracks with at least LEAST_VIEWS inliers."""
     kept = errors(bundle, w2c, pinholes, xyz) <= limit
     counts = np.bincount(bundle.track[kept], minlength=len(xyz))
     return kept & (counts[bundle.track] >= LEAST_VIEWS)
@@ -106,7 +106,7 @@ def _adjusted(
     scale: float,
     refines_focal: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """One adjustment of the observations that are kept: poses, pinholes, points."""
+    """One bundle adjustment of the inliers: poses, pinholes, points."""
     import pycolmap
 
     model, names = _model(bundle, w2c, pinholes, xyz, kept)
@@ -115,7 +115,7 @@ def _adjusted(
     )
     options.ceres.loss_function_type = pycolmap.LossFunctionType.CAUCHY
     options.ceres.loss_function_scale = scale
-    options.ceres.solver_options.num_threads = 1  # the same numbers whatever the machine
+    options.ceres.solver_options.num_threads = 1  # the same result on every machine
     pycolmap.set_random_seed(SEED)
     pycolmap.bundle_adjustment(model, options)
     poses, points = w2c.copy(), np.full_like(xyz, np.nan)
@@ -131,7 +131,7 @@ def _adjusted(
 def _model(
     bundle: Bundle, w2c: np.ndarray, pinholes: np.ndarray, xyz: np.ndarray, kept: np.ndarray
 ) -> tuple[Any, dict[int, int]]:
-    """COLMAP's model of the observations that are kept, and its names of the tracks."""
+    """A pycolmap model of the inliers, and its point ids by track."""
     import pycolmap
 
     model = pycolmap.Reconstruction()

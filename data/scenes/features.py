@@ -1,4 +1,4 @@
-"""What images have in common: SIFT features, matched without using the cameras."""
+"""SIFT features of images, matched without using the cameras."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import numpy as np
 
 from data.parsed_scene import Lens
 
-LEAST_BASELINE = 0.1  # of the median distance between cameras: nearer ones agree whatever they look at
+LEAST_BASELINE = 0.1  # of the median camera distance; pairs with a shorter baseline do not constrain the geometry
 MOST_FEATURES = 1000
-CONTRAST = 0.015  # of SIFT's weakest feature; its default of 0.04 leaves half as many on smooth objects
+CONTRAST = 0.015  # SIFT's contrast threshold; the default of 0.04 finds half as many features on smooth objects
 RATIO = 0.75  # Lowe's ratio test (Lowe 2004, Distinctive image features, section 7.1)
 RANSAC_PIXELS = 2.0
 RANSAC_CONFIDENCE, RANSAC_ROUNDS = 0.999, 3000
-LEAST_MATCHES = 16  # twice what a fundamental matrix is made from: it fits fewer whatever they are
-LEAST_INLIERS = 0.5  # of the matches: below it repeated patterns were taken for each other
+LEAST_MATCHES = 16  # twice the minimal set of a fundamental matrix, which fits any smaller set
+LEAST_INLIERS = 0.5  # of the matches; fewer inliers indicate matches between repeated patterns
 
 
 @dataclass(frozen=True, eq=False)
 class Camera:
-    """Where an image was taken, and through which lens."""
+    """Pose and lens of an image."""
 
     lens: Lens
     c2w: np.ndarray  # [4, 4]
@@ -29,7 +29,7 @@ class Camera:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """F places of an image that can be found again."""
+    """F keypoints of an image with their descriptors."""
 
     pixels: np.ndarray  # [F, 2] float64
     descriptors: np.ndarray  # [F, 128] float32
@@ -37,19 +37,19 @@ class Features:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """Two cameras and the pixels [M, 2] in the image of each of what they both show."""
+    """M matched keypoints of two cameras, as pixels [M, 2] in each image."""
 
     first: Camera
     second: Camera
     pixels_1: np.ndarray
     pixels_2: np.ndarray
-    rows: np.ndarray | None = None  # int [M, 2], which features of the two they are
+    rows: np.ndarray | None = None  # int [M, 2], their indices among the features of the two images
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
-    """Each of V cameras [V, 4, 4] with the `count` nearest in place and direction, smaller number first, sorted.
+    """Pairs (i, j), i < j, of each of V cameras [V, 4, 4] with its `count` nearest in position and direction, sorted.
 
-    A baseline of nothing says nothing: those come last that are nearer than LEAST_BASELINE.
+    Cameras nearer than LEAST_BASELINE are taken last: a pair without a baseline does not constrain the geometry.
     """
     centres, forward = c2w[:, :3, 3], c2w[:, :3, 2]
     distance = np.linalg.norm(centres[:, None] - centres, axis=-1)
@@ -63,8 +63,8 @@ def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:
 
 
 def find_features(grey: np.ndarray, mask: np.ndarray | None = None, most: int = MOST_FEATURES) -> Features:
-    """The features of an image, uint8 [H, W], where `mask` (uint8 [H, W], above 0 there) allows them."""
-    # The precise upscaling keeps SIFT from being a quarter of a pixel off.
+    """The features of a grey image, uint8 [H, W], inside `mask` (uint8 [H, W], above 0 inside)."""
+    # Without precise upscaling SIFT's keypoints are off by a quarter of a pixel.
     detector = cv2.SIFT_create(most, contrastThreshold=CONTRAST, enable_precise_upscale=True)
     points, descriptors = detector.detectAndCompute(grey, mask)
     pixels = np.array([point.pt for point in points], dtype=np.float64).reshape(-1, 2)
@@ -72,7 +72,7 @@ def find_features(grey: np.ndarray, mask: np.ndarray | None = None, most: int = 
 
 
 def match_features(first: Camera, features_1: Features, second: Camera, features_2: Features) -> Match | None:
-    """What two images both show; None where that is too little to tell right from wrong."""
+    """The verified matches of two images; None if there are too few."""
     if min(len(features_1.pixels), len(features_2.pixels)) < LEAST_MATCHES:
         return None
     candidates = cv2.BFMatcher().knnMatch(features_1.descriptors, features_2.descriptors, k=2)
@@ -81,7 +81,7 @@ def match_features(first: Camera, features_1: Features, second: Camera, features
         return None
     pixels_1 = features_1.pixels[[match.queryIdx for match in good]]
     pixels_2 = features_2.pixels[[match.trainIdx for match in good]]
-    # In pixels of a lens without distortion, so that one fundamental matrix fits the whole image.
+    # Undistorted pixels, so that one fundamental matrix fits the whole image.
     flat = [
         (normalised(camera.lens, pixels) @ camera.lens.intrinsics.T)[:, :2]
         for camera, pixels in ((first, pixels_1), (second, pixels_2))
@@ -94,7 +94,7 @@ def match_features(first: Camera, features_1: Features, second: Camera, features
 
 
 def normalised(lens: Lens, pixels: np.ndarray) -> np.ndarray:
-    """Homogeneous camera coordinates [M, 3] of pixels [M, 2], distortion taken off."""
+    """Undistorted homogeneous camera coordinates [M, 3] of pixels [M, 2]."""
     if not (lens.is_fisheye or any(lens.distortion)):
         return np.concatenate([pixels, np.ones((len(pixels), 1))], axis=1) @ np.linalg.inv(lens.intrinsics).T
     undistort = cv2.fisheye.undistortPoints if lens.is_fisheye else cv2.undistortPoints
@@ -104,11 +104,11 @@ def normalised(lens: Lens, pixels: np.ndarray) -> np.ndarray:
 
 
 def _consistent(pixels_1: np.ndarray, pixels_2: np.ndarray) -> np.ndarray | None:
-    """Which matches [M] bool one fundamental matrix explains; None where none is found."""
+    """bool [M], the inliers of a fundamental matrix; None if none is found."""
     try:
         inlier = cv2.findFundamentalMat(
             pixels_1, pixels_2, cv2.USAC_MAGSAC, RANSAC_PIXELS, RANSAC_CONFIDENCE, RANSAC_ROUNDS
         )[1]
-    except cv2.error:  # places that are not finite, or all on one spot
+    except cv2.error:  # points that are not finite, or all at one position
         return None
     return None if inlier is None else inlier.ravel().astype(bool)

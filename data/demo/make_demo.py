@@ -7,7 +7,7 @@ a stem and a flat foot, rounded where they meet. It is a signed distance functio
 is known exactly. Everything here is deterministic.
 
 Frames: the *working* frame is the one of the formula, the object inside the unit sphere at the origin, z up. The
-*world* frame of the camera file is larger and shifted (`SCENE_TO_WORLD`), so that leading back to it matters.
+*world* frame of the camera file is scaled and shifted (`SCENE_TO_WORLD`), so that tests notice a missing transform.
 Lengths are working-frame units. Cameras look along +z, x right, y down; pixel (0, 0) is the centre of the first
 pixel. P is a number of points; every array is float64 unless said otherwise.
 
@@ -36,10 +36,10 @@ SCENE_TO_WORLD = np.diag([WORLD_SCALE, WORLD_SCALE, WORLD_SCALE, 1.0])
 SCENE_TO_WORLD[:3, 3] = WORLD_CENTER
 TEST_DIRECTIONS = ((1.0, -2.2, 1.1), (-1.6, -1.0, 1.9), (0.6, 2.4, 0.3), (-1.5, 1.4, -0.9))  # between training views
 
-OBJECT_RADIUS = 0.84  # a sphere around the object: rays that miss it are black at once
+OBJECT_RADIUS = 0.84  # a bounding sphere of the object: rays that miss it are not traced
 GRADIENT_STEP = 1e-5  # central differences: error of order 1e-10 in float64
 HIT_DISTANCE = 1e-4  # a hundredth of a pixel's footprint
-STEP_FACTOR = 0.9  # the tapered tube is steeper than a true distance by up to 3 %; 0.9 leaves room
+STEP_FACTOR = 0.9  # the gradient of the tapered tube's distance exceeds 1 by up to 3 %
 TRACE_STEPS = 160
 LIGHT = np.array([0.45, -0.6, 0.66]) / np.linalg.norm([0.45, -0.6, 0.66])
 AMBIENT, DIFFUSE = 0.6, 0.5

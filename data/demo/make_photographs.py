@@ -1,9 +1,9 @@
-"""Makes images of the bundled scene's jug as a person would take them: no cameras, no masks, a cloth below it.
+"""Renders images of the bundled scene's jug like casual photographs: without cameras and masks, on a cloth.
 
     python -m data.demo.make_photographs FOLDER [--count 36] [--width 400]
 
-The jug stands on a patterned cloth, which gives structure from motion something to hold on to, before a plain wall.
-The camera goes round it once at two heights. Frames and units are those of make_demo.py.
+The jug is on a patterned cloth, which provides features for structure from motion, in front of a plain wall. The
+camera goes around it once at each of two heights. Frames and units are those of make_demo.py.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 
 from data.demo.make_demo import look_at_center, shade, sphere_trace, write_png
 
-COUNT, WIDTH = 36, 400  # a walk whose neighbours overlap by two thirds; pixels
-LEAST_COUNT, LEAST_WIDTH = 12, 160  # below, no cameras are found
+COUNT, WIDTH = 36, 400  # neighbouring images overlap by two thirds; pixels
+LEAST_COUNT, LEAST_WIDTH = 12, 160  # with less, structure from motion fails
 ASPECT = 0.75
-FOCAL = 1.1  # widths: a telephone's
-HEIGHTS = (0.45, 0.8)  # of the camera's direction over its horizontal part
+FOCAL = 1.1  # in image widths, like a phone
+HEIGHTS = (0.45, 0.8)  # vertical over horizontal part of the camera's direction
 TABLE, TABLE_RADIUS = -0.715, 1.5  # the jug's foot stands on it
 WALL = 0.55  # grey
-PATTERN_CELLS = (10, 30, 90)  # across the cloth: patches that are seen from afar and from near
+PATTERN_CELLS = (10, 30, 90)  # across the cloth: patches for large and small distances
 PATTERN_PIXELS, PATTERN_CONTRAST, PATTERN_SEED = 512, 1.3, 1
 
 

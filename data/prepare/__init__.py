@@ -1,1 +1,1 @@
-"""Images or a video in, a scene folder out: frames, features, matches, cameras, masks."""
+"""From images or a video to a scene folder: frames, features, matches, cameras, masks."""

@@ -1,6 +1,6 @@
-"""Boxes on a few images carried to all of them by the points of structure from motion; masks by GrabCut from them.
+"""Transfers boxes drawn on a few images to all images by the SfM points, as input of GrabCut.
 
-V views. What lies in every box, seen along the boxed images' pyramids, is the object; its points bound it elsewhere.
+V views. The SfM points inside the frustums of all boxes belong to the object and bound it in the other images.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from data.roi.region import OUTSIDE
 from data.roi.sparse import TRIMMED, well_supported
 from data.scenes.scene import Scene
 
-LEAST_POINTS = 12  # in all boxes: fewer bound nothing
-LEAST_AGREEMENT = 0.5  # share of what the other boxes hold that a box has to hold too
-CARRIED_MARGIN = 0.15  # of a carried box's sides: points stop short of the outline, where features are few, and of ears
-SPHERE_MARGIN = 1.2  # of the ball around the points, likewise
+LEAST_POINTS = 12  # in all boxes; fewer do not bound the object
+LEAST_AGREEMENT = 0.5  # fraction of the points in all other boxes that a box has to contain
+CARRIED_MARGIN = 0.15  # of a transferred box's sides: few points are near the outline of the object
+SPHERE_MARGIN = 1.2  # radius of the region over that of the ball around the points, likewise
 
 
 def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarray]:
-    """The boxes of `find_boxes` by number of the view; raises UserError for an image that got no camera."""
+    """The boxes of `find_boxes` by view index; raises UserError for an image without a camera."""
     of_scene = {f"{OF_SCENE}{view:03d}.png": view for view in range(scene.n_views)}
     of_images = {name: view for view, name in enumerate(scene.image_names)}
     places = of_scene | of_images
@@ -36,40 +36,40 @@ def by_view(scene: Scene, boxes: Mapping[str, np.ndarray]) -> dict[int, np.ndarr
 
 
 def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
-    """The points [K, 3] that lie in every box; `boxes` are shares of the images' sides, [4] by view.
+    """The SfM points [K, 3] inside every box; `boxes` are fractions of the images' sides, [4] by view.
 
-    Raises UserError for a box that holds too few points, or misses what the others hold or the images look at.
+    Raises UserError for a box that contains too few points, misses the points in the other boxes, or is outside the
+    region of interest.
     """
     if scene.points is None:
         raise UserError(
-            "--masks box: there are no points of structure from motion to carry the boxes with; give a folder of masks"
+            "--masks box: there are no points of structure from motion to transfer the boxes; give a folder of masks"
         )
     xyz = well_supported(scene.points)
     held = {scene.image_names[view]: _is_in(project(scene, view, xyz), box) for view, box in boxes.items()}
     for name, inside in held.items():
         if inside.sum() < LEAST_POINTS:
             raise UserError(
-                f"--masks box: the box of {name} holds {inside.sum()} points of structure from motion, too few to "
-                "carry it to the other photographs: it misses the object, or the object has no texture; draw it anew, "
-                "or give a folder of masks"
+                f"--masks box: the box of {name} contains {inside.sum()} points of structure from motion, too few to "
+                "transfer it to the other photographs: it misses the object, or the object has no texture; draw "
+                "another box, or give a folder of masks"
             )
     for name in held:
         _require_agreement(name, held)
     kept = np.logical_and.reduce(list(held.values()))
-    near = np.linalg.norm(xyz, axis=1) <= 1.0  # the region of interest: what lies behind the object stands in boxes too
+    near = np.linalg.norm(xyz, axis=1) <= 1.0  # in the region of interest: boxes contain the background, too
     if (kept & near).sum() < LEAST_POINTS:
         raise UserError(
-            f"--masks box: of the {kept.sum()} points that the boxes ({listed(list(held))}) hold, "
-            f"{(kept & near).sum()} lie where the photographs look: the boxes miss the object; draw them anew, or "
-            "choose another --roi"
+            f"--masks box: of the {kept.sum()} points in the boxes ({listed(list(held))}), {(kept & near).sum()} are "
+            "in the region of interest: the boxes miss the object; draw other boxes, or choose another --roi"
         )
     return xyz[kept & near]
 
 
 def on_masks(scene: Scene, points: np.ndarray, found: Mapping[int, np.ndarray]) -> np.ndarray:
-    """Those of the points [K, 3] that lie on the masks uint8 [H, W] of some views; all where these leave too few.
+    """The points [K, 3] that project onto the masks uint8 [H, W] of some views; all points if too few remain.
 
-    Boxes hold what is around the object too, a wall behind it for one, which from another side is beside it.
+    Boxes contain the background, too, such as a wall, which in another view is beside the object.
     """
     kept = np.ones(len(points), bool)
     for view, mask in found.items():
@@ -82,7 +82,7 @@ def on_masks(scene: Scene, points: np.ndarray, found: Mapping[int, np.ndarray]) 
 
 
 def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:
-    """Raises UserError where a box misses what all the others agree on."""
+    """Raises UserError if a box misses the points that all other boxes contain."""
     others = [inside for other, inside in held.items() if other != name]
     if not others:
         return
@@ -90,26 +90,26 @@ def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:
     if common.sum() >= LEAST_POINTS and (held[name] & common).sum() < LEAST_AGREEMENT * common.sum():
         share = (held[name] & common).sum() / common.sum()
         raise UserError(
-            f"--masks box: the box of {name} holds {share:.0%} of the points that the other boxes hold: one of them "
-            f"({listed(list(held))}) misses the object; draw it anew"
+            f"--masks box: the box of {name} contains {share:.0%} of the points in the other boxes: one of them "
+            f"({listed(list(held))}) misses the object; draw it again"
         )
 
 
 def doubts(scene: Scene, boxes: Mapping[int, np.ndarray]) -> list[str]:
-    """A line where no box holds what the images look at: what it holds may stand beside the object."""
+    """A warning if no box contains the point that the cameras look at; [] otherwise."""
     cameras = scene.c2w
     focus = meeting_point(cameras[:, :3, 3], cameras[:, :3, 2])
     if focus is None or any(_is_in(project(scene, view, focus[None]), box).any() for view, box in boxes.items()):
         return []
     names = listed([scene.image_names[view] for view in boxes])
     return [
-        f"what the photographs look at lies outside of the box ({names}): if it is not the object that the box holds, "
-        "draw it anew"
+        f"the point that the cameras look at is outside of the box ({names}): if the box misses the object, draw it "
+        "again"
     ]
 
 
 def around(scene: Scene, points: np.ndarray) -> Scene:
-    """The scene with its unit sphere around points [K, 3], yet no camera within; images and masks are as they were."""
+    """The scene with its unit sphere around points [K, 3] and no camera inside; images and masks are unchanged."""
     centre, radius = enclosing_ball(_central(points))
     nearest = np.linalg.norm(scene.c2w[:, :3, 3] - centre, axis=1).min()
     radius = min(SPHERE_MARGIN * radius, nearest / OUTSIDE)
@@ -122,7 +122,7 @@ def around(scene: Scene, points: np.ndarray) -> Scene:
 
 
 def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -> list[np.ndarray | None]:
-    """A box [4] in pixels for each view, as drawn or around the points [K, 3]; None where these are not seen."""
+    """A box [4] in pixels for each view: as drawn, else around the points [K, 3], else None if they are not visible."""
     found: list[np.ndarray | None] = []
     inner = _central(points)
     for view in range(scene.n_views):
@@ -133,7 +133,7 @@ def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -
         pixels = project(scene, view, inner) * size
         pixels = pixels[np.isfinite(pixels).all(axis=1)]
         if 2 * len(pixels) < len(inner):
-            found.append(None)  # the object is behind the camera, or around it
+            found.append(None)  # most points are behind the camera
             continue
         low, high = pixels.min(axis=0), pixels.max(axis=0)
         margin = CARRIED_MARGIN * (high - low) + 1
@@ -143,21 +143,21 @@ def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -
 
 
 def project(scene: Scene, view: int, xyz: np.ndarray) -> np.ndarray:
-    """Points [N, 3] in a view as shares of its sides, [N, 2]; NaN behind the camera."""
+    """Points [N, 3] projected into a view, as fractions of its sides [N, 2]; NaN behind the camera."""
     camera = (xyz - scene.c2w[view, :3, 3]) @ scene.c2w[view, :3, :3]
     pixels = camera @ scene.intrinsics[view].T
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A pixel's coordinates are those of its centre; a box is counted from the corner of the first pixel.
+        # Pixel coordinates refer to pixel centres, box coordinates to the corner of the first pixel.
         shares = (pixels[:, :2] / pixels[:, 2:] + 0.5) / np.array(scene.size(view))
     return np.where(camera[:, 2:] > 0, shares, np.nan)
 
 
 def _is_in(shares: np.ndarray, box: np.ndarray) -> np.ndarray:
-    """Whether places [N, 2] lie in a box: bool [N]."""
+    """bool [N]: whether positions [N, 2] are inside a box [4]."""
     return ((shares >= box[:2]) & (shares <= box[2:])).all(axis=1)
 
 
 def _central(points: np.ndarray) -> np.ndarray:
-    """Without the few that lie farthest out, which are wrong matches as a rule."""
+    """The points without the outermost few, which are usually outliers."""
     distance = np.linalg.norm(points - np.median(points, axis=0), axis=1)
     return points[distance <= np.quantile(distance, TRIMMED)]

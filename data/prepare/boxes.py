@@ -1,8 +1,8 @@
-"""Rectangles around the object on a few images, as numbers: from a file boxes.json, or from flags.
+"""Boxes around the object on a few images, from a file boxes.json or from flags.
 
-`{"boxes": {"IMG_1.jpg": [x0, y0, x1, y1], ...}}`: pixels of the image as it is seen (upright), x to the right, y
-down, from the corner of the first pixel; x1, y1 are beyond the last one. Beside the images the names are theirs;
-in the scene folder they are those of its image/ (000.png, ...), and the pixels too.
+`{"boxes": {"IMG_1.jpg": [x0, y0, x1, y1], ...}}`: pixels of the upright image, x to the right, y down, from the corner
+of the first pixel; x1, y1 are exclusive. A file in the folder of images uses their names and pixels; a file in the
+scene folder uses those of its image/ (000.png, ...).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from data.prepare.exif import read_exif
 from data.prepare.sources import HEIC_SUFFIXES, read_source_image
 
 BOXES_FILE = "boxes.json"
-OF_SCENE = "image/"  # before the name of an image of the scene folder, which an image may have too
-LEAST_SIDE = 2.0  # pixels: a smaller box was a slip of the hand
-TURNED = 5  # from this value on EXIF's orientation swaps width and height
+OF_SCENE = "image/"  # prefix of the names in the scene folder, since a source image may have the same name
+LEAST_SIDE = 2.0  # pixels; a smaller box is a mistake
+TURNED = 5  # EXIF orientations from this value on swap width and height
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Box:
 
     name: str  # of the image
     corners: tuple[float, float, float, float]  # left, top, right, bottom
-    source: str  # where it is from, for messages
+    source: str  # file or flag, for messages
 
 
 def read_boxes(path: Path) -> list[Box]:
-    """The boxes of a file; raises UserError for one that holds none, or something else."""
+    """The boxes of a file; raises UserError if it contains none, or anything else."""
     content = read_object(path).get("boxes")
     if not isinstance(content, dict) or not content:
         raise UserError(f'{path}: holds no boxes; write {{"boxes": {{"IMG_1.jpg": [x0, y0, x1, y1]}}}}')
@@ -48,7 +48,7 @@ def read_boxes(path: Path) -> list[Box]:
 
 
 def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
-    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError where these are no numbers, or two of an image."""
+    """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError for invalid numbers and two boxes of one image."""
     found: list[Box] = []
     for name, *texts in flags:
         if name in (box.name for box in found):
@@ -62,10 +62,10 @@ def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
 
 
 def find_boxes(images: Path, target: Path, given: Sequence[Box], sources: Sequence[Path]) -> dict[str, np.ndarray]:
-    """The boxes as shares of their images' sides, [4] by name: of an image, or in the scene folder of its image.
+    """The boxes as fractions of their images' sides, [4] by image name.
 
-    Those of flags and beside the images come first; without any, those of the scene folder. Raises UserError where
-    there are none, and for one that fits no image.
+    From flags and the folder of images; without any, from the scene folder. Raises UserError if there are none, and for
+    a box that fits no image.
     """
     beside = images / BOXES_FILE
     boxes = [*(read_boxes(beside) if images.is_dir() and beside.is_file() else []), *given]
@@ -83,10 +83,12 @@ def find_boxes(images: Path, target: Path, given: Sequence[Box], sources: Sequen
 
 
 def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
-    """The corners [4] as shares of the image's width and height, cut to it."""
+    """The corners [4] as fractions of the image's width and height, clipped to the image."""
     if box.name not in by_name:
         known = (
-            f"there are {listed(list(by_name))}" if by_name else "frames of a video have no names: draw on the scene"
+            f"there are {listed(list(by_name))}"
+            if by_name
+            else "frames of a video have no names: draw on the images of the scene folder"
         )
         raise UserError(f"{box.source}: {box.name}: no such photograph; {known}")
     width, height = _size(by_name[box.name])
@@ -95,14 +97,14 @@ def _share(box: Box, by_name: Mapping[str, Path]) -> np.ndarray:
     if not np.isfinite(box.corners).all() or (corners[2:] - corners[:2] < LEAST_SIDE).any():
         numbers = " ".join(f"{corner:g}" for corner in box.corners)
         raise UserError(
-            f"{box.source}: {box.name}: the box {numbers} holds nothing of the {width}x{height} pixels; give left, "
+            f"{box.source}: {box.name}: the box {numbers} contains none of the {width}x{height} pixels; give left, "
             "top, right, bottom"
         )
     return corners / whole
 
 
 def _size(path: Path) -> tuple[int, int]:
-    """(width, height) of an image as it is seen."""
+    """(width, height) of an upright image."""
     pixels = read_source_image(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
     height, width = pixels.shape[:2]
     is_turned = path.suffix.lower() not in HEIC_SUFFIXES and read_exif(path)[0] >= TURNED

@@ -1,6 +1,6 @@
-"""Structure from motion by pycolmap: the tasks for `run_apart`, each a thin call into the library.
+"""Structure from motion by pycolmap: tasks for `run_apart`.
 
-Single calls of the library block for minutes; how far they are shows in the database they write to.
+Calls of the library take minutes; their progress is read from the database that they write to.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 SEED = 0
-# COLMAP's model with one focal length and one radial coefficient: enough for phones and cameras (0.93 pixels on the
-# images of docs/results.md), and not underdetermined by few images as the larger ones are.
+# COLMAP's model with one focal length and one radial coefficient: accurate enough for phones and cameras (0.93 pixels
+# on the images of docs/results.md), and well determined by few images, unlike the larger models.
 CAMERA_MODEL = "SIMPLE_RADIAL"
-BLOCK_PAIRS = 64  # are matched and written at a time: the grain of the progress bar, and of going on after a stop
+BLOCK_PAIRS = 64  # pairs that are matched and written together: the step of the progress bar and of resuming
 SMALLEST_MODEL = 3  # images
 
-# The final adjustment lets every camera have its own principal point and OPENCV's distortion. On the images of
-# docs/results.md it takes 4 s, the error from 0.93 to 0.87 pixels and the rotations from 0.70 to 0.27 degrees off the
-# published ones. Few images do not determine so much; and what moves further than this was not determined.
+# The final adjustment also refines the principal point and the distortion of OPENCV. On the images of docs/results.md
+# it takes 4 s and reduces the error from 0.93 to 0.87 pixels and the rotation errors from 0.70 to 0.27 degrees. Few
+# images do not determine these parameters; larger changes than the following are rejected.
 REFINED_MODEL = "OPENCV"
 LEAST_REFINED = 20  # images of a camera
-MOST_SHIFT = 0.1  # of the principal point, over the longer side
+MOST_SHIFT = 0.1  # of the principal point, relative to the longer side
 MOST_FOCAL_CHANGE = 0.2  # relative
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
 Report = Callable[[Any], None]
@@ -32,9 +32,9 @@ Report = Callable[[Any], None]
 def extract(
     report: Report, database: str, images: str, cameras: Sequence[tuple[Sequence[str], str]], cores: int
 ) -> None:
-    """Find the features of all images; those that the database has already are left alone.
+    """Extract the features of all images that are not in the database yet.
 
-    `cameras` are (names, parameters of CAMERA_MODEL or "" where unknown), one camera each.
+    `cameras`: for each camera the names of its images and the parameters of CAMERA_MODEL ("" if unknown).
     """
     import pycolmap
 
@@ -61,7 +61,7 @@ def extract(
 
 
 def _known_images(database: str) -> dict[str, int]:
-    """Name -> camera of the images that have their features."""
+    """Name -> camera id of the images with features in the database."""
     import pycolmap
 
     opened = pycolmap.Database.open(database)
@@ -73,7 +73,7 @@ def _known_images(database: str) -> dict[str, int]:
 
 
 def match(report: Report, database: str, pair_list: str, cores: int) -> None:
-    """Compare the pairs that the file lists, two names a line; those that the database has already are left alone."""
+    """Match the pairs listed in the file, two names per line, that are not in the database yet."""
     import pycolmap
 
     pycolmap.set_random_seed(SEED)
@@ -89,9 +89,9 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
 
 
 def reconstruct(report: Report, database: str, images: str, output: str, cores: int) -> list[dict[str, Any]]:
-    """Map incrementally; models lie in output/0, output/1, ... Reports each image as it is added.
+    """Incremental mapping into output/0, output/1, ...; reports each image that is added.
 
-    Returns for each model its folder, the names of its images, its points and mean reprojection error.
+    Returns for each model its folder, image names, number of points and mean reprojection error.
     """
     import pycolmap
 
@@ -126,9 +126,9 @@ def reconstruct(report: Report, database: str, images: str, output: str, cores: 
 
 
 def refine(model: Any) -> Any:
-    """The pycolmap model after a last bundle adjustment with REFINED_MODEL, or unchanged where that is not determined.
+    """The pycolmap model after a final bundle adjustment with REFINED_MODEL.
 
-    It is left alone where a camera has too few images or its refined numbers are unlikely.
+    The model is unchanged if a camera has too few images or its refined parameters are implausible.
     """
     import pycolmap
 
@@ -149,7 +149,7 @@ def refine(model: Any) -> Any:
 
 
 def _is_likely(before: Sequence[float], camera: Any) -> bool:
-    """Whether a refined camera is near the one that COLMAP found with CAMERA_MODEL, whose parameters are `before`."""
+    """Whether a refined camera is close to its parameters `before`, of CAMERA_MODEL."""
     focal_x, focal_y, x, y, *distortion = camera.params
     shift = max(abs(x - before[1]), abs(y - before[2])) / max(camera.width, camera.height)
     change = max(abs(focal / before[0] - 1) for focal in (focal_x, focal_y))

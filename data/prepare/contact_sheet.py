@@ -1,4 +1,4 @@
-"""A contact sheet of masks: what was cut away is dim, the outline is drawn."""
+"""A contact sheet of masks: the background is darkened, the outline is drawn."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from data.cameras import evenly_spaced
 THUMBNAIL = 200  # pixels of the longer side
 MOST = 60  # images on a sheet, evenly chosen
 OUTLINE = (255, 64, 0)
-DIM = 0.3  # of the brightness off the object
+DIM = 0.3  # brightness of the background
 
 
 def contact_sheet(images: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Thumbnails of RGB images [H, W, 3] with their masks [H, W], uint8, in rows; uint8 [h, w, 3]."""
+    """Thumbnails of RGB images [H, W, 3] with their masks [H, W], uint8, as one image uint8 [h, w, 3]."""
     chosen = evenly_spaced(len(images), MOST)
     tiles = [_tile(images[index], masks[index]) for index in chosen]
     columns = int(np.ceil(np.sqrt(len(tiles))))

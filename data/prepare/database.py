@@ -1,4 +1,4 @@
-"""COLMAP's database of features and matches, looked at without COLMAP, which ends its process where it is damaged."""
+"""Reads COLMAP's database of features and matches without COLMAP, which aborts if the database is damaged."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from data.prepare.steps import WorkError
 
-# COLMAP, src/colmap/util/types.h: two image numbers in one, the smaller one times this.
+# COLMAP, src/colmap/util/types.h: pair id = smaller image id * PAIR_BASE + larger image id.
 PAIR_BASE = 2147483647
-# Tables of matrices, and the bytes of a number in each.
+# Tables of matrices, and the bytes per number.
 MATRICES = {"keypoints": 4, "descriptors": 1, "matches": 4, "two_view_geometries": 4}
-QUICK = 0.1  # seconds to wait for a database that is being written to
+QUICK = 0.1  # seconds to wait for a locked database
 
 
 def is_sound(database: Path) -> bool:
-    """Whether the file is a database whose pages fit together and whose matrices have the size they claim."""
+    """Whether the file is an intact database whose matrices have the size of their headers."""
     try:
         if not stat.S_ISREG(os.lstat(database).st_mode):
             return False
@@ -37,7 +37,7 @@ def is_sound(database: Path) -> bool:
 
 
 def has_features(database: Path, names: Collection[str]) -> bool:
-    """Whether the features of all images `names`, and of no others, are there."""
+    """Whether the database has features of exactly the images `names`."""
     query = "SELECT name FROM images JOIN keypoints USING (image_id) JOIN descriptors USING (image_id)"
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:
@@ -47,7 +47,7 @@ def has_features(database: Path, names: Collection[str]) -> bool:
 
 
 def count_rows(database: Path, table: str, otherwise: int) -> int:
-    """How many rows the table has; `otherwise` while the database cannot be looked at."""
+    """The number of rows of a table; `otherwise` if the database cannot be read now."""
     try:
         name = f"{database.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(name, uri=True, timeout=QUICK)) as opened:
@@ -57,9 +57,9 @@ def count_rows(database: Path, table: str, otherwise: int) -> int:
 
 
 def read_links(database: Path, called: Mapping[str, str]) -> dict[tuple[str, str], int]:
-    """How many verified matches each pair of images has; `called` renames those of the database.
+    """The number of verified matches of each image pair; `called` maps the database's names to image names.
 
-    Raises WorkError where the database does not tell.
+    Raises WorkError if the database is damaged.
     """
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:

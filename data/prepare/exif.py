@@ -1,4 +1,4 @@
-"""What a camera wrote beside the pixels: which side is up, and the focal length."""
+"""EXIF data: orientation and focal length."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from data.errors import DAMAGE
 ORIENTATION = 0x0112
 EXIF_BLOCK = 0x8769
 FOCAL_LENGTH_35MM = 0xA405
-FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres: the equivalent focal length refers to the diagonal of this film
+FILM_DIAGONAL = math.hypot(36.0, 24.0)  # millimetres; the equivalent focal length refers to the diagonal of this film
 
-# A 35 mm equivalent outside this range is no photographic lens but a wrong entry.
+# Millimetres, 35 mm equivalent. Values outside this range are wrong entries.
 SHORTEST_FOCAL, LONGEST_FOCAL = 5.0, 2000.0
 
 
 def read_exif(path: Path) -> tuple[int, float | None]:
-    """Orientation 1..8 (1: as stored) and the 35 mm equivalent focal length in millimetres, None where unknown.
+    """Orientation 1..8 (1: as stored) and the 35 mm equivalent focal length in millimetres, None if unknown.
 
-    A hint only: a file without EXIF, or with a damaged one, gives (1, None).
+    A file with missing or damaged EXIF data gives (1, None).
     """
     try:
         with Image.open(path) as image:
@@ -37,13 +37,13 @@ def read_exif(path: Path) -> tuple[int, float | None]:
 
 
 def focal_pixels(focal_35mm: float, size: tuple[int, int]) -> float:
-    """The focal length in pixels of a whole image of `size` (width, height)."""
+    """The focal length in pixels of an uncropped image of `size` (width, height)."""
     return focal_35mm / FILM_DIAGONAL * math.hypot(*size)
 
 
 def upright(pixels: np.ndarray, orientation: int) -> np.ndarray:
-    """`pixels` [H, W, ...] as they are to be looked at; `orientation` names the sides that row 0 and column 0 show."""
-    if orientation >= 5:  # stored lying on its side: row 0 is the left or the right of what is seen
+    """`pixels` [H, W, ...] rotated upright; `orientation` as in EXIF: the sides that row 0 and column 0 show."""
+    if orientation >= 5:  # stored rotated by 90 degrees: row 0 is the left or the right side
         pixels = np.swapaxes(pixels, 0, 1)
     flips_rows = orientation in (3, 4, 7, 8)
     flips_columns = orientation in (2, 3, 6, 7)

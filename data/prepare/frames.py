@@ -1,4 +1,4 @@
-"""The images to reconstruct from, upright and of a workable size, in a folder of their own."""
+"""Copies the source images or video frames, upright and reduced, to the work folder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from data.prepare.progress import Bar
 from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, read_source_image
 from data.prepare.video import choose_frames, frame_count, read_frames
 
-# Longer sides are scaled down to this. Features of larger images match no better (COLMAP itself looks for them at
-# 3200 pixels), and a scene is held in memory while it is trained on.
+# Longer sides are reduced to this. Features of larger images do not match better (COLMAP itself extracts them at 3200
+# pixels), and the images of a scene are kept in memory during training.
 MAX_SIDE = 2048
 
 
 @dataclass(frozen=True)
 class Frame:
-    """One image of the work folder."""
+    """An image of the work folder."""
 
-    name: str  # of its file: a number, as COLMAP's lists are split at blanks
-    source: str  # the file it was made from, or the video's frame, as messages name it
+    name: str  # of its file: a number, since COLMAP's lists are split at blanks
+    source: str  # the source file, or the frame of the video, for messages
     width: int
     height: int
-    focal: float | None  # pixels, by EXIF; None where unknown
+    focal: float | None  # pixels, from EXIF; None if unknown
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Group:
 
 
 def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str, object]]:
-    """Put each image into `folder`: byte by byte where it can stay as it is, else upright, 8 bits, RGB, PNG.
+    """Copy each image into `folder`: unchanged if possible, else converted to upright 8-bit RGB PNG.
 
     Returns the `Frame`s as dictionaries. Raises ImageError for a file that cannot be decoded, UserError for a copy that
     cannot be written.
@@ -69,7 +69,7 @@ def copy_images(images: Sequence[Path], folder: Path, bar: Bar) -> list[dict[str
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str, object]]:
-    """Put the sharpest frame of each of `count` intervals into `folder`; returns the `Frame`s as dictionaries."""
+    """Write the sharpest frame of each of `count` intervals into `folder`; returns the `Frame`s as dictionaries."""
     folder.mkdir(parents=True, exist_ok=True)
     bar.reset(total=frame_count(video))
     wanted = choose_frames(video, count, bar.update)
@@ -84,7 +84,7 @@ def copy_video(video: Path, count: int, folder: Path, bar: Bar) -> list[dict[str
 
 
 def read_frame_list(value: Any) -> list[Frame]:
-    """The result of `copy_images` or `copy_video` as it lies on file; raises one of `steps.MISREAD` for others."""
+    """The stored result of `copy_images` or `copy_video`; raises one of `steps.MISREAD` for anything else."""
     frames = [Frame(**frame) for frame in value]
     for frame in frames:
         sizes = isinstance(frame.width, int) and isinstance(frame.height, int) and min(frame.width, frame.height) > 0
@@ -97,7 +97,7 @@ def read_frame_list(value: Any) -> list[Frame]:
 
 
 def groups(frames: Iterable[Frame]) -> list[Group]:
-    """The frames by camera: those of one size and one focal length share it."""
+    """The frames grouped by camera: frames of equal size and focal length share one."""
     by_camera: dict[tuple[object, ...], list[str]] = {}
     for frame in frames:
         key = (frame.width, frame.height, frame.focal and round(frame.focal, 1))
@@ -109,20 +109,20 @@ def describe(cameras: Sequence[Group]) -> str:
     """One line about the cameras, for the log."""
     count = sum(len(camera.names) for camera in cameras)
     if len(cameras) > 1:
-        return f"{count} photographs of {len(cameras)} sizes or focal lengths: one camera for each"
+        return f"{count} photographs with {len(cameras)} sizes or focal lengths: one camera for each"
     (camera,) = cameras
     focal = f"focal length {camera.focal:.0f} px by EXIF" if camera.focal else "focal length unknown (no EXIF)"
     return f"{count} photographs of {camera.size[0]}x{camera.size[1]} share one camera, {focal}"
 
 
 def _write(path: Path, pixels: np.ndarray) -> tuple[int, int]:
-    """Write it, scaled down to MAX_SIDE where need be; returns (height, width)."""
+    """Write an image, reduced to MAX_SIDE if larger; returns (height, width)."""
     pixels = scaled_down(pixels)
     write_image(path, np.ascontiguousarray(pixels))
     return pixels.shape[0], pixels.shape[1]
 
 
 def scaled_down(pixels: np.ndarray) -> np.ndarray:
-    """`pixels` [H, W, ...] with no side above MAX_SIDE, averaged over areas."""
+    """`pixels` [H, W, ...] reduced by averaging areas until no side exceeds MAX_SIDE."""
     size, scale = size_within((pixels.shape[1], pixels.shape[0]), MAX_SIDE)
     return pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)

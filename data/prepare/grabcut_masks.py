@@ -1,4 +1,4 @@
-"""Masks by GrabCut once there are cameras: from the region of interest, or from boxes on a few images."""
+"""Masks by GrabCut for a scene with cameras, from the region of interest or from boxes on a few images."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from data.prepare.progress import Bar
 from data.scenes.scene import Scene, check_scene
 
 Cut = Callable[[Scene], Scene]
-LEAST_COVER, MOST_COVER = 0.005, 0.9  # shares of an image outside which its mask deserves a look
+LEAST_COVER, MOST_COVER = 0.005, 0.9  # plausible fractions of an image that a mask covers
 
 
 def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cut | None:
-    """What makes the masks once there are cameras; None where they are there before, or not wanted."""
+    """The function that adds masks to a scene with cameras; None if `method` needs no cameras, or is empty."""
     if method == "box":
         return lambda scene: cut_by_boxes(scene, boxes, has_region)
     return cut_by_sphere if method == "grabcut" else None
 
 
 def cut_by_sphere(scene: Scene) -> Scene:
-    """The scene with masks by GrabCut, which starts from the unit sphere in each view; UserError where it fails."""
+    """The scene with masks by GrabCut, initialised by the unit sphere; raises UserError if it fails."""
     found = _each(scene, lambda view: masks.grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))
     share = np.median([np.mean(mask > MASK_HALF) for mask in found])
     if not LEAST_COVER <= share <= MOST_COVER:
-        full = "the region of interest fills the photographs, so that nothing tells what is background"
-        empty = "what lies in the region of interest has the colours of what lies around it"
+        full = "the region of interest fills the photographs, so the background is unknown"
+        empty = "the object in the region of interest has the same colours as its surroundings"
         raise UserError(
             f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, use --masks box, or choose "
             "another --roi"
@@ -39,9 +39,9 @@ def cut_by_sphere(scene: Scene) -> Scene:
 
 
 def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool) -> Scene:
-    """The same from boxes as `find_boxes` gives them, around whose points the region goes unless it was given.
+    """The scene with masks by GrabCut from the boxes of `find_boxes`; the region is set unless `has_region`.
 
-    Raises UserError for boxes that miss the object, and where nothing in them differs from what is around.
+    Raises UserError for boxes that miss the object, and if the object has the colours of its surroundings.
     """
     drawn = box_masks.by_view(scene, boxes)
     held = box_masks.object_points(scene, drawn)
@@ -57,19 +57,19 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
     found = _each(scene, cut)
     if np.median([np.mean(mask > MASK_HALF) for mask in found]) < LEAST_COVER:
         raise UserError(
-            "--masks box: what lies in the boxes has the colours of what lies around them; give a folder of masks, or "
-            "leave --masks out"
+            "--masks box: the object in the boxes has the same colours as its surroundings; give a folder of masks, "
+            "or leave --masks out"
         )
     doubts = box_masks.doubts(scene, drawn)
-    note = f"boxes drawn on photographs: {len(drawn)}, carried to the others by {len(points)} points"
+    note = f"boxes drawn on photographs: {len(drawn)}, transferred to the others by {len(points)} points"
     if not has_region:
         scene = box_masks.around(scene, points)
-        note = f"{note}, around which the region of interest is laid anew"
+        note = f"{note}, which also define the region of interest"
     return check_scene(replace(scene, masks=found, notes=(*scene.notes, note, *doubts)), cameras_outside=False)
 
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The mask of each view, with a bar."""
+    """The masks of all views, with a progress bar."""
     found = []
     with Bar("masks", scene.n_views) as bar:
         for view in range(scene.n_views):

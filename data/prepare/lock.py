@@ -1,4 +1,4 @@
-"""One preparation at a time in a scene folder."""
+"""The lock that allows one preparation at a time in a scene folder."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LOCK_NAME = ".prepare.lock"
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """While the body runs, `folder` is there and nobody else has it; raises UserError where another process does.
+    """Create and lock `folder` while the body runs; raises UserError if another process holds the lock.
 
-    Afterwards the lock's file goes, and with it the folders that were made for it, where nothing has come into them.
-    Raises OSError where the folder cannot be made or written to.
+    Afterwards the lock file is removed, and the created folders too if they are empty. Raises OSError if the folder
+    cannot be created or written.
     """
     made = missing_folders(folder)
-    rest = f"is at work in {folder.parent}: wait for it, stop it, or choose another --case"
+    rest = f"is running in {folder.parent}: wait for it, stop it, or choose another --case"
     try:
         lock = FileLock(folder / LOCK_NAME, "another --mode prepare", rest)
         try:

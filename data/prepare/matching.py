@@ -1,4 +1,4 @@
-"""Which images are compared, and what the comparison tells about those that do not fit."""
+"""The image pairs to match, and explanations of images that cannot be connected."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from data.errors import listed
 
 EXHAUSTIVE_LIMIT = 150  # images; 11,175 pairs, some 20 minutes on two cores
 NEIGHBOURS = 10  # COLMAP's default overlap of a sequence
-ENOUGH_MATCHES = 15  # inliers of two views that COLMAP's mapper counts as a link (min_num_matches)
+ENOUGH_MATCHES = 15  # inliers that COLMAP's mapper needs for a pair (min_num_matches)
 
 
 def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
-    """The pairs (i, j), i < j, to compare among `count` images.
+    """The pairs (i, j), i < j, to match among `count` images.
 
-    All of them up to EXHAUSTIVE_LIMIT where they are no sequence. Else each with its NEIGHBOURS next ones and with
-    those 16, 32, ... further, the end joined to the start: whoever walks around an object comes back.
+    All pairs up to EXHAUSTIVE_LIMIT images unless they are a sequence. Otherwise each image with the next NEIGHBOURS
+    and with those at distances 16, 32, ..., cyclically, since a walk around an object returns to its start.
     """
     if not is_sequence and count <= EXHAUSTIVE_LIMIT:
         return [(i, j) for i in range(count) for j in range(i + 1, count)]
@@ -31,9 +31,9 @@ def pairs(count: int, is_sequence: bool) -> list[tuple[int, int]]:
 
 
 def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> list[list[str]]:
-    """The images in groups that are linked by ENOUGH_MATCHES, the largest group first, each in order of `names`.
+    """The connected components of images with ENOUGH_MATCHES, the largest first, each in the order of `names`.
 
-    `links` holds the matches of pairs of names.
+    links: the number of matches of each pair of names.
     """
     index = {name: number for number, name in enumerate(names)}
     strong = [(index[a], index[b]) for (a, b), count in links.items() if count >= ENOUGH_MATCHES]
@@ -47,16 +47,16 @@ def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> li
 
 
 def why_disconnected(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> str:
-    """What the links say about images that make no model, as the start of a sentence."""
+    """Why images cannot be reconstructed together, as the start of a sentence."""
     found = components(names, links)
     largest, rest = found[0], [name for group in found[1:] for name in group]
     if len(largest) < 2:
         return f"none of the {len(names)} photographs has {ENOUGH_MATCHES} points in common with another"
     if not rest:
         weakest = min(links.items(), key=lambda item: item[1])[0]
-        return f"the {len(names)} photographs overlap, yet too little (least: {' and '.join(weakest)})"
+        return f"the {len(names)} photographs overlap too little (least: {' and '.join(weakest)})"
     others = [group for group in found[1:] if len(group) > 1]
     if others:
         groups = "; ".join(listed(group) for group in (largest, *others))
-        return f"the photographs fall into {1 + len(others)} groups with nothing in common: {groups}"
+        return f"the photographs form {1 + len(others)} groups with nothing in common: {groups}"
     return f"{len(rest)} of {len(names)} photographs have too few points in common with the others: {listed(rest)}"

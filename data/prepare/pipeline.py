@@ -1,6 +1,6 @@
-"""From images or a video to a scene folder that can be trained on, step by step.
+"""The steps from images or a video to a scene folder that can be trained on.
 
-Everything in between lies in `<scene folder>/prepare`; a second call goes on where the first one stopped.
+Intermediate results are in `<scene folder>/prepare`; a second call continues where the first one stopped.
 """
 
 from __future__ import annotations
@@ -52,33 +52,33 @@ from data.roi.region import parse_roi
 WORK = "prepare"
 MASKS = "masks"
 FINISHED = FRESH
-OUTPUTS = (IMAGES, str(Path(DATABASE).parent), PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all of it, but for stamps
+OUTPUTS = (IMAGES, str(Path(DATABASE).parent), PAIR_LIST, MODELS, MASKS, FRESH, LOG)  # all but the steps' records
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be prepared."""
+    """The inputs and options of a preparation."""
 
     images: Path  # a folder of images, or a video
     target: Path  # the scene folder
     frames: int  # to take from a video
     masks: str = ""  # one of `masks.METHODS`, a folder, or "" for none
-    overwrite: bool = False  # replace a scene that is there
-    boxes: tuple[Box, ...] = ()  # around the object, for masks by "box", beside those on file
+    overwrite: bool = False  # replace an existing scene
+    boxes: tuple[Box, ...] = ()  # around the object, for masks by "box", in addition to those in files
     roi: str = ""  # region of interest "x y z r" in the frame of the cameras, as `dataset.roi`
     cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
 
 
 def prepare(request: Request, say: Say) -> bool:
-    """Prepare the scene; False where it was finished before and nothing is done.
+    """Prepare the scene; returns False if it was complete already.
 
-    `say` gets a line for each thing its user should hear. Raises UserError for whatever cannot be used or fails, before
-    any long work where that can be known. What was begun then goes, but for what a further call can go on from.
+    `say` is called with each line for the user. Raises UserError for inputs that cannot be used and for failures, as
+    early as possible. Files of a failed preparation are removed, except those from which another call can continue.
     """
     try:
         if request.roi:
-            parse_roi(request.roi)  # a mistake is told now, and not after minutes
+            parse_roi(request.roi)  # raises now, not after minutes of work
         sources = find_images(request.images)
         mask_paths = _check_masks(request, sources)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
@@ -111,11 +111,11 @@ def _prepare(
 ) -> None:
     """All steps."""
     frames = _copy_frames(request, sources, steps, say)
-    _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work: a backdrop may be none
+    _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
     _cameras(request, frames, steps, say)
 
     def work() -> dict[str, object]:
-        outside = request.cameras_outside or request.masks == "grabcut"  # which starts from the sphere's outline
+        outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
         notes = write_scene(steps.folder, request.target, frames, request.roi, outside, cut)
         return {"notes": notes, "files": noted(request.target, made_here(steps.folder, request.target))}
 
@@ -126,9 +126,9 @@ def _prepare(
 def _inputs(
     request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], boxes: Mapping[str, np.ndarray]
 ) -> dict[str, object]:
-    """What each step depends on, in their order."""
+    """The inputs of each step, in the order of the steps."""
     drawn = [[name, box.tolist()] for name, box in boxes.items()]
-    method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # wherever their folder lies
+    method = request.masks if request.masks in ("", *masks.METHODS) else "files"  # independent of their folder
     is_video = not request.images.is_dir()
     return {
         "photographs": [fingerprint(sources), request.frames if is_video else 0, MAX_SIDE],
@@ -141,7 +141,7 @@ def _inputs(
 
 
 def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
-    """The mask files, one for each image, or []; raises UserError for what cannot be done."""
+    """The mask file of each image, or [] without mask files; raises UserError if the masks cannot be made."""
     if request.masks == "rembg":
         masks.require_rembg()
     if request.masks in ("", *masks.METHODS):
@@ -152,7 +152,7 @@ def _check_masks(request: Request, sources: Sequence[Path]) -> list[Path]:
 
 
 def _require_apart(request: Request) -> None:
-    """Raises UserError where an input lies in a folder that is about to be written."""
+    """Raises UserError if an input is in a folder that will be written."""
     given = {"--images": request.images}
     if request.masks not in ("", *masks.METHODS):
         given["--masks"] = Path(request.masks)
@@ -160,49 +160,49 @@ def _require_apart(request: Request) -> None:
         for name in (WORK, *PRODUCTS):
             product = (request.target / name).resolve()
             if product == path.resolve() or product in path.resolve().parents:
-                raise UserError(f"{flag} {path}: lies in {product}, which is written here; move it elsewhere")
+                raise UserError(f"{flag} {path}: is in {product}, which would be overwritten; move it elsewhere")
 
 
 def _require_no_links(work: Path) -> None:
-    """Raises UserError where what is written on from an earlier run is a link, or no file."""
+    """Raises UserError if a file of an earlier run that will be appended to is a link, or not a file."""
     for name in (LOCK_NAME, LOG, str(Path(DATABASE).parent)):
         path = work / name
         if path.is_symlink():
-            raise UserError(f"{path}: is a link, which nothing is written through; remove it")
+            raise UserError(f"{path}: is a link, and this program does not write through links; remove it")
         if name in (LOCK_NAME, LOG) and path.exists() and not path.is_file():
             raise UserError(f"{path}: is not a file; remove it")
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
-    """Whether the scene folder holds what would be made; raises UserError where it holds something else."""
+    """Whether the scene folder has the complete result; raises UserError if it has another scene."""
     there = [name for name in PRODUCTS if (request.target / name).exists()]
     if not there or request.overwrite:
         return False
     if steps.is_done(FINISHED) and CAMERA_FILE in there:
         return _is_whole(request, steps, say)
     if steps.is_begun(FINISHED):
-        return False  # an interrupted run of the same left them
+        return False  # they are from an interrupted run with the same inputs
     if steps.was_run(FINISHED):
         raise UserError(
-            f"{request.target}: holds the scene of other photographs or options; pass --overwrite to replace it, or "
+            f"{request.target}: contains a scene of other photographs or options; pass --overwrite to replace it, or "
             "choose another --case"
         )
     require_made(steps.folder, request.target, bool(request.masks))
     raise UserError(
-        f"{request.target}: holds {', '.join(there)} already; pass --overwrite to replace that, or choose another "
+        f"{request.target}: already contains {', '.join(there)}; pass --overwrite to replace them, or choose another "
         "--case"
     )
 
 
 def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
-    """Whether all is there that was written; raises UserError where mending it would undo changes by others."""
+    """Whether all written files exist; raises UserError if restoring them would undo changes by others."""
     result = steps.result(FINISHED)
     written = result.get("files") if isinstance(result, dict) else None
     damaged, changed = differences(request.target, written if isinstance(written, dict) else {})
     if damaged and changed:
         raise UserError(
-            f"{request.target}: {listed(damaged)}: missing or damaged, and {listed(changed)}: changed since; put the "
-            "former back, or pass --overwrite to have everything written anew"
+            f"{request.target}: {listed(damaged)}: missing or damaged, and {listed(changed)}: changed since; restore "
+            "the former, or pass --overwrite to write everything again"
         )
     if damaged:
         say(f"{listed(damaged)}: missing or damaged; the scene is written again")
@@ -210,7 +210,7 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
 
 
 def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
-    """The images in the work folder."""
+    """Copy the images to the work folder and log their number, sizes and focal lengths."""
     folder = steps.folder / IMAGES
 
     def work() -> list[dict[str, object]]:
@@ -227,7 +227,7 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
 
 
 def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) -> None:
-    """Find the cameras of the images and say how it went."""
+    """Estimate the cameras and log the result."""
     try:
         model = _find_cameras(request, frames, steps)
     except DiskError:
@@ -236,7 +236,7 @@ def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) 
         found = ("features", "matches", "cameras")
         if not steps.reused.intersection(found):
             raise
-        say("no cameras are found with what an earlier run left; features, matches and cameras are done again")
+        say("no cameras were found with the results of an earlier run; features, matches and cameras are redone")
         for name in found:
             steps.forget(name)
         model = _find_cameras(request, frames, steps)
@@ -249,7 +249,7 @@ def _cameras(request: Request, frames: Sequence[Frame], steps: Steps, say: Say) 
 
 
 def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> dict[str, Any]:
-    """The three steps of structure from motion; the model as `map_images` gives it."""
+    """The three steps of structure from motion; returns the result of `map_images`."""
     is_video, database = not request.images.is_dir(), steps.folder / DATABASE
     steps.run(
         Step(
@@ -277,7 +277,7 @@ def _find_cameras(request: Request, frames: Sequence[Frame], steps: Steps) -> di
 def _masks_of_frames(
     request: Request, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path], steps: Steps
 ) -> None:
-    """Fill masks/ of the work folder, from which the reader takes them; those that need cameras come later."""
+    """Write the masks that need no cameras to masks/ of the work folder, where the reader finds them."""
     if request.masks in ("", *masks.WITH_CAMERAS):
         remove(steps.folder / MASKS)
         return

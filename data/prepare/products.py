@@ -1,4 +1,4 @@
-"""The scene folder's own files: written from the work folder, put in their place, and looked at again later."""
+"""The files of the scene folder: written in the work folder, moved to their places, and verified later."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
 from data.writers.neus import CAMERA_FILE, POINTS_FILE, write_neus_scene
 
-FRESH = "scene"  # where in the work folder it is written first
+FRESH = "scene"  # subfolder of the work folder in which they are written first
 MASK_SHEET = "masks.png"
 OVERVIEW = "overview.png"
-# What the scene folder gets. The camera file makes it a scene: it comes last and goes first.
+# The files and folders of the scene folder, in the order of writing. A folder with the camera file counts as a scene:
+# the file is written last and removed first.
 PRODUCTS = ("image", "mask", str(Path(POINTS_FILE).parent), MASK_SHEET, OVERVIEW, CAMERA_FILE)
 
 
 def write_scene(
     work: Path, target: Path, frames: Sequence[Frame], roi: str, cameras_outside: bool, cut: Cut | None
 ) -> list[str]:
-    """Develop the images and put the products in their place; returns what is to be said.
+    """Undistort the images and write the scene folder; returns notes for the log.
 
-    `cut` gives the scene its masks, where these need cameras; where `cameras_outside`, the region is shrunk until no
-    camera stands within. Raises UserError where the region or these masks do not fit, or the disk takes no more.
+    `cut` adds masks that need cameras; with `cameras_outside` the region is shrunk until no camera is inside. Raises
+    UserError if the region or these masks fail, or writing fails.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
     parsed = replace(read_colmap(work, conf), name=target.resolve().name, notes=())
-    with np.errstate(all="ignore"):  # numbers that overflow are found by their results, and named
+    with np.errstate(all="ignore"):  # overflow is detected by the checks of the result
         scene = check_scene(preprocess(parsed, parsed.images, conf), cameras_outside)
     called = {frame.name: frame.source for frame in frames}
     scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
@@ -57,7 +58,7 @@ def write_scene(
 
 
 def _mask_notes(scene: Scene) -> list[str]:
-    """What is to be said of the masks: how much they cover, and where they cover nothing or nearly all."""
+    """A note on the fraction that the masks cover, and on masks that are nearly empty or full."""
     if scene.masks is None:
         return []
     shares = np.array([np.mean(mask > MASK_HALF) for mask in scene.masks])
@@ -67,9 +68,9 @@ def _mask_notes(scene: Scene) -> list[str]:
 
 
 def _put(work: Path, target: Path) -> list[str]:
-    """Move the products from the work folder to their places in `target`; what was made here before goes.
+    """Move the products from the work folder to `target`; products of earlier runs are removed.
 
-    Returns what is to be said. Raises UserError, before anything changes, where something else is in their places.
+    Returns notes for the log. Raises UserError, with nothing changed, if a foreign file is in their place.
     """
     fresh, made = work / FRESH, made_here(work, target)
     new = [path.relative_to(fresh).as_posix() for path in sorted(fresh.rglob("*")) if path.is_file()]
@@ -87,22 +88,21 @@ def _put(work: Path, target: Path) -> list[str]:
 
 
 def _place(name: str) -> int:
-    """Where a product stands in PRODUCTS."""
     return PRODUCTS.index(Path(name).parts[0])
 
 
 def _foreign_notes(target: Path, made: Sequence[str]) -> list[str]:
-    """What is to be said of images that lie among the products and are none."""
+    """A note on foreign images among the products."""
     found = [path for kind in ("image", "mask") for path in sorted((target / kind).glob("*"))]
     names = [path.relative_to(target).as_posix() for path in found if path.suffix.lower() in IMAGE_SUFFIXES]
     others = [name for name in names if name not in made]
-    return [f"{listed(others)}: not made here, left as it was, and read with the scene"] if others else []
+    return [f"{listed(others)}: not made by --mode prepare, unchanged, and read with the scene"] if others else []
 
 
 def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str], list[str]]:
-    """(damaged, changed): the names of products that are missing or cut, and of those that became something else.
+    """(damaged, changed): the names of missing or truncated products, and of products with other content.
 
-    `written` holds what the products were when they were written, by `steps.noted`.
+    written: size and checksum of each product when it was written, from `steps.noted`.
     """
     other = [name for name, size_and_sum in written.items() if not is_as_noted(target / name, size_and_sum)]
     damaged = [name for name in other if not _is_usable(target / name, written[name])]
@@ -110,7 +110,7 @@ def differences(target: Path, written: Mapping[str, object]) -> tuple[list[str],
 
 
 def _is_usable(path: Path, size_and_sum: object) -> bool:
-    """Whether the file is an image that can be decoded, or any other file that is no shorter than it was."""
+    """Whether the file is an image that can be decoded, or another file of at least its original size."""
     try:
         if path.suffix.lower() in IMAGE_SUFFIXES:
             return read_image(path).size > 0

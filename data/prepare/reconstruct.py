@@ -1,4 +1,4 @@
-"""From the images of the work folder to a COLMAP model beside them: features, matches, mapping."""
+"""Structure from motion on the images of the work folder: features, matches, mapping."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from data.prepare.sources import MIN_IMAGES
 from data.prepare.static_camera import MOSTLY, share_of_still_pairs
 from data.prepare.steps import WorkError
 
-DATABASE = "database/matches.db"  # a folder, for SQLite puts its journals beside it
+DATABASE = "database/matches.db"  # in its own folder, since SQLite writes its journals beside it
 LOG = "colmap.log"
 PAIR_LIST = "pairs.txt"
 MODELS = "sparse"
 IMAGES = "images"
 
-# A model of no more than this share of the images is refused: whoever gives 60 wants a scene of more than 30.
+# A model must contain more than this fraction of the images.
 LEAST_SHARE = 0.5
 
-LEAST_FREE = 1 << 24  # bytes of a disk below which a failed write is what stopped COLMAP
+LEAST_FREE = 1 << 24  # bytes; with less free space COLMAP's failure is attributed to a full disk
 
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 
 
 class DiskError(WorkError):
-    """The disk took no more; nothing is wrong with what it took."""
+    """The disk is full; the files written so far are intact."""
 
 
 def find_features(work: Path, cameras: Sequence[Group]) -> None:
-    """Fill the database with the features of every image; raises WorkError where COLMAP fails."""
+    """Extract the features of all images into the database; raises WorkError if COLMAP fails."""
     (work / DATABASE).parent.mkdir(exist_ok=True)
     tasks = [(list(camera.names), _parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
@@ -47,14 +47,14 @@ def find_features(work: Path, cameras: Sequence[Group]) -> None:
 
 
 def _parameters(camera: Group) -> str:
-    """What EXIF knows as COLMAP's text: focal length, cx, cy, radial distortion."""
+    """COLMAP's camera parameters from EXIF: focal length, cx, cy, radial distortion; "" if unknown."""
     if camera.focal is None:
         return ""
     return f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
 
 
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
-    """Compare the images; returns how many pairs. Raises WorkError where COLMAP fails."""
+    """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
     names = [frame.name for frame in frames]
     chosen = pairs(len(names), is_sequence)
     write_result(work / PAIR_LIST, "".join(f"{names[i]} {names[j]}\n" for i, j in chosen).encode())
@@ -63,9 +63,9 @@ def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool) -> in
 
 
 def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
-    """Build the model; returns that of the most images as `colmap_tasks.reconstruct` describes it, with "notes".
+    """Run the mapper; returns its largest model as described by `colmap_tasks.reconstruct`, with "notes".
 
-    Raises UserError, with what the matches say about it, where there is none or it holds too few of the images.
+    Raises UserError, with an explanation from the matches, if there is no model or it has too few of the images.
     """
     called = {frame.name: frame.source for frame in frames}
     links = read_links(work / DATABASE, called)
@@ -89,20 +89,20 @@ def map_images(work: Path, frames: Sequence[Frame]) -> dict[str, Any]:
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= LEAST_SHARE * len(frames):
         raise UserError(
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
-            f"{why_disconnected(sources, links)}; {HINT}, or give one group alone"
+            f"{why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
     return {**largest, "notes": _notes(models, called, missing, components(sources, links))}
 
 
 def _require_moved(work: Path, frames: Sequence[Frame]) -> None:
-    """Raises UserError where the camera stood still: there is nothing that more images of the kind would mend."""
+    """Raises UserError if the camera did not move, which more images of the same kind would not fix."""
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
     share = share_of_still_pairs(work / DATABASE, sides)
     if share >= MOSTLY:
         raise UserError(
-            f"no cameras were found: in {share:.0%} of the pairs of photographs what is matched does not move, so that "
-            "the camera stood still and the object turned, or nothing did; walk around the object instead, or turn it "
-            "before a plain backdrop without texture, close enough to fill the image"
+            f"no cameras were found: in {share:.0%} of the pairs of photographs the matches do not move, so the camera "
+            "stood still; walk around the object instead, or rotate it in front of a plain backdrop without texture, "
+            "close enough to fill the image"
         )
 
 
@@ -112,12 +112,12 @@ def _notes(
     missing: Sequence[str],
     parts: Sequence[Sequence[str]],
 ) -> list[str]:
-    """What is to be said of models and images that are left out."""
+    """Notes on models and images that are left out."""
     notes = []
     if len(models) > 1:
         others = "; ".join(listed([called[name] for name in model["names"]]) for model in models[1:])
         notes.append(
-            f"{len(models)} models that share no frame; the largest, of {len(models[0]['names'])} photographs, is "
+            f"{len(models)} models without a common frame; the largest, of {len(models[0]['names'])} photographs, is "
             f"kept, left out: {others}"
         )
     if missing:
@@ -136,7 +136,7 @@ def _run(
     *arguments: object,
     unit: str = "photo",
 ) -> None:
-    """A task that fills a table of the database, with a bar that counts its rows."""
+    """Run a task that fills a table of the database, with a progress bar that counts its rows."""
     database = work / DATABASE
     with Bar(name, total, unit) as bar:
         _apart(
@@ -146,22 +146,22 @@ def _run(
 
 
 def _apart(work: Path, task: Callable[..., Any], *arguments: object, **options: Any) -> Any:
-    """`run_apart`; a failure of the library is told in one sentence that names its log."""
+    """`run_apart`; raises WorkError, naming the log, if the library fails, and DiskError if the disk is full."""
     try:
         return run_apart(task, *arguments, log=work / LOG, **options)
     except ChildError as error:
         if shutil.disk_usage(work).free < LEAST_FREE:
-            raise DiskError(f"{work}: the disk is full; make room and prepare again, which goes on") from error
-        raise WorkError(f"COLMAP failed ({error}); its own words are in {work / LOG}") from error
+            raise DiskError(f"{work}: the disk is full; free some space and prepare again, which continues") from error
+        raise WorkError(f"COLMAP failed ({error}); see its log {work / LOG}") from error
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def read_model(value: Any) -> dict[str, Any]:
-    """A result of `map_images` as it lies on file; raises one of `steps.MISREAD` for anything else."""
+    """The stored result of `map_images`; raises one of `steps.MISREAD` for anything else."""
     texts = [*value["names"], *value["notes"], value["folder"]]
     if not all(isinstance(text, str) for text in texts) or not isinstance(value["points"], int):
         raise ValueError
@@ -169,5 +169,5 @@ def read_model(value: Any) -> dict[str, Any]:
 
 
 def pair_count(frames: Sequence[Frame], is_sequence: bool) -> int:
-    """How many pairs `match_features` compares."""
+    """The number of pairs that `match_features` matches."""
     return len(pairs(len(frames), is_sequence))

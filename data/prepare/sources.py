@@ -1,4 +1,4 @@
-"""What `--images` leads to: images or a video, and what lies beside them that is not taken."""
+"""The inputs of `--images`: images or a video, and notes on files that are not used."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from data.errors import DAMAGE, UserError, listed
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, ImageError, entries, read_image
 from data.prepare.video import is_video
 
-# The least that structure from motion can make a model of; a good surface needs ten times as many.
+# The minimum for structure from motion; a good surface needs ten times as many.
 MIN_IMAGES = 3
 
-# What phones write, and what decodes it: an optional package, as few need it.
+# The format of many phones, read by an optional package.
 HEIC_SUFFIXES = (".heic", ".heif")
 HEIC_PACKAGE = "pillow_heif"
-HEIC_ADVICE = "`pip install -r requirements-heic.txt` has them read"
+HEIC_ADVICE = "run `pip install -r requirements-heic.txt` to read them"
 
-# Formats that images come in and that are not read; named, so that a camera's folder is not called empty.
+# Image formats that are not read; notes name such files, so that a camera's folder is not reported as empty.
 OTHER_SUFFIXES = tuple(suffix for suffix in UNREAD_SUFFIXES if suffix not in HEIC_SUFFIXES)
 
 
 def find_images(source: Path) -> list[Path]:
-    """The images of a folder, or the one video that `source` is; raises UserError for anything else."""
+    """The images of the folder `source`, or the video `source`; raises UserError for anything else."""
     if os.path.isdir(source):  # Path.is_dir raises on a long name
         readable = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
         images = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
@@ -46,13 +46,13 @@ def find_images(source: Path) -> list[Path]:
         raise UserError(f"--images {source}: no such folder or video")
     if not is_video(source):
         raise UserError(
-            f"--images {source}: is no video that OpenCV can decode; give an MP4 or a folder of photographs"
+            f"--images {source}: is not a video that OpenCV can decode; give an MP4 or a folder of photographs"
         )
     return [source]
 
 
 def left_out(folder: Path) -> list[str]:
-    """A sentence for each kind of entry that looks like images and is not taken."""
+    """A note for each kind of entry that may be an image and is not used."""
     files = _files(folder)
     heic = [] if has_heic() else [path.name for path in files if path.suffix.lower() in HEIC_SUFFIXES]
     others = [path.name for path in files if path.suffix.lower() in OTHER_SUFFIXES]
@@ -61,22 +61,22 @@ def left_out(folder: Path) -> list[str]:
     notes = {
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
         f"{listed(others)}: left out, neither PNG nor JPEG; save them as JPEG": others,
-        f"{listed(broken)}: left out, a link that leads nowhere or no file": broken,
-        f"{listed(inner)}: left out, photographs in folders of their own; move them beside the others": inner,
+        f"{listed(broken)}: left out, a broken link or not a file": broken,
+        f"{listed(inner)}: left out, photographs in subfolders; move them to the others": inner,
     }
     return [note for note, names in notes.items() if names]
 
 
 def _why_empty(folder: Path) -> str:
-    """Why there is no image that can be read, as the end of a sentence."""
+    """Why no image can be read, as the end of a sentence."""
     if inner := _inner_folders(folder):
-        return f"its photographs lie in folders of their own ({listed(inner)}); give one of them, or move them together"
+        return f"its photographs are in subfolders ({listed(inner)}); give one of them, or move them together"
     notes = left_out(folder)
     return f"holds no PNG or JPEG; {'; '.join(notes)}" if notes else "holds no .png, .jpg or .jpeg photographs"
 
 
 def _entries(folder: Path) -> list[Path]:
-    """All that is not hidden; [] where the folder cannot be listed, which is told where it counts."""
+    """The visible entries; [] if the folder cannot be listed, which is reported elsewhere."""
     try:
         return entries(folder, lambda path: True)
     except ImageError:
@@ -92,7 +92,7 @@ def _is_image_name(path: Path) -> bool:
 
 
 def _inner_folders(folder: Path) -> list[str]:
-    """The names of folders below it that hold images."""
+    """The names of subfolders with images."""
     suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
     inner = [path for path in _entries(folder) if os.path.isdir(path)]
     return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]
@@ -104,7 +104,7 @@ def has_heic() -> bool:
 
 
 def read_source_image(path: Path) -> np.ndarray:
-    """`images.read_image`, and HEIC as uint8 [H, W, 3], upright; raises ImageError for what cannot be decoded."""
+    """`images.read_image`; HEIC as upright uint8 [H, W, 3]. Raises ImageError for files that cannot be decoded."""
     return _read_heic(path) if path.suffix.lower() in HEIC_SUFFIXES else read_image(path)
 
 
@@ -118,9 +118,9 @@ def _read_heic(path: Path) -> np.ndarray:
                     raise ImageError(f"{path}: claims {image.width}x{image.height} pixels, beyond {MAX_PIXELS}")
                 return np.asarray(image.convert("RGB"))
     except (*DAMAGE, OSError, ImportError, Image.DecompressionBombError) as error:
-        raise ImageError(f"{path}: cannot be decoded, the file is cut short or damaged; save it as JPEG") from error
+        raise ImageError(f"{path}: cannot be decoded: the file is truncated or damaged; save it as JPEG") from error
 
 
 def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
-    """What is to be said of the files that were found, beside that they are used."""
+    """Notes on files beside the images that are not used."""
     return left_out(source) if list(images) != [source] else []

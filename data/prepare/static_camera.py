@@ -1,4 +1,4 @@
-"""Whether the camera stood still: then what is matched does not move from image to image."""
+"""Detection of a static camera: the matches do not move between images."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from data.prepare.database import PAIR_BASE
 from data.prepare.matching import ENOUGH_MATCHES
 
-# Share of the longer side by which the median match of a pair moves at the most where the camera stood still: noise of
-# features and compression. From one image of a walk to the next a match moves by a tenth.
+# Largest median motion of a pair's matches for a static camera, relative to the longer side: feature and compression
+# noise. Between neighbouring images of a walk a match moves by a tenth.
 STILL = 0.003
-MOSTLY = 0.6  # share of the linked pairs that are still
-SEEN_PAIRS = 200  # that are looked at
+MOSTLY = 0.6  # fraction of static pairs from which on the camera counts as static
+SEEN_PAIRS = 200  # pairs that are examined
 
 
 def share_of_still_pairs(database: Path, sides: Mapping[str, int]) -> float:
-    """Of the pairs of images that are linked, those whose matches do not move; 0 where nothing is linked.
+    """The fraction of matched pairs whose matches do not move; 0 without matches or for a damaged database.
 
-    sides: the longer side of each image of the database, in pixels. 0 too for a database that does not tell.
+    sides: the longer side of each image of the database, in pixels.
     """
     try:
         with contextlib.closing(sqlite3.connect(database)) as opened:
@@ -49,7 +49,7 @@ def _moved(
     columns: int,
     data: bytes,
 ) -> float:
-    """By how much the median match of a pair moves, as a share of the longer side."""
+    """The median motion of a pair's matches, relative to the longer side."""
     first, second = pair // PAIR_BASE, pair % PAIR_BASE
     matches = np.frombuffer(data, np.uint32).reshape(rows, columns)
     away = keypoints[first][matches[:, 0]] - keypoints[second][matches[:, 1]]

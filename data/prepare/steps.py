@@ -1,4 +1,4 @@
-"""Steps whose results lie in a folder: a second run skips what is finished, whole, and still belongs to its inputs."""
+"""Steps with results in a folder: a second run skips steps that are complete, intact and have the same inputs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from data.errors import UserError
 from data.io.files import remove, write_result
 
 Noted = dict[str, list[object]]  # name below a folder -> size and SHA-256 of the file
-# What reading a result that is not what the step gives is known to raise.
+# Exceptions raised while a damaged or foreign result is read.
 MISREAD = (KeyError, IndexError, TypeError, ValueError, AttributeError)
 
 
 class WorkError(UserError):
-    """The machine or a library failed, not the inputs: what is done so far is worth going on from."""
+    """The machine or a library failed, not the inputs: another call can continue from the results so far."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,28 @@ class Step:
     """One step of a chain."""
 
     name: str
-    work: Callable[[], Any]  # gives the result, a value that JSON keeps
-    outputs: tuple[str, ...] = ()  # files and folders below the steps' folder, removed before work that starts afresh
-    needed_by: tuple[str, ...] = ()  # steps that are to be done again where the outputs become others
-    read: Callable[[Any], Any] = lambda result: result  # raises one of MISREAD for what is no result of the step
-    # Where it is given, later steps write to the outputs too, and `work` goes on from those of an interrupted run
-    # by itself if they are sound.
+    work: Callable[[], Any]  # returns the result, a JSON value
+    outputs: tuple[str, ...] = ()  # files and folders below the steps' folder, removed before the step starts anew
+    needed_by: tuple[str, ...] = ()  # steps that must be redone when the outputs change
+    read: Callable[[Any], Any] = lambda result: result  # raises one of MISREAD for an invalid result
+    # If given, the outputs are modified by later steps too, and `work` resumes from the outputs of an interrupted run
+    # if they are sound.
     is_sound: Callable[[], bool] | None = None
-    is_whole: Callable[[], bool] = lambda: True  # whether nothing is missing in sound outputs
-    is_repeated: bool = False  # done at every call
+    is_whole: Callable[[], bool] = lambda: True  # whether sound outputs are complete
+    is_repeated: bool = False  # run at every call
 
 
 class Steps:
-    """A chain of steps in `folder`. Each one's key covers its inputs and those of every step before it.
+    """A chain of steps in `folder`. The key of a step is a hash of its inputs and of those of all earlier steps.
 
-    `<step>.json` is its stamp: it is written before the work with the key alone and after it with the result and what
-    the outputs are. A stamp, or outputs, that are not what was written count as none.
+    `<step>.json` is the step's stamp: written before the work with the key, and after it with the result and the
+    checksums of the outputs. A stamp or outputs that were changed are ignored.
     """
 
     def __init__(self, folder: Path, inputs: Mapping[str, object], say: Callable[[str], None]) -> None:
-        """`inputs` holds what each step depends on beside those before it, as JSON; `say` logs skipped steps."""
+        """`inputs`: the inputs of each step as JSON values, in the order of the steps; `say` logs skipped steps."""
         self.folder = folder
-        self.reused: set[str] = set()  # the steps that took over something of an earlier run
+        self.reused: set[str] = set()  # the steps that reused results of an earlier run
         self._keys: dict[str, str] = {}
         self._say = say
         key = ""
@@ -59,14 +59,14 @@ class Steps:
             self._keys[name] = key
 
     def run(self, step: Step) -> Any:
-        """What the step's `read` makes of its result: the one on file, where it fits and is whole, or of `work()`."""
+        """The result of the step, passed through `read`: the stored one if it is valid, else that of `work()`."""
         stamp = self._stamp(step.name) if self.is_begun(step.name) else {}
         is_sound = bool(stamp) and step.is_sound is not None and step.is_sound()
         if "result" in stamp and not step.is_repeated:
             try:
                 return self._reuse(step, stamp, is_sound)
             except MISREAD:
-                self._say(f"{step.name}: what an earlier run left is damaged or missing; done again")
+                self._say(f"{step.name}: the result of an earlier run is damaged or missing; done again")
         if is_sound:
             self.reused.add(step.name)
         else:
@@ -84,7 +84,7 @@ class Steps:
         return step.read(json.loads(json.dumps(result)))
 
     def _reuse(self, step: Step, stamp: dict[str, Any], is_sound: bool) -> Any:
-        """The result on file; raises one of MISREAD where it or the outputs are not what they were."""
+        """The stored result; raises one of MISREAD if it or the outputs were changed."""
         is_there = all((self.folder / output).exists() for output in step.outputs)
         is_sound = (is_sound and step.is_whole()) if step.is_sound is not None else self._is_unchanged(stamp)
         if not (is_there and is_sound):
@@ -99,11 +99,11 @@ class Steps:
         return all(is_as_noted(self.folder / name, size_and_sum) for name, size_and_sum in files.items())
 
     def is_done(self, name: str) -> bool:
-        """Whether the step was finished with these inputs."""
+        """Whether the step is complete for these inputs."""
         return self.is_begun(name) and "result" in self._stamp(name)
 
     def result(self, name: str) -> Any:
-        """The result on file; None where there is none."""
+        """The stored result; None if there is none."""
         return self._stamp(name).get("result")
 
     def is_begun(self, name: str) -> bool:
@@ -111,26 +111,26 @@ class Steps:
         return self._stamp(name).get("key") == self._keys[name]
 
     def was_run(self, name: str) -> bool:
-        """Whether the step was begun at any time, with whatever inputs."""
+        """Whether the step was started before, with any inputs."""
         return bool(self._stamp(name))
 
     def forget(self, name: str) -> None:
-        """Have the step run again, from the start."""
+        """Remove the stamp of the step, so that it runs again."""
         remove(self._path(name))
 
     def require_own(self, outputs: Iterable[str]) -> None:
-        """Raises UserError where one of `outputs` is there and no stamp of a step tells who made it."""
+        """Raises UserError if one of `outputs` exists but no step has a stamp, so that the file is foreign."""
         if any(os.path.lexists(self._path(name)) for name in self._keys):
             return
         for output in outputs:
             if os.path.lexists(self.folder / output):
                 raise UserError(
-                    f"{self.folder / output}: not made by --mode prepare, which replaces nothing else; move that "
-                    "elsewhere, or choose another --case"
+                    f"{self.folder / output}: was not made by --mode prepare, which replaces only its own files; move "
+                    "it elsewhere, or choose another --case"
                 )
 
     def withdraw(self, outputs: Iterable[str]) -> None:
-        """Remove `outputs`, the stamps after them, and the folder where it is empty then; UserError as `remove`."""
+        """Remove `outputs`, then all stamps, and the folder if it is empty; raises UserError as `remove`."""
         for output in outputs:
             remove(self.folder / output)
         self._forget_all(self._keys)
@@ -145,18 +145,18 @@ class Steps:
         return self.folder / f"{name}.json"
 
     def _stamp(self, name: str) -> dict[str, Any]:
-        """The stamp; {} where there is none, or one that is damaged."""
+        """The stamp; {} if it is missing or damaged."""
         try:
             if not stat.S_ISREG(os.lstat(self._path(name)).st_mode):
                 return {}
             value = json.loads(self._path(name).read_text(encoding="utf-8"))
             digest = value.pop("digest", None)
-            return value if digest in (None, _digest(value)) else {}  # None: by a version that wrote none
+            return value if digest in (None, _digest(value)) else {}  # None: from a version without digests
         except (OSError, RecursionError, *MISREAD):
             return {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        if self._path(name).is_dir():  # nothing that is ours
+        if self._path(name).is_dir():  # foreign
             remove(self._path(name))
         write_result(self._path(name), json.dumps({**value, "digest": _digest(value)}, indent=1).encode())
 
@@ -166,9 +166,8 @@ def _digest(value: dict[str, Any]) -> str:
 
 
 def noted(folder: Path, names: Iterable[str]) -> Noted:
-    """What the files `names` of `folder`, and those in the folders `names`, are; names that are not there are left out.
-
-    Raises OSError for what cannot be read.
+    """Size and checksum of the files `names` of `folder` and of the files in the folders `names`; missing ones are
+    omitted. Raises OSError for files that cannot be read.
     """
     found: Noted = {}
     for name in names:
@@ -179,7 +178,7 @@ def noted(folder: Path, names: Iterable[str]) -> Noted:
 
 
 def is_as_noted(path: Path, size_and_sum: object) -> bool:
-    """Whether the file is what it was; a link or a pipe in its place is not."""
+    """Whether the file has this size and checksum; False for a link or a pipe."""
     try:
         return stat.S_ISREG(os.lstat(path).st_mode) and _size_and_sum(path) == size_and_sum
     except (OSError, ValueError):  # a name that no file can have
@@ -192,5 +191,5 @@ def _size_and_sum(path: Path) -> list[object]:
 
 
 def fingerprint(paths: Sequence[Path]) -> list[list[object]]:
-    """Name, size and SHA-256 of each file: what tells that an input is another one. Raises OSError."""
+    """Name, size and SHA-256 of each file, to detect changed inputs. Raises OSError."""
     return [[path.name, *_size_and_sum(path)] for path in paths]

@@ -1,4 +1,4 @@
-"""Frames of a video: the sharpest of each interval."""
+"""Selects the sharpest frame of each interval of a video."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from data.errors import UserError
 from data.io.quiet import native_stderr_silenced
 
-# How the containers begin that cameras write: (offset, bytes), all of which are there. What begins otherwise does not
-# reach the video library, which would take playlists, scripts and patterns of names for videos and open what they name.
+# File signatures of video containers: (offset, bytes) that must all match. Other files are not passed to the video
+# library, which would open the files named in playlists, scripts and name patterns.
 CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
     *(((4, kind),) for kind in (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")),  # MP4, MOV
     ((0, b"RIFF"), (8, b"AVI ")),
@@ -27,12 +27,12 @@ CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
 )
 HEAD_BYTES = 512
 
-SHARPNESS_WIDTH = 640  # frames are compared at this width: noise of single pixels is no sharpness
+SHARPNESS_WIDTH = 640  # frames are compared at this width, which suppresses pixel noise
 Tick = Callable[[], None]
 
 
 def sharpness(frame: np.ndarray) -> float:
-    """Variance of the Laplacian of a frame [H, W, 3] uint8 (Pech-Pacheco et al., ICPR 2000): low where blurred."""
+    """Variance of the Laplacian of a frame [H, W, 3] uint8 (Pech-Pacheco et al., ICPR 2000); low if blurred."""
     grey = cv2.cvtColor(frame, cv2.COLOR_BGR2GRAY)
     if grey.shape[1] > SHARPNESS_WIDTH:
         height = max(1, round(grey.shape[0] * SHARPNESS_WIDTH / grey.shape[1]))
@@ -41,7 +41,7 @@ def sharpness(frame: np.ndarray) -> float:
 
 
 def sharpest(values: Sequence[float], count: int) -> list[int]:
-    """The index of the largest value in each of `count` even intervals; all of them where there are no more."""
+    """The index of the largest value in each of `count` equal intervals; all indices if there are not more."""
     if len(values) <= count:
         return list(range(len(values)))
     edges = np.linspace(0, len(values), count + 1).round().astype(int)
@@ -49,21 +49,21 @@ def sharpest(values: Sequence[float], count: int) -> list[int]:
 
 
 def choose_frames(path: Path, count: int, tick: Tick) -> list[int]:
-    """The numbers of the `count` frames to take, ascending; `tick` is called for each frame looked at.
+    """The ascending indices of the `count` selected frames; `tick` is called for each decoded frame.
 
-    Raises UserError for a file that is no video.
+    Raises UserError for a file that is not a video.
     """
     values = []
     for frame in frames(path):
         values.append(sharpness(frame))
         tick()
     if not values:
-        raise UserError(f"{path}: no frame of it can be decoded; give a video (MP4, say) or a folder of photographs")
+        raise UserError(f"{path}: no frame can be decoded; give a video, such as MP4, or a folder of photographs")
     return sharpest(values, count)
 
 
 def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:
-    """(number, RGB uint8 [H, W, 3]) of the wanted frames, which are ascending. OpenCV turns them upright itself."""
+    """(index, RGB uint8 [H, W, 3]) of the `wanted` ascending indices. OpenCV rotates the frames upright."""
     remaining = iter(wanted)
     following = next(remaining, None)
     for number, frame in enumerate(frames(path)):
@@ -75,7 +75,7 @@ def read_frames(path: Path, wanted: Sequence[int]) -> Iterator[tuple[int, np.nda
 
 
 def is_video(path: Path) -> bool:
-    """Whether the file is a container of videos and a frame of it can be decoded; OSError where it cannot be read."""
+    """Whether the file is a video container with a decodable frame; raises OSError if it cannot be read."""
     with open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
     is_container = any(all(head.startswith(part, at) for at, part in kind) for kind in CONTAINERS)
@@ -83,7 +83,7 @@ def is_video(path: Path) -> bool:
 
 
 def frame_count(path: Path) -> int | None:
-    """How many frames the file claims to have; None where it does not say, or cannot be right."""
+    """The number of frames in the file's header; None if it is missing or implausible."""
     video = _opened(path)
     claimed = video.get(cv2.CAP_PROP_FRAME_COUNT)
     video.release()
@@ -91,7 +91,7 @@ def frame_count(path: Path) -> int | None:
 
 
 def frames(path: Path) -> Iterator[np.ndarray]:
-    """Every frame of a local file in turn, BGR uint8 [H, W, 3]; none where it is no video. Raises UserError."""
+    """Every frame of a local file, BGR uint8 [H, W, 3]; none if it is not a video. Raises UserError on damage."""
     video = _opened(path)
     try:
         while True:
@@ -107,9 +107,9 @@ def frames(path: Path) -> Iterator[np.ndarray]:
 
 
 def _opened(path: Path) -> cv2.VideoCapture:
-    """The video library's own reader of a local file.
+    """OpenCV's reader for a local file.
 
-    An absolute name is no address, whatever it holds: as `http:/a.mp4` the file would be asked for over the network.
+    The path is made absolute: a relative path such as `http:/a.mp4` would be opened over the network.
     """
     with native_stderr_silenced():
         return cv2.VideoCapture(os.path.abspath(path), cv2.CAP_FFMPEG)

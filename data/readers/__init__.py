@@ -1,4 +1,4 @@
-"""From a folder on disk to a `Capture`: one module per on-disk format, and the door to them."""
+"""From a folder on disk to a `ParsedScene`: one module per on-disk format."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ READERS: dict[str, Callable[[Path, DatasetConfig], ParsedScene]] = {
 
 
 def parse_scene(conf: DatasetConfig) -> ParsedScene:
-    """What the scene folder `conf.data_dir` holds, no image decoded; raises SceneError where it cannot be used."""
+    """Read the cameras of the scene folder `conf.data_dir`; no image is decoded. Raises SceneError."""
     folder = Path(conf.data_dir)
     return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type](folder, conf)

@@ -1,16 +1,16 @@
 """The format of NeRF's synthetic scenes: transforms_train.json, transforms_val.json and transforms_test.json.
 
     folder/transforms_train.json   {"camera_angle_x", "frames": [{"file_path": "./train/r_0", "transform_matrix"}]}
-    folder/train/r_0.png           RGBA; the name stands in the file without its suffix
+    folder/train/r_0.png           RGBA; the file names it without its suffix
 
-`camera_angle_x` is the angle in radians that the image's width spans; one focal length, no distortion. The images
-of transforms_train.json are for training; those of transforms_test.json (else transforms_val.json, which is never
-trained on) are held out. Written by Blender's camera (y up, looking along -z); the world is Blender's, z up.
+`camera_angle_x` is the horizontal field of view in radians; there is one focal length and no distortion. The images of
+transforms_train.json are for training; those of transforms_test.json (else transforms_val.json, which is never trained
+on) are held out. Camera axes are Blender's (y up, looking along -z); the world is Blender's, z up.
 
-Half pixels: Blender's optical axis goes through the middle of the image, pixel ((w - 1) / 2, (h - 1) / 2) here. The
-published NeRF (https://github.com/bmild/nerf at 14c5556, run_nerf_helpers.py, get_rays) takes w / 2 with pixels counted
-from 0, half a pixel beside it; not followed, matches on the lego scene bear out the middle. The other lens keys of
-`data.readers.transforms` are understood too.
+Half pixels: Blender's optical axis goes through the centre of the image, pixel ((w - 1) / 2, (h - 1) / 2) here. The
+published NeRF (https://github.com/bmild/nerf at 14c5556, run_nerf_helpers.py, get_rays) uses w / 2 with pixels counted
+from 0, which is half a pixel off; feature matches on the lego scene confirm the centre. The other lens keys of
+`data.readers.transforms` are supported too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TRAINING_FILE = "transforms_train.json"
 
 
 def read_blender(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / TRAINING_FILE
     held_out = held_out_file(folder)
     posed_images = _read_file(source, is_held_out=False)

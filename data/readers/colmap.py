@@ -1,7 +1,7 @@
 """COLMAP's sparse models, binary or text: images/, optional masks/, sparse/0 (or sparse/, or the folder itself).
 
 The format: https://colmap.github.io/format.html and https://colmap.github.io/cameras.html. Poses there are world to
-camera with OpenCV's axes; pixel coordinates put (0.5, 0.5) at the centre of the first pixel, half a pixel off ours.
+camera with OpenCV's axes; the centre of the first pixel is (0.5, 0.5), which is (0, 0) here.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from data.readers.colmap_files import (
     require_whole,
 )
 
-PIXEL_CENTRE = 0.5  # where COLMAP has the centre of the first pixel, which is 0 here
+PIXEL_CENTRE = 0.5  # COLMAP's coordinate of the centre of the first pixel, which is 0 here
 MODEL_FILES = ("cameras", "images", "points3D")
 ROTATION_TOLERANCE = 1e-6  # COLMAP normalises its quaternions in float64
 
-# A model takes a few times its files in memory; the rest is what the library and its threads reserve.
+# A model takes a few times the size of its files in memory; the rest is reserved by the library and its threads.
 MEMORY_PER_BYTE = 64
 LEAST_MEMORY = 8 << 30
 
 
 @dataclass(frozen=True)
 class _Model:
-    """How the parameters of a camera model are laid out: focal lengths, cx, cy, then distortion."""
+    """The layout of a camera model's parameters: focal lengths, cx, cy, then distortion."""
 
     focals: int  # 1: one for both axes
-    distortion: int  # coefficients, the first ones of OpenCV's order
-    padded: int = 0  # to this many by zeros, as OpenCV takes 4, 5 or 8
+    distortion: int  # number of coefficients, in OpenCV's order
+    padded: int = 0  # number of coefficients after padding with zeros, as OpenCV takes 4, 5 or 8
     is_fisheye: bool = False
 
 
@@ -61,13 +61,13 @@ CAMERA_MODELS = {
 
 
 def read_colmap(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """The images, lenses, poses and points of the COLMAP project at `folder`; nothing is decoded.
+    """The images, lenses, poses and points of the COLMAP project at `folder`; no image is decoded.
 
-    The images come in the natural order of their names. Of several models the one with the most images is
-    taken. `conf` is not used: all readers are called alike.
+    The images are in the natural order of their names. Of several models the one with the most images is used. `conf`
+    is not used; all readers have the same signature.
 
-    Raises SceneError for a model that is missing, damaged or uses another camera model, and for images or masks
-    that are not there.
+    Raises SceneError for a model that is missing or damaged or has an unsupported camera model, and for missing images
+    or masks.
     """
     model, notes = _choose_model(folder)
     tables = _load(model)
@@ -94,7 +94,7 @@ def read_colmap(folder: Path, conf: DatasetConfig) -> ParsedScene:
 
 
 def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """The folder of the largest model, and a note where there were others."""
+    """The folder of the largest model, and a note if there are others."""
     models = model_folders(folder)
     if not models:
         raise SceneError(f"{folder}: has no COLMAP model: cameras, images and points3D as .bin or .txt in sparse/0")
@@ -103,7 +103,7 @@ def _choose_model(folder: Path) -> tuple[Path, tuple[str, ...]]:
     if len(models) == 1:
         return largest, ()
     counted = ", ".join(f"{path} ({count})" for path, count in counts.items())
-    note = f"several COLMAP models, which share no frame: {counted} photographs; {largest}, the largest, is used"
+    note = f"several COLMAP models without a common frame: {counted} photographs; {largest}, the largest, is used"
     return largest, (note,)
 
 
@@ -115,7 +115,7 @@ def _count(model: Path) -> int:
 
 
 def _load(model: Path) -> Tables:
-    """The model as arrays; raises SceneError where pycolmap, or the check of the files before it, fails."""
+    """The model as arrays; raises SceneError if the check of the files or pycolmap fails."""
     suffix = model_suffix(model)
     files = [model / f"{name}{suffix}" for name in MODEL_FILES]
     missing = [path.name for path in files if not path.is_file()]
@@ -132,34 +132,33 @@ def _load(model: Path) -> Tables:
 
 
 def _require_sound(model: Path, tables: Tables) -> None:
-    """Raises SceneError for a model without images, with numbers that are not finite or with poses that are not
-    rigid."""
+    """Raises SceneError for a model without images, with numbers that are not finite or poses that are not rigid."""
     if not tables.images:
         raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
     for image in tables.images:
         rotation = image.w2c[:, :3]
         finite = np.isfinite(image.w2c).all()
         if not finite or np.abs(rotation @ rotation.T - np.eye(3)).max() > ROTATION_TOLERANCE:
-            raise SceneError(f"{model}: the pose of {image.name} is not finite or no rotation; leave that image out")
+            raise SceneError(f"{model}: the pose of {image.name} is not finite or not rigid; leave that image out")
         if image.camera not in tables.cameras:
-            raise SceneError(f"{model}: {image.name} has the camera {image.camera}, which the model does not list")
+            raise SceneError(f"{model}: {image.name} has the camera {image.camera}, which the model does not contain")
     if not np.isfinite(tables.xyz).all():
-        raise SceneError(f"{model}: its points hold NaN or infinite numbers; export the model again")
+        raise SceneError(f"{model}: its points contain NaN or infinite numbers; export the model again")
 
 
 def _lens(model: Path, key: int, name: str, width: int, height: int, parameters: np.ndarray) -> Lens:
-    """The lens of one camera; SceneError for a camera model without an OpenCV distortion, or invalid parameters."""
+    """The lens of a camera; raises SceneError for an unsupported camera model, or invalid parameters."""
     layout = CAMERA_MODELS.get(name)
     if layout is None:
         raise SceneError(
-            f"{model}: camera {key} has the camera model {name}, which is not read; "
+            f"{model}: camera {key} has the camera model {name}, which is not supported; "
             f"reconstruct with one of {', '.join(CAMERA_MODELS)}, or undistort the photographs with COLMAP"
         )
     focals, centre, rest = np.split(np.asarray(parameters, dtype=np.float64), [layout.focals, layout.focals + 2])
     if len(rest) != layout.distortion or not np.isfinite(parameters).all() or focals.min() <= 0:
-        raise SceneError(f"{model}: camera {key} ({name}) has the parameters {list(parameters)}, which are no lens")
+        raise SceneError(f"{model}: camera {key} ({name}) has the invalid parameters {list(parameters)}; correct them")
     if width < 1 or height < 1:
-        raise SceneError(f"{model}: camera {key} is {width}x{height} pixels; correct its size")
+        raise SceneError(f"{model}: camera {key} has {width}x{height} pixels; correct its size")
     intrinsics = np.eye(3)
     intrinsics[0, 0], intrinsics[1, 1] = focals[0], focals[-1]
     intrinsics[:2, 2] = centre - PIXEL_CENTRE
@@ -168,16 +167,16 @@ def _lens(model: Path, key: int, name: str, width: int, height: int, parameters:
 
 
 def _beside(folder: Path, model: Path, name: str) -> Path | None:
-    """The folder `name` of the project, which is at `folder` or, where that is the model itself, above it."""
+    """The folder `name` in the project folder; if `folder` is the model itself, also in its parents."""
     places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
     return next((place / name for place in places if (place / name).is_dir()), None)
 
 
 def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
-    """The files of the images; SceneError where one is missing or its name leads out of the folder."""
+    """The image files; raises SceneError if one is missing or its name leads out of the folder."""
     for name in names:
         if not name or PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise SceneError(f"{image_folder}: the model names the photograph {name!r}, which lies outside; correct it")
+            raise SceneError(f"{image_folder}: the model names the photograph {name!r}, which is outside; correct it")
     paths = [image_folder / name for name in names]
     missing = [path for path in paths if not is_file(path)]
     if missing:
@@ -189,7 +188,7 @@ def _image_paths(image_folder: Path, names: list[str]) -> list[Path]:
 
 
 def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
-    """One mask for each image: name.jpg.png as COLMAP calls it, or name.png, or the image's own name."""
+    """The mask of each image: name.jpg.png as in COLMAP, or name.png, or the image's own name."""
     if folder is None:
         return [None] * len(names)
     found = []
@@ -199,14 +198,14 @@ def _mask_paths(folder: Path | None, names: list[str]) -> list[Path | None]:
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if missing:
         raise SceneError(
-            f"{folder}: {len(missing)} of {len(names)} photographs have no mask, {missing[0]} first; "
+            f"{folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
             f"name its mask {missing[0]}.png, or remove the folder"
         )
     return found
 
 
 def _left_out(image_folder: Path, used: list[Path]) -> tuple[str, ...]:
-    """A note on images in the folder that the model has no pose for."""
+    """A note on images in the folder without a pose in the model."""
     unused = sorted(set(list_images(image_folder)) - set(used), key=natural_key)
     if not unused:
         return ()

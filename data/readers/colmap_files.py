@@ -1,7 +1,7 @@
-"""The files of a COLMAP model: held to their own counts first, then read by pycolmap in a process of its own.
+"""The files of a COLMAP model: their record counts are checked, then pycolmap reads them in a child process.
 
-pycolmap takes a count that a binary file claims at its word and does not notice where the file ends early. Layout of
-the records: https://colmap.github.io/format.html.
+pycolmap trusts the counts in a binary file and does not detect a truncated one. Layout of the records:
+https://colmap.github.io/format.html.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from data.io.images import natural_key
 
 COUNT = struct.Struct("<Q")
 CAMERA_HEADER = struct.Struct("<iiQQ")  # id, model, width, height; then its parameters
-IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; then the name, ended by a zero byte
+IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; then the name, terminated by a zero byte
 IMAGE_POINT_BYTES = 24  # x, y, point
 POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
 TRACK_BYTES = 8  # image, its point
-# How many parameters the camera models 0, 1, ... have: src/colmap/sensor/models.h of COLMAP 4.2.1.
+# The number of parameters of the camera models 0, 1, ...: src/colmap/sensor/models.h of COLMAP 4.2.1.
 PARAMETER_COUNTS = dict(enumerate((3, 4, 4, 5, 8, 8, 12, 5, 4, 5, 12, 16, 4, 5, 3, 4, 6, 2)))
 
 
 class ModelFileError(Exception):
-    """A file of the model that cannot be what it claims; the text says why, as part of a sentence."""
+    """A damaged file of the model; the text is a clause that says why."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +42,16 @@ class RegisteredImage:
 class Tables:
     """A model as plain arrays; N points, world frame, COLMAP's pixel convention."""
 
-    cameras: dict[int, tuple[str, int, int, np.ndarray]]  # model's name, width, height, parameters
+    cameras: dict[int, tuple[str, int, int, np.ndarray]]  # id -> name of the camera model, width, height, parameters
     images: tuple[RegisteredImage, ...]
     xyz: np.ndarray  # [N, 3] float64
     n_views: np.ndarray  # [N] int
-    error: np.ndarray  # [N] float64, pixels; NaN where unknown
+    error: np.ndarray  # [N] float64, mean reprojection error, pixels; NaN if unknown
     rgb: np.ndarray  # [N, 3] uint8
 
 
 def model_folders(folder: Path) -> list[Path]:
-    """Where a scene folder has models: sparse/*, sparse/, itself; else in colmap/sparse/, where nerfstudio has them."""
+    """The folders with models: sparse/*, sparse/, the folder itself; else those in colmap/sparse/ (nerfstudio)."""
     for sparse, others in ((folder / "sparse", [folder]), (folder / "colmap" / "sparse", [])):
         numbered = sorted(filter(Path.is_dir, sparse.iterdir()), key=natural_key) if sparse.is_dir() else []
         models = [path for path in (*numbered, sparse, *others) if model_suffix(path)]
@@ -61,12 +61,12 @@ def model_folders(folder: Path) -> list[Path]:
 
 
 def model_suffix(folder: Path) -> str:
-    """The kind, .bin or .txt, that COLMAP itself would read from `folder`; "" where it holds no model."""
+    """The suffix, .bin or .txt, of the files that COLMAP would read from `folder`; "" if there is no model."""
     return next((suffix for suffix in (".bin", ".txt") if (folder / f"cameras{suffix}").is_file()), "")
 
 
 def count_images(folder: Path) -> int:
-    """How many images the model lists; ModelFileError where the file ends before it says so, 0 where there is none."""
+    """The number of images in the model, 0 without a file; raises ModelFileError if the file is truncated."""
     path = folder / f"images{model_suffix(folder)}"
     if not path.is_file():
         return 0
@@ -74,13 +74,13 @@ def count_images(folder: Path) -> int:
         if path.suffix == ".bin":
             head = file.read(COUNT.size)
             if len(head) < COUNT.size:
-                raise ModelFileError(f"{path.name} is cut short")
+                raise ModelFileError(f"{path.name} is truncated")
             return COUNT.unpack(head)[0]
         return sum(1 for line in file if not line.startswith(b"#")) // 2
 
 
 def require_whole(files: Sequence[Path]) -> None:
-    """Raises ModelFileError where a binary file of the model does not hold the records that it counts."""
+    """Raises ModelFileError if a binary file of the model does not contain the number of records in its header."""
     walks = {"cameras.bin": _after_camera, "images.bin": _after_image, "points3D.bin": _after_point}
     for path in files:
         if path.name in walks:
@@ -88,16 +88,16 @@ def require_whole(files: Sequence[Path]) -> None:
 
 
 def _walk(path: Path, after: Callable[[memoryview, int], int]) -> None:
-    """Step over every record; they have to end where the file does."""
+    """Step over all records; raises ModelFileError if they do not end at the end of the file."""
     try:
         content = memoryview(path.read_bytes())
         (count,), position = COUNT.unpack_from(content), COUNT.size
         for _ in range(count):
             position = after(content, position)
     except (struct.error, OverflowError, MemoryError):
-        raise ModelFileError(f"{path.name} is cut short or damaged") from None
+        raise ModelFileError(f"{path.name} is truncated or damaged") from None
     if position != len(content):
-        raise ModelFileError(f"{path.name} is cut short or damaged: its records end at byte {position}")
+        raise ModelFileError(f"{path.name} is truncated or damaged: its records end at byte {position}")
 
 
 def _after_camera(content: memoryview, position: int) -> int:
@@ -124,7 +124,7 @@ def _after_point(content: memoryview, position: int) -> int:
 
 
 def load_tables(report: Callable[[object], None], folder: str) -> Tables:
-    """The model in `folder`, by pycolmap; whatever is wrong raises, or ends the process. A task for `run_apart`."""
+    """Read the model in `folder` with pycolmap, which raises or aborts on errors. A task for `run_apart`."""
     import pycolmap
 
     model = pycolmap.Reconstruction(folder)
@@ -144,6 +144,6 @@ def load_tables(report: Callable[[object], None], folder: str) -> Tables:
         images=images,
         xyz=np.array([point.xyz for point in points], dtype=np.float64).reshape(-1, 3),
         n_views=np.array([len({part.image_id for part in point.track.elements}) for point in points], dtype=np.int64),
-        error=np.where(error < 0, np.nan, error),  # COLMAP writes -1 where it has not computed one
+        error=np.where(error < 0, np.nan, error),  # COLMAP writes -1 for an unknown error
         rgb=np.array([point.color for point in points], dtype=np.uint8).reshape(-1, 3),
     )

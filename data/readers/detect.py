@@ -1,4 +1,4 @@
-"""Which format a scene folder is in, from the files that are there."""
+"""Detects the format of a scene folder from its files."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from data.io.images import IMAGE_SUFFIXES
 from data.io.json_file import read_content
 from data.readers.colmap_files import model_folders, model_suffix
 
-# Where a folder holds both, the second was made from the first and says less, or was the first's raw material: LLFF's
-# table drops what COLMAP knows of the lens, and a NeuS scene has a region of interest that someone chose.
+# (preferred, other) where a folder has both formats: LLFF's table drops COLMAP's distortion, and a NeuS scene made from
+# the other format has a chosen region of interest.
 PREFERRED = (("neus", "colmap"), ("neus", "llff"), ("colmap", "llff"))
 # Keys that ns-process-data writes and instant-ngp does not know.
 NERFSTUDIO_KEYS = re.compile(
     rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
 )
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
-MOST_SHOWN = 8  # names of files in a message
-MOST_SEARCHED = 64  # folders inside the given one in which a scene is looked for
+MOST_SHOWN = 8  # file names in a message
+MOST_SEARCHED = 64  # subfolders that are searched for a scene
 
 
 def recognise(folder: Path) -> str:
     """The format of `folder`, one of FORMATS.
 
-    Raises SceneError, which says what was found and what to do, where it is not there or is no format's or several's.
+    Raises SceneError if the folder does not exist, or matches no format or several.
     """
     if folder.is_file():
         raise SceneError(f"{folder}: is a file; dataset.data_dir names the folder that holds the scene")
@@ -46,7 +46,7 @@ def recognise(folder: Path) -> str:
 
 
 def _marks(folder: Path) -> dict[str, str]:
-    """The formats that `folder` looks like, each with the file or folder that says so."""
+    """The formats that `folder` matches, each with the file or folder that identifies it."""
     found = {}
     cameras = sorted(entry.name for entry in folder.glob("*.npz"))
     if (folder / "image").is_dir() and cameras:
@@ -56,17 +56,17 @@ def _marks(folder: Path) -> dict[str, str]:
     if (folder / "transforms.json").is_file():
         found[_kind_of_transforms(folder / "transforms.json")] = "transforms.json"
     models = [path.relative_to(folder) for path in model_folders(folder)]
-    if models and not ("nerfstudio" in found and models[0].parts[:1] == ("colmap",)):  # it was made from that model
+    if models and not ("nerfstudio" in found and models[0].parts[:1] == ("colmap",)):  # transforms.json is made from it
         found["colmap"] = f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
     if (folder / "poses_bounds.npy").is_file():
         found["llff"] = "poses_bounds.npy"
     if not found and ((folder / "image").is_dir() or any(name.startswith("cameras") for name in cameras)):
-        found["neus"] = "image/" if (folder / "image").is_dir() else cameras[0]  # half of a scene: its reader says more
+        found["neus"] = "image/" if (folder / "image").is_dir() else cameras[0]  # incomplete; the reader reports what
     return found
 
 
 def _kind_of_transforms(path: Path) -> str:
-    """Whether nerfstudio or instant-ngp wrote the file, by its keys; parsing it is left to the reader.
+    """The format of a transforms.json by its keys: "nerfstudio" or "ngp"; the file is not parsed.
 
     Raises SceneError for a file that cannot be read.
     """
@@ -74,25 +74,25 @@ def _kind_of_transforms(path: Path) -> str:
 
 
 def _without_cameras(folder: Path) -> str:
-    """Never returns: says what is there instead of a scene, and what to do."""
+    """Raises SceneError, which says what the folder contains and what to do; never returns."""
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     inner = [entry for entry in entries if entry.is_dir()][:MOST_SEARCHED]
     scenes = [entry for entry in inner if _looks_like_a_scene(entry)]
     if scenes:
         raise SceneError(
-            f"{folder}: is no scene, but {scenes[0].name}/ in it looks like one; set dataset.data_dir to that"
+            f"{folder}: is not a scene, but its subfolder {scenes[0].name}/ may be one; set dataset.data_dir to that"
         )
     images = next((place for place in (folder, *inner) if _holds(place, IMAGE_SUFFIXES)), None)
     video = next((entry for entry in entries if entry.suffix.lower() in VIDEO_SUFFIXES), None)
     if images or video:
         raise SceneError(
-            f"{folder}: holds {'photographs' if images else 'a video'} but no cameras; find them first with "
+            f"{folder}: contains {'photographs' if images else 'a video'} but no cameras; estimate them first with "
             f"--mode prepare --images {images or video}"
         )
     names = ", ".join(entry.name for entry in entries[:MOST_SHOWN]) or "nothing"
     raise SceneError(
-        f"{folder}: is no scene of a known format (it holds {names}); dataset.type may be {', '.join(FORMATS)}, "
-        "docs/formats.md describes them"
+        f"{folder}: is not a scene of a known format (it contains {names}); dataset.type may be {', '.join(FORMATS)}; "
+        "see docs/formats.md"
     )
 
 

@@ -2,16 +2,16 @@
 
     folder/poses_bounds.npy   [N, 17]: a pose [3, 5] row by row, then the nearest and farthest depth of the points
     folder/images/            N images, in the order of names that Python's `sorted` has: 10.png before 2.png
-    folder/images_4/, ...     reduced copies; read where images/ is missing
+    folder/images_4/, ...     reduced copies, read if images/ is missing
 
 The pose's columns are the camera's axes in the world, down, right and backwards, then its centre, then height, width
 and focal length in pixels (https://github.com/Fyusion/LLFF at c6e27b1, llff/poses/pose_utils.py, load_colmap_data); one
-focal length for both axes. The world is COLMAP's. Height, width and focal length are those of the images COLMAP
-saw: `Lens.size` lets reduced ones be scaled.
+focal length for both axes. The world is COLMAP's. Height, width and focal length refer to the images that COLMAP used;
+`Lens.size` stores that size, so that the intrinsics of reduced images are scaled.
 
-Half pixels: the format drops COLMAP's principal point, which starts, and by default stays, in the middle of the image:
-((w - 1) / 2, (h - 1) / 2) here. It drops the distortion too: where the COLMAP model is at hand (sparse/), read that.
-The depths are not used but for a note.
+Half pixels: the format drops COLMAP's principal point, which by default is the image centre: ((w - 1) / 2, (h - 1) / 2)
+here. It also drops the distortion; if the COLMAP model is available (sparse/), read that instead. The depths are only
+used for a note.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ MAX_FILE_BYTES = 1 << 24  # 120 000 images
 
 
 def read_llff(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
     table = _read_table(source)
     images = _list_images(folder)
     if len(images) != len(table):
         raise SceneError(
-            f"{source}: holds {len(table)} cameras and {images[0].parent} {len(images)} photographs; "
-            "give the photographs it was made from, all of them"
+            f"{source}: contains {len(table)} cameras and {images[0].parent} {len(images)} photographs; "
+            "provide all photographs that it was made from"
         )
     posed_images = [
         _posed_image(f"{source}: row {index} ({image.name})", row, image)
@@ -51,7 +51,7 @@ def read_llff(folder: Path, conf: DatasetConfig) -> ParsedScene:
     ]
     near, far = table[:, 15].min(), table[:, 16].max()
     notes = left_out(images[0].parent)
-    notes += (f"{CAMERA_FILE}: its scene lies at depths of {near:.4g} to {far:.4g}",) if 0 < near < far else ()
+    notes += (f"{CAMERA_FILE}: the depths of the scene are {near:.4g} to {far:.4g}",) if 0 < near < far else ()
     return ParsedScene(name=folder.resolve().name, source=source, images=tuple(posed_images), notes=notes)
 
 
@@ -65,19 +65,19 @@ def _read_table(source: Path) -> np.ndarray:
         raise SceneError(f"{source}: cannot be read as an npy file of numbers ({error}); write it again") from error
     if table.ndim != 2 or table.shape[1] != COLUMNS or len(table) == 0 or table.dtype.kind not in "fiu":
         raise SceneError(
-            f"{source}: holds {table.dtype} of shape {list(table.shape)} and must hold numbers [N, {COLUMNS}]; "
+            f"{source}: contains {table.dtype} of shape {list(table.shape)} and must contain numbers [N, {COLUMNS}]; "
             "write it again"
         )
     wrong = np.flatnonzero(~np.isfinite(table).all(axis=1))
     if len(wrong):
         raise SceneError(
-            f"{source}: row {wrong[0]} holds NaN or infinite numbers; correct it or leave that photograph out"
+            f"{source}: row {wrong[0]} contains NaN or infinite numbers; correct it or leave that photograph out"
         )
     return table.astype(np.float64)
 
 
 def _list_images(folder: Path) -> list[Path]:
-    """The images of images/, else of the images_N/ that is reduced least, in the order of the table."""
+    """The images of images/, else of the images_N/ with the smallest N, in the order of the table."""
     reduced = [
         (int(entry.name[7:]), entry) for entry in folder.iterdir() if re.fullmatch(r"images_\d{1,4}", entry.name)
     ]

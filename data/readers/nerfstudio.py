@@ -2,18 +2,17 @@
 
     folder/transforms.json   {"camera_model": "OPENCV", "w", "h", "fl_x", "fl_y", "cx", "cy", "k1", "k2", "p1", "p2",
                               "applied_transform": [3, 4], "ply_file_path", "train_filenames": [...], "frames": [...]}
-    folder/images/, masks/   wherever file_path and mask_path say
+    folder/images/, masks/   the paths in file_path and mask_path
     folder/sparse_pc.ply     points in the world of the file's matrices
 
-Lens keys stand for all images or in a frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
+Lens keys apply to all images or to a single frame; half pixels and axes as in `data.readers.transforms`. Behaviour of
 https://github.com/nerfstudio-project/nerfstudio at 50e0e3c, data/dataparsers/nerfstudio_dataparser.py; keys in
 docs/quickstart/data_conventions.md there.
 
-The world is that of the file's own matrices and of sparse_pc.ply, so that a mesh lies where these do, z up.
-`applied_transform` (and `applied_scale`) lead there from the world the cameras came from, COLMAP's say; they are
-checked and not undone. `mask_path` is black where nerfstudio does not train; here it is black off the object.
-Images of `val_filenames` and `test_filenames` that `train_filenames` does not name are held out, and those in no
-list are left out.
+The world frame is that of the file's matrices and of sparse_pc.ply, z up. `applied_transform` (and `applied_scale`) map
+the original world, such as COLMAP's, to it; they are checked but not undone. `mask_path` is black where nerfstudio does
+not train; here it is black off the object. Images of `val_filenames` and `test_filenames` that are not in
+`train_filenames` are held out; images in no list are left out.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 
 def read_nerfstudio(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
     content, frames = read_frames(source)
     _check_world(source, content)
@@ -67,7 +66,7 @@ def _posed_image(frame: Frame, is_held_out: bool) -> PosedImage:
 
 
 def _check_world(source: Path, content: Mapping[str, object]) -> None:
-    """What leads from the original world is not applied, but a broken one means broken cameras."""
+    """Raises SceneError for an invalid transform from the original world; it is not applied otherwise."""
     if "applied_transform" in content:
         where, key = str(source), "applied_transform"
         rigid_pose(where, key, matrix(where, key, content[key]))
@@ -85,7 +84,7 @@ def _require_masks_for_all(source: Path, frames: Sequence[Frame]) -> None:
 
 
 def _split(source: Path, content: Mapping[str, object], frames: Sequence[Frame]) -> dict[int, bool]:
-    """Which frames are used, by their index, and whether each is held out."""
+    """The indices of the used frames, and whether each is held out."""
     if not any(key in content for key in SPLITS):
         return dict.fromkeys(range(len(frames)), False)
     index_of = {find_file(frame, "file_path", frame.name): index for index, frame in enumerate(frames)}
@@ -111,18 +110,18 @@ def _index_in(source: Path, key: str, name: str, index_of: Mapping[Path | None, 
     as_frame = Frame(f"{source}: {key}", source.parent, name, {}, {})
     path = find_file(as_frame, key, name)
     if path is None or path not in index_of:
-        raise SceneError(f"{source}: {key} names {one_line(name)}, which is no frame's photograph; correct it")
+        raise SceneError(f"{source}: {key} names {one_line(name)}, which no frame has; correct it")
     return index_of[path]
 
 
 def _points(folder: Path, source: Path, content: Mapping[str, object]) -> SparsePoints | None:
-    """The points of `ply_file_path`; None where it is not given."""
+    """The points of `ply_file_path`; None if it is not given."""
     if "ply_file_path" not in content:
         return None
     name = text(str(source), "ply_file_path", content["ply_file_path"])
     path = find_file(Frame(str(source), folder, name, {}, {}), "ply_file_path", name)
     if path is None:
-        raise SceneError(f"{source}: ply_file_path {one_line(name)} is not there; put it there or remove the key")
+        raise SceneError(f"{source}: ply_file_path {one_line(name)} does not exist; add the file or remove the key")
     return read_points(path)
 
 
@@ -131,7 +130,7 @@ def _notes(content: Mapping[str, object], left_out: int, has_masks: bool) -> tup
     if left_out:
         notes.append(f"{CAMERA_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
     if has_masks:
-        notes.append(f"{CAMERA_FILE}: mask_path is taken for the object, white on it and black off it")
+        notes.append(f"{CAMERA_FILE}: mask_path is read as an object mask, white on the object and black off it")
     if "applied_transform" in content:
-        notes.append(f"{CAMERA_FILE}: meshes are written in the world of its matrices; applied_transform leads there")
+        notes.append(f"{CAMERA_FILE}: meshes are in the world of its matrices, after applied_transform")
     return tuple(notes)

@@ -1,8 +1,8 @@
 """The format of the published NeuS: image/*, optional mask/*, and npz files with world_mat_i and scale_mat_i.
 
-world_mat_i [4, 4] or [3, 4] projects world points to pixels of image i, scale_mat_i [4, 4] takes the unit sphere
-to the world. docs/formats.md describes the folder for its users; behaviour as in models/dataset.py of
-https://github.com/Totoro97/NeuS at commit 6e0a230, in float64 throughout.
+world_mat_i [4, 4] or [3, 4] projects world points to pixels of image i, scale_mat_i [4, 4] maps the unit sphere to the
+world. docs/formats.md describes the folder. Behaviour of models/dataset.py of https://github.com/Totoro97/NeuS at
+commit 6e0a230, in float64.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 
-POINTS_FILE = "sparse/points.ply"  # ours: what structure from motion saw, world frame; drawn by `inspect`
+POINTS_FILE = "sparse/points.ply"  # not in the published format: SfM points, world frame
 
 CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
-# Camera files are often stored in float32 after a few products: what should be equal is equal to about 1e-6.
+# Camera files are often stored in float32 after a few products: equal numbers differ by about 1e-6.
 MATRIX_TOLERANCE = 1e-4
 
 
 def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
     """Read the scene `folder`; no image is opened.
 
-    Images may differ in size where their cameras differ. Raises SceneError for what is missing or does not fit.
+    Images with different cameras may differ in size. Raises SceneError for missing or inconsistent files.
     """
     image_paths = _list_images(folder)
     masks = _list_masks(folder, image_paths)
@@ -61,7 +61,7 @@ def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
 
 
 def _unread_notes(folder: Path) -> tuple[str, ...]:
-    """On files of image/ and mask/ that are no PNG or JPEG."""
+    """Notes on files of image/ and mask/ that are not PNG or JPEG."""
     kinds = [folder / kind for kind in ("image", "mask") if (folder / kind).is_dir()]
     return tuple(itertools.chain.from_iterable(map(left_out, kinds)))
 
@@ -70,8 +70,8 @@ def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
     if spare <= 0:
         return ()
     return (
-        f"{path.name}: has {count + spare} cameras for {count} photographs; the first {count} are taken in order, "
-        "which is right only where the last photographs are the missing ones",
+        f"{path.name}: has {count + spare} cameras for {count} photographs; the first {count} are used in order, "
+        "which is correct only if the last photographs are the missing ones",
     )
 
 
@@ -80,26 +80,26 @@ def _list_images(folder: Path) -> list[Path]:
         raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
-        raise SceneError(f"{folder}: has no folder image/ with the photographs (it holds {present})")
+        raise SceneError(f"{folder}: has no folder image/ with the photographs (it contains {present})")
     return require_images(folder / "image")
 
 
 def _list_masks(folder: Path, image_paths: Sequence[Path]) -> list[Path]:
-    """The files of mask/, one per image; an empty list where there is no such folder."""
+    """The files of mask/, one per image; [] if there is no such folder."""
     if not (folder / "mask").exists():
         return []
     masks = list_images(folder / "mask")
     if len(masks) != len(image_paths):
         raise SceneError(
-            f"{folder / 'mask'}: holds {len(masks)} masks for {len(image_paths)} photographs; "
-            "give one for each, or remove the folder and train with train.mask_weight = 0"
+            f"{folder / 'mask'}: contains {len(masks)} masks for {len(image_paths)} photographs; "
+            "provide one for each, or remove the folder and train with train.mask_weight = 0"
         )
     require_same_numbers(image_paths, masks)
     return masks
 
 
 def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` images, each checked by itself."""
+    """world_mats [V, 3, 4] and scale_mats [V, 4, 4] of `count` images; raises SceneError for invalid ones."""
     world_mats, scale_mats = [], []
     for index in range(count):
         for key in (f"world_mat_{index}", f"scale_mat_{index}"):
@@ -108,24 +108,24 @@ def _checked_cameras(path: Path, matrices: Mapping[str, np.ndarray], count: int)
         world_mats.append(_checked(path, f"world_mat_{index}", matrices[f"world_mat_{index}"], rows=(3, 4))[:3])
         scale_mats.append(_similarity(path, f"scale_mat_{index}", matrices[f"scale_mat_{index}"]))
         if np.abs(scale_mats[-1] - scale_mats[0]).max() > MATRIX_TOLERANCE * _scale(scale_mats[0]):
-            raise SceneError(f"{path}: scale_mat_{index} differs from scale_mat_0; all views share one unit sphere")
+            raise SceneError(f"{path}: scale_mat_{index} differs from scale_mat_0; all views must have the same one")
     return np.stack(world_mats), np.stack(scale_mats)
 
 
 def _read_object_matrix(path: Path) -> np.ndarray:
-    """scale_mat_0 of the object camera file: any invertible affine map, as a region may be a stretched box."""
+    """scale_mat_0 of the object camera file: any invertible affine map, since the mesh region may be any box."""
     key = "scale_mat_0"
     matrices = _read_matrices(path, "dataset.object_cameras_name", re.compile(key))
     if key not in matrices:
         raise SceneError(f"{path}: has no {key}, which bounds the region the mesh is extracted from")
     matrix = _affine(path, key, matrices[key])
     if np.linalg.matrix_rank(matrix[:3, :3]) < 3:
-        raise SceneError(f"{path}: {key} is singular, so that it bounds no region; correct it")
+        raise SceneError(f"{path}: {key} is singular and bounds no region; correct it")
     return matrix
 
 
 def _read_matrices(path: Path, conf_key: str, wanted: re.Pattern) -> dict[str, np.ndarray]:
-    """The arrays of these names that the npz file has; never unpickles anything."""
+    """The arrays of the npz file whose names match `wanted`; raises SceneError."""
     if not path.is_file():
         raise SceneError(f"{path}: no such camera file; {conf_key} names it, relative to dataset.data_dir")
     try:
@@ -137,12 +137,12 @@ def _read_matrices(path: Path, conf_key: str, wanted: re.Pattern) -> dict[str, n
 def _checked(path: Path, key: str, matrix: np.ndarray, rows: tuple[int, ...]) -> np.ndarray:
     """`matrix` as float64 [one of rows, 4] of finite numbers; raises SceneError for anything else."""
     if matrix.dtype.kind not in "fiu":
-        raise SceneError(f"{path}: {key} holds {matrix.dtype} and not real numbers; write it again")
+        raise SceneError(f"{path}: {key} contains {matrix.dtype} and not real numbers; write it again")
     if matrix.shape not in [(count, 4) for count in rows]:
         wanted = " or ".join(f"[{count}, 4]" for count in rows)
         raise SceneError(f"{path}: {key} has shape {list(matrix.shape)} and must be {wanted}; write it again")
     if not np.isfinite(matrix).all():
-        raise SceneError(f"{path}: {key} holds NaN or infinite numbers; correct it or leave that view out")
+        raise SceneError(f"{path}: {key} contains NaN or infinite numbers; correct it or leave that view out")
     return matrix.astype(np.float64)
 
 
@@ -154,7 +154,7 @@ def _affine(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
 
 
 def _similarity(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
-    """`matrix` [4, 4] in float64 if it rotates, scales uniformly and moves; raises SceneError otherwise."""
+    """`matrix` [4, 4] in float64; raises SceneError unless it is a similarity."""
     matrix = _affine(path, key, matrix)
     linear = matrix[:3, :3]
     squares = linear.T @ linear
@@ -163,7 +163,7 @@ def _similarity(path: Path, key: str, matrix: np.ndarray) -> np.ndarray:
     if not uniform or np.linalg.det(linear) <= 0:
         raise SceneError(
             f"{path}: {key} is not a similarity (a rotation, one positive scale and a translation), "
-            "so that the unit sphere would not stay a sphere; correct it"
+            "so the unit sphere would not map to a sphere; correct it"
         )
     return matrix
 
@@ -180,6 +180,6 @@ def _decompose_all(path: Path, world_mats: np.ndarray) -> list[tuple[np.ndarray,
             cameras.append(decompose_projection(projection))
         except ValueError as error:
             raise SceneError(
-                f"{path}: world_mat_{index} is no camera: {error}; correct it or leave that view out"
+                f"{path}: world_mat_{index} is not a camera matrix: {error}; correct it or leave that view out"
             ) from error
     return cameras

@@ -1,19 +1,21 @@
 """The format of instant-ngp: transforms.json with intrinsics, as its scripts/colmap2nerf.py writes it.
 
     folder/transforms.json   {"fl_x", "fl_y", "cx", "cy", "w", "h", "k1", "k2", "p1", "p2", "aabb_scale", "frames"}
-    folder/images/0001.jpg   wherever file_path says, with or without suffix
 
-Lens keys stand for all images or in a frame; `camera_angle_x`, `camera_angle_y` (radians) serve where `fl_x`,
-`fl_y` are missing; `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye, otherwise k1 k2 p1 p2 (k3) are OpenCV's. Half
-pixels and axes as in `data.readers.transforms`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
-src/nerf_loader.cu, but for two of its slips: there p1 overwrites k3, and focal lengths are not scaled with an image
-that is smaller than w x h.
 
-Frames whose image is missing are left out, as there, and the capture's notes say so; more than half is an error.
-`aabb_scale`, `scale`, `offset` and `aabb` place the scene in instant-ngp's unit cube; they say nothing about where the
-object is and are not used: the world is that of the file's matrices (colmap2nerf.py turns it z up, centres it on what
-the cameras look at, and puts them 4 units away on average). Images of transforms_test.json beside it, else of
-transforms_val.json, are held out.
+    folder/images/0001.jpg   the path in file_path, with or without suffix
+
+Lens keys apply to all images or to a single frame. `camera_angle_x`, `camera_angle_y` (radians) are used if `fl_x`,
+`fl_y` are missing. `is_fisheye` with k1 k2 k3 k4 is OpenCV's fisheye model, otherwise k1 k2 p1 p2 (k3) are OpenCV's.
+Half pixels and axes as in `data.readers.transforms`. Behaviour of https://github.com/NVlabs/instant-ngp at abe236e,
+src/nerf_loader.cu, without two bugs: there p1 overwrites k3, and focal lengths are not scaled for images smaller than
+w x h.
+
+As in instant-ngp, frames whose image is missing are left out, with a note; more than half missing is an error.
+`aabb_scale`, `scale`, `offset` and `aabb` place the scene in instant-ngp's unit cube; they do not describe the object
+and are not used. The world frame is that of the file's matrices (colmap2nerf.py rotates it z up, centres it on the
+cameras' focus, and scales the mean camera distance to 4 units). Images of transforms_test.json in the same folder, else
+of transforms_val.json, are held out.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from data.parsed_scene import ParsedScene, PosedImage
 from data.readers.transforms import Frame, find_file, held_out_file, posed_image, read_frames, require_distinct
 
 CAMERA_FILE = "transforms.json"
-LEAST_PRESENT = 0.5  # of the frames; below that the folder is not the one the file was written for
+LEAST_PRESENT = 0.5  # fraction of the frames whose images must exist; otherwise the folder is probably the wrong one
 
 
 def read_ngp(folder: Path, conf: DatasetConfig) -> ParsedScene:
-    """Read the scene folder. Raises SceneError or ImageError for whatever is missing or does not fit."""
+    """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
     posed_images, notes = _read_file(source, is_held_out=False)
     held_out = held_out_file(folder)
@@ -44,14 +46,14 @@ def read_ngp(folder: Path, conf: DatasetConfig) -> ParsedScene:
 
 
 def _read_file(path: Path, is_held_out: bool) -> tuple[list[PosedImage], list[str]]:
-    """The images of one camera file that are there, and what to say about the others."""
+    """The existing images of a camera file, and notes on the missing ones."""
     frames = read_frames(path)[1]
     images = [find_file(frame, "file_path", frame.name) for frame in frames]
     missing = [frame for frame, image in zip(frames, images, strict=True) if image is None]
     if len(frames) - len(missing) < LEAST_PRESENT * len(frames):
         raise SceneError(
-            f"{path}: of the photographs of its {len(frames)} frames {len(missing)} are not there, the first is "
-            f"{missing[0].name}; put them there or remove the frames"
+            f"{path}: of the photographs of its {len(frames)} frames {len(missing)} do not exist, the first is "
+            f"{missing[0].name}; add them or remove the frames"
         )
     posed_images = [
         posed_image(frame, image, _is_fisheye(frame), is_held_out)
@@ -65,7 +67,7 @@ def _missing_notes(path: Path, frames: Sequence[Frame], missing: Sequence[Frame]
     if not missing:
         return []
     counts = f"{len(missing)} of {len(frames)} frames are left out"
-    return [f"{path.name}: {counts}, their photographs are not there; the first is {missing[0].name}"]
+    return [f"{path.name}: {counts}, since their photographs do not exist; the first is {missing[0].name}"]
 
 
 def _is_fisheye(frame: Frame) -> bool:

@@ -1,4 +1,4 @@
-"""The numbers in the names of images, where they count: which is missing, and which do not belong together."""
+"""Checks of the numbers in image names, for formats that pair images with masks and cameras by order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from data.errors import SceneError, listed
 
 
 def numbers(paths: Sequence[Path]) -> list[int] | None:
-    """The number of each file name; None where the names are not numbered.
+    """The number of each file name; None if the names are not numbered.
 
-    Numbered are names that differ in one number alone, written with or without leading zeros: IMG_7.png, IMG_12.jpg.
+    Names are numbered if they differ in exactly one number, with or without leading zeros: IMG_7.png, IMG_12.jpg.
     """
     parts = [re.split(r"([0-9]+)", path.stem) for path in paths]
     if not parts or len({tuple(part[::2]) for part in parts}) > 1:
@@ -23,29 +23,29 @@ def numbers(paths: Sequence[Path]) -> list[int] | None:
 
 
 def require_same_numbers(images: Sequence[Path], masks: Sequence[Path]) -> None:
-    """Raises SceneError where both are numbered and one of `masks` has another number than its image."""
+    """Raises SceneError if both are numbered and a mask has another number than its image."""
     of_images, of_masks = numbers(images), numbers(masks)
     if of_images is None or of_masks is None:
         return
     for image, mask, own, other in zip(images, masks, of_images, of_masks, strict=True):
         if own != other:
             raise SceneError(
-                f"{mask.parent}: in order {mask.name} is the mask of {image.name}, and their numbers differ; a "
-                "photograph or a mask is missing there, so put it back, or give each mask its photograph's number"
+                f"{mask.parent}: in order {mask.name} is the mask of {image.name}, but their numbers differ; restore "
+                "the missing photograph or mask, or give each mask the number of its photograph"
             )
 
 
 def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
-    """Raises SceneError where a number is missing among the images and `source` has a camera for it.
+    """Raises SceneError if a number is missing among the images and `source` has a camera for it.
 
-    The i-th image is given camera i, so that all after the gap would have the camera of the one before.
-    `cameras`: how many there are. Names may count from 0, as the cameras do, or from any other number.
+    Image i gets camera i, so all images after the gap would get the wrong camera. `cameras` is the number of cameras.
+    The numbers of the names may start at 0, as those of the cameras, or at any other number.
     """
     found = numbers(images)
     if found is None or cameras <= len(found):
         return
     first, last = min(found), max(found)
-    start = 0 if cameras > last else first  # the number that camera 0 stands for
+    start = 0 if cameras > last else first  # the number in the name of camera 0's image
     missing = sorted({*range(start, min(last, start + cameras))} - set(found)) if cameras > last - start else []
     if not missing:
         return
@@ -53,6 +53,6 @@ def require_no_gap(source: Path, images: Sequence[Path], cameras: int) -> None:
     after = next(path for path, number in zip(images, found, strict=True) if number > missing[0])
     raise SceneError(
         f"{images[0].parent}: the names skip {named}, and {source.name} has {cameras} cameras for "
-        f"{len(found)} photographs, so that from {after.name} on each would have the camera of another; renumber the "
-        "cameras, or put back what is missing and choose by dataset.train_views"
+        f"{len(found)} photographs, so from {after.name} on each would get the camera of another one; renumber the "
+        "cameras, or restore the missing photographs and select by dataset.train_views"
     )

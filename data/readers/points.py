@@ -1,4 +1,4 @@
-"""Point clouds in untrusted PLY files."""
+"""Reads point clouds from untrusted PLY files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from data.io.files import read_regular
 from data.io.geometry_file import GeometryError, load_geometry
 from data.parsed_scene import SparsePoints
 
-MAX_FILE_BYTES = 1 << 28  # three million points of text; structure from motion gives a hundred thousand
+MAX_FILE_BYTES = 1 << 28  # three million points as text; structure from motion gives about a hundred thousand
 HEADER_BYTES = 1 << 14
 
 
 def read_points(path: Path) -> SparsePoints | None:
-    """The vertices of a PLY file, their colours (grey where it has none); None where it holds no points.
+    """The vertices of a PLY file with their colours (grey without any); None if it contains no points.
 
-    How many images saw them and their errors are unknown to the format: 0 and NaN. Raises SceneError for a file
-    that is too large, damaged, or has points that are not finite.
+    The format has no view counts and errors: they are 0 and NaN. Raises SceneError for a file that is too large or
+    damaged, or has points that are not finite.
     """
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -35,8 +35,8 @@ def read_points(path: Path) -> SparsePoints | None:
     xyz = np.asarray(getattr(cloud, "vertices", ()), dtype=np.float64).reshape(-1, 3)
     rgb = _colours(cloud, len(xyz))
     announced = re.search(rb"element\s+vertex\s+(\d{1,18})\s", content[:HEADER_BYTES])
-    if announced and int(announced[1]) != len(xyz):  # trimesh takes what there is of a text cut short
-        raise SceneError(f"{path}: holds {len(xyz)} of {int(announced[1])} points, it is cut short; write it again")
+    if announced and int(announced[1]) != len(xyz):  # trimesh accepts a truncated text file
+        raise SceneError(f"{path}: is truncated: it has {len(xyz)} of {int(announced[1])} points; write it again")
     if not np.isfinite(xyz).all():
         raise SceneError(f"{path}: has points that are NaN or infinite; write it again")
     if len(xyz) == 0:

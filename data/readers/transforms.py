@@ -1,14 +1,14 @@
-"""What the formats with a `transforms*.json` share: frames, poses, lenses and the images they name.
+"""Reads frames, poses and lenses of the formats with a `transforms*.json`.
 
 `frames[i].transform_matrix` [4, 4] is camera to world, the camera in OpenGL's axes (x right, y up, looking along -z);
-lens keys stand beside `frames` for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image.
+lens keys are at the top level for all images or in a frame for that one. Lengths are pixels of a `w` x `h` image.
 
 Half pixels. In instant-ngp and nerfstudio the first pixel covers [0, 1), so that its centre is at 0.5 and `cx`, `cy`
 count from the image's corner: https://github.com/NVlabs/instant-ngp at abe236e, include/neural-graphics-primitives/
 nerf_device.cuh line 572, `(pixel + 0.5) / resolution`; https://github.com/nerfstudio-project/nerfstudio at 50e0e3c,
-nerfstudio/cameras/cameras.py line 294, `pixel_offset = 0.5`. Both take them unchanged from COLMAP, which counts the
-same way. Here pixel (0, 0) is the first pixel's centre: 0.5 is subtracted. A principal point that is not given is the
-middle of the image: w / 2 from the corner, (w - 1) / 2 here.
+nerfstudio/cameras/cameras.py line 294, `pixel_offset = 0.5`. Both take them unchanged from COLMAP, which has the same
+convention. Here pixel (0, 0) is the first pixel's centre, so 0.5 is subtracted. The default principal point is the
+centre of the image: w / 2 from the corner, (w - 1) / 2 here.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from data.io.json_file import matrix, number, objects, positive, read_object, si
 from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
-CORNER_TO_CENTRE = -0.5  # from pixels counted from the image's corner to pixels counted from the first pixel's centre
+CORNER_TO_CENTRE = -0.5  # from coordinates relative to the image's corner to ones relative to the first pixel's centre
 
 FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
-# Lens models of instant-ngp (nerf_loader.cu, read_lens) that are no pinhole with OpenCV's distortion.
+# Lens models of instant-ngp (nerf_loader.cu, read_lens) that are not pinholes with OpenCV's distortion.
 OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
-HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first that is there
-LONGEST_NAME = 120  # characters of a file name that a message quotes
+HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
+LONGEST_NAME = 120  # characters of a file name in a message
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One entry of `frames`, with what the file says for all of them."""
+    """An entry of `frames`, with the keys for all frames."""
 
-    where: str  # starts every message: the file, the number of the frame and the image's name
-    folder: Path  # what file names are relative to
+    where: str  # prefix of messages: the file, the index of the frame and the image's name
+    folder: Path  # the base of relative file names
     name: str  # file_path
     own: Mapping[str, object]
     shared: Mapping[str, object]
 
     def get(self, key: str, default: object = None) -> object:
-        """The frame's own value of `key`, else the one for all frames, else `default`."""
+        """The frame's own value of `key`, else the one of all frames, else `default`."""
         return self.own.get(key, self.shared.get(key, default))
 
 
 def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
-    """The JSON object at `path` and its frames, of which there is at least one; raises SceneError."""
+    """The JSON object at `path` and its frames, at least one; raises SceneError."""
     if not path.is_file():
         raise SceneError(f"{path.parent}: has no {path.name}, which holds the cameras")
     content = read_object(path)
@@ -67,22 +67,22 @@ def read_frames(path: Path) -> tuple[dict[str, object], list[Frame]]:
 
 
 def _shown(name: str) -> str:
-    """A file name as a message can quote it."""
+    """A file name, shortened for a message."""
     return one_line(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")
 
 
 def held_out_file(folder: Path) -> Path | None:
-    """The camera file of the images that the format keeps for testing; None where there is none."""
+    """The camera file of the test images; None if there is none."""
     return next((folder / name for name in HELD_OUT_FILES if (folder / name).is_file()), None)
 
 
 def find_file(frame: Frame, key: str, name: str) -> Path | None:
-    """The image that `name` means, relative to the camera file; None where there is none.
+    """The image file `name`, relative to the camera file; None if it does not exist.
 
-    Tried as it stands, then with .png, .jpg or .jpeg behind it, and with its own suffix in the other letter case.
+    The name is tried as given, then with .png, .jpg or .jpeg appended, and with its suffix in the other letter case.
     Raises SceneError for a name that leads out of the scene folder, OSError for a folder that may not be entered.
     """
-    relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp reads Windows' names too
+    relative = os.path.normpath(name.replace("\\", "/"))  # instant-ngp accepts Windows paths, too
     if relative.split("/")[0] == ".." or os.path.isabs(relative) or PureWindowsPath(relative).drive:
         raise SceneError(
             f"{frame.where}: its {key} {_shown(name)} leads out of the scene folder; give it relative to {frame.folder}"
@@ -91,18 +91,18 @@ def find_file(frame: Frame, key: str, name: str) -> Path | None:
     try:
         longer = [path.with_name(path.name + spelt) for spelt in SPELLINGS]
         others = [path.with_suffix(spelt) for spelt in SPELLINGS if spelt.lower() == path.suffix.lower()]
-    except ValueError:  # "." is no file's name
+    except ValueError:  # "." is not a file name
         return None
     return next(filter(is_file, [path, *longer, *others]), None)
 
 
 def required_file(frame: Frame, key: str, name: str) -> Path:
-    """`find_file`, which must find it; raises SceneError."""
+    """`find_file`; raises SceneError if the file does not exist."""
     path = find_file(frame, key, name)
     if path is None:
         raise SceneError(
-            f"{frame.where}: its {key} {_shown(name)} is not there (nor with {', '.join(IMAGE_SUFFIXES)} behind it); "
-            "put it there or remove the frame"
+            f"{frame.where}: its {key} {_shown(name)} does not exist (nor with {', '.join(IMAGE_SUFFIXES)} appended); "
+            "add it or remove the frame"
         )
     return path
 
@@ -110,9 +110,9 @@ def required_file(frame: Frame, key: str, name: str) -> Path:
 def posed_image(
     frame: Frame, image: Path, is_fisheye: bool = False, is_held_out: bool = False, mask: Path | None = None
 ) -> PosedImage:
-    """What `frame` says of the image `image`; raises SceneError or ImageError for whatever does not fit."""
+    """The image file with the camera of `frame`; raises SceneError or ImageError if they are inconsistent."""
     if "transform_matrix" not in frame.own:
-        raise SceneError(f"{frame.where}: has no transform_matrix; give its pose or remove the frame")
+        raise SceneError(f"{frame.where}: has no transform_matrix; add the pose or remove the frame")
     given = matrix(frame.where, "transform_matrix", frame.own["transform_matrix"])
     c2w = rigid_pose(frame.where, "transform_matrix", given) @ OPENGL_TO_OPENCV
     size = image_size(image)
@@ -120,9 +120,9 @@ def posed_image(
 
 
 def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
-    """The lens of a frame from its keys and those for all frames; `actual` (width, height) is the image's size.
+    """The lens of a frame from its keys and those of all frames; `actual` (width, height) is the image's size.
 
-    Raises SceneError for a lens that is no camera, is not supported, or was made for an image of another shape.
+    Raises SceneError for a lens that is invalid, not supported, or was made for an image of another aspect ratio.
     """
     other = next((key for key in OTHER_LENSES if frame.get(key)), None)
     if other is not None:
@@ -136,7 +136,7 @@ def read_lens(frame: Frame, actual: tuple[int, int], is_fisheye: bool) -> Lens:
 
 
 def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
-    """The (width, height) that lengths are pixels of: `w` and `h`, else the image's own."""
+    """The (width, height) that the intrinsics refer to: `w` and `h`, else the image's own size."""
     stated = [key for key in ("w", "h") if frame.get(key) is not None]
     if not stated:
         return actual
@@ -148,17 +148,17 @@ def _stated_size(frame: Frame, actual: tuple[int, int]) -> tuple[int, int]:
 
 
 def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, int]) -> None:
-    """Raises SceneError unless `actual` (width, height) is `stated`, up to one scale and a pixel of rounding."""
+    """Raises SceneError unless `actual` (width, height) is a scaled `stated`, up to a pixel of rounding."""
     (w, h), (width, height) = stated, actual
     if abs(width * h / w - height) > 1 and abs(height * w / h - width) > 1:
         raise SceneError(
-            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another shape (cropped, or "
-            "turned?); give the photographs that the cameras were made from"
+            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another aspect ratio (cropped "
+            "or rotated?); use the photographs that the cameras were made from"
         )
 
 
 def _focal_lengths(frame: Frame, size: tuple[int, int]) -> tuple[float, float]:
-    """In x and y; as in instant-ngp a frame's own keys replace the shared ones together, and one counts for both."""
+    """The focal lengths in x and y, pixels; a frame's keys replace the shared ones, and one key gives both axes."""
     for keys in (frame.own, frame.shared):
         found = [_focal_length(frame.where, keys, axis, length) for axis, length in zip("xy", size, strict=True)]
         given = [focal for focal in found if focal is not None]
@@ -168,7 +168,7 @@ def _focal_lengths(frame: Frame, size: tuple[int, int]) -> tuple[float, float]:
 
 
 def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int) -> float | None:
-    """Pixels along `axis`, from the first key that is given: a length, or the angle that the whole image spans."""
+    """The focal length along `axis` in pixels, from the first existing key: a length, or a field of view."""
     key = next((key for key in FOCAL_KEYS[axis] if key in keys), None)
     if key is None:
         return None
@@ -177,14 +177,14 @@ def _focal_length(where: str, keys: Mapping[str, object], axis: str, length: int
         return value
     angle = math.radians(value) if key.endswith("_fov") else value
     if angle >= math.pi:
-        raise SceneError(f"{where}: {key} is {value:g}, half a turn or more, too wide for a pinhole camera; correct it")
+        raise SceneError(f"{where}: {key} is {value:g}, too wide for a pinhole camera (180 degrees); correct it")
     if angle < 1.0 / LONGEST_FOCAL:
         raise SceneError(f"{where}: {key} is {value:g}, too narrow for any lens; correct it")
     return 0.5 * length / math.tan(0.5 * angle)
 
 
 def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
-    """OpenCV's coefficients, () where all are 0."""
+    """OpenCV's distortion coefficients; () if all are 0."""
     listed = frame.get("distortion_params")
     names = ("k1", "k2", "k3", "k4", "p1", "p2")  # also nerfstudio's order of distortion_params
     if listed is not None and not (isinstance(listed, list) and len(listed) == len(names)):
@@ -205,7 +205,7 @@ def _distortion(frame: Frame, is_fisheye: bool) -> tuple[float, ...]:
 
 
 def require_distinct(source: Path, posed_images: Sequence[PosedImage]) -> None:
-    """Raises SceneError where two frames name one image."""
+    """Raises SceneError if two frames have the same image."""
     seen: set[Path] = set()
     for posed in posed_images:
         if posed.path in seen:

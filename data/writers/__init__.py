@@ -1,1 +1,1 @@
-"""From a `Scene` to files: one module per on-disk format."""
+"""Writes a `Scene` to files: one module per on-disk format."""

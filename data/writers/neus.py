@@ -1,4 +1,4 @@
-"""A `Scene` as a folder of the published NeuS format, which `data.readers.neus` reads back."""
+"""Writes a `Scene` in the published NeuS format, which `data.readers.neus` reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ CAMERA_FILE = "cameras_sphere.npz"
 
 
 def write_neus_scene(folder: Path, scene: Scene) -> None:
-    """Write image/000.png ..., mask/ where the scene has masks, the camera file and the sparse points, in that order.
+    """Write image/000.png ..., mask/ if the scene has masks, the sparse points and the camera file, in that order.
 
-    The images have to be uint8. The world frame of the files is the one that `scene.scene_to_world` leads to.
-    Raises UserError where the disk does not take them.
+    The images must be uint8. The world frame of the files is that of `scene.scene_to_world`. Raises UserError if
+    writing fails.
     """
     for kind in ("image", "mask") if scene.masks is not None else ("image",):
         (folder / kind).mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def camera_matrices(intrinsics: np.ndarray, c2w: np.ndarray, scene_to_world: np.
 
 
 def write_points(path: Path, points: SparsePoints, to_world: np.ndarray) -> None:
-    """The coloured points as a binary PLY in world coordinates; UserError where the disk does not take it."""
+    """Write the coloured points as a binary PLY in world coordinates; raises UserError if writing fails."""
     xyz = points.xyz @ to_world[:3, :3].T + to_world[:3, 3]
     cloud = trimesh.PointCloud(xyz, colors=points.rgb)
     write_result(path, cloud.export(file_type="ply"))

@@ -1,21 +1,21 @@
 """The command line: `python exp_runner.py --help`.
 
-Everything that can be checked from the arguments and the conf is checked before Jittor is loaded.
+Arguments and conf are checked before Jittor is imported.
 """
 
 import os
 import sys
 
-if __name__ == "__main__":  # before anything else is imported: a json.py beside the photographs is not to be run
+if __name__ == "__main__":  # before other imports: a json.py in the current folder must not be imported
     _search_path = sys.path[:]
     sys.path[:] = [os.path.dirname(os.path.realpath(__file__))]
     import data.io.search_path
-    import models  # noqa: F401 (found now, it is found later)
+    import models  # noqa: F401 (imported while the search path has its folder)
 
     data.io.search_path.guard_process(_search_path)
     import models.machine.ranks.shield
 
-    models.machine.ranks.shield.enter_where_ranks()  # before any library starts threads
+    models.machine.ranks.shield.enter_where_ranks()  # forks, so before any library starts threads
 
 from collections.abc import Sequence
 from typing import NoReturn
@@ -34,13 +34,13 @@ EXIT_CRASH = 1  # as Python ends after a traceback
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 MEMORY_SENTENCE = (
-    "memory ran out: end other programs, lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
-    "for pictures, train.batch_size and train.ray_chunk for training; --mode plan tells what fits"
+    "memory ran out: end other programs, or lower --resolution or train.mesh_resolution for meshes, train.render_chunk "
+    "for images, train.batch_size and train.ray_chunk for training; --mode plan shows what fits"
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line (default: the process's own); returns the exit status."""
+    """Run the command line `argv` (default: that of the process); returns the exit status."""
     try:
         check_limits()
         from models.commands.arguments import asked, parse_arguments
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     except CardFailedError as error:
         return failed(str(error), EXIT_CARD_FAILED)
-    except (MemoryError, RuntimeError, OSError, ImportError) as error:  # a library may not fit either
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:  # loading a library may run out of memory, too
         if words := last_words(error):
             return failed(str(CardFailedError(words)), EXIT_CARD_FAILED)
         if not is_allocation_failure(error):
@@ -74,15 +74,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _require_current_folder() -> None:
-    """Raises UserError where the folder the program was started in is gone: relative paths lead nowhere then."""
+    """Raises UserError if the current folder was deleted: relative paths cannot be resolved then."""
     try:
         os.getcwd()
     except OSError as error:
-        raise UserError("the current folder was deleted or cannot be entered: cd to one that is there") from error
+        raise UserError("the current folder was deleted or cannot be entered: change to another one") from error
 
 
 def _start() -> int:
-    """`main` for the process of its own: whatever becomes of its streams, the exit status is that of the work."""
+    """`main` with the set-up of a process; failures of the standard streams do not change the exit status."""
     secure()
     silence_libraries()
     forget_library_variables()
@@ -92,16 +92,16 @@ def _start() -> int:
         status = main()
     except SystemExit as leave:  # argparse, after the help page
         status = leave.code if isinstance(leave.code, int) else 0
-    except Exception:  # noqa: BLE001 (a fault of the program: all of it is shown)
+    except Exception:  # noqa: BLE001 (a bug of the program: the traceback is shown)
         report_crash()
         status = EXIT_CRASH
     return started.ended(status)
 
 
 def _leave(status: int) -> NoReturn:
-    """End the process without the farewells of Jittor, OpenMP and OpenCV.
+    """End the process without the atexit handlers of Jittor, OpenMP and OpenCV.
 
-    By now every file is closed, and what was printed is out. One stopped run in some forty slept in them for ever.
+    In about one of forty stopped runs they deadlock. All files are closed and all output is flushed by now.
     """
     os._exit(status)
 

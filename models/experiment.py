@@ -1,7 +1,7 @@
-"""An experiment's folder, scene and checkpoint: all that can be checked before Jittor is loaded.
+"""An experiment's folder, scene and checkpoint, with all checks that are possible before Jittor is imported.
 
-The folder is laid out as the published code lays it out: checkpoints/, logs/, meshes/, normals/, recording/, render/,
-validations_fine/. It may be a link or lie behind one; nothing is written through links that lie within.
+The folder has the layout of the published code: checkpoints/, logs/, meshes/, normals/, recording/, render/,
+validations_fine/. The folder itself may be a link; links inside it are not written through.
 """
 
 from __future__ import annotations
@@ -31,62 +31,64 @@ from models.watch.logger import LOG_FOLDER, TEXT_LOG
 from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
 CHECKPOINTS = "checkpoints"
-# What a run writes to below its folder, as far as that is known before; other links are met as they are written to.
+# Folders and files that runs write; checked for links early. Other links are detected when they are written.
 WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anomalies")
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
-FRAME_TOLERANCE = 1e-3  # of the sphere's radius: a difference too small to be seen
+FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A conf with the scene it names and the checkpoint to start from; None to start afresh."""
+    """A conf with its scene and the checkpoint to start from (None: a new training)."""
 
     conf: ExperimentConfig
     folder: Path
     scene: Scene
     checkpoint: Checkpoint | None
-    traces: Traces | None = None  # None where no run writes to the folder
-    lock: FolderLock | None = None  # a training holds its folder
-    store: CheckpointFolder | None = None  # where a training keeps its checkpoints
+
+
+    traces: Traces | None = None  # files of this run, for removal; None if it writes none
+    lock: FolderLock | None = None  # of a training
+    store: CheckpointFolder | None = None  # the checkpoints of a training
 
     def close(self) -> None:
-        """Let another training have the folder."""
+        """Release the lock of the folder."""
         if self.lock is not None:
             self.lock.release()
 
     def withdraw(self) -> None:
-        """After a refusal: leave no trace of a run that came to nothing."""
+        """Remove the files of a run that failed before it started."""
         if self.traces is not None:
             self.traces.remove()
 
     def path(self, kind: str, name: str) -> Path:
-        """Path of a result, `<folder>/<kind>/<name>`; the folder is made."""
+        """Path of a result, `<folder>/<kind>/<name>`; the folder is created."""
         return self.subfolder(kind) / name
 
     def subfolder(self, kind: str) -> Path:
-        """`<folder>/<kind>`, made if need be; raises UserError where it cannot be made, or is a link."""
+        """`<folder>/<kind>`, created if needed; raises UserError if it cannot be created, or is a link."""
         try:
             return make_folder(self.folder, kind)
         except OSError as error:
             raise UserError(
-                f"the folder {self.folder / kind} cannot be made ({error.strerror}): choose general.base_exp_dir"
+                f"the folder {self.folder / kind} cannot be created ({error.strerror}): change general.base_exp_dir"
             ) from error
 
 
 def open_training(
     conf: ExperimentConfig, is_continue: bool, checkpoint: Path | None, overwrite: bool, warn: Callable[[str], None]
 ) -> Experiment:
-    """Everything a training needs; of several ranks the first one alone has the folder and the checkpoint.
+    """The inputs of a training; only rank 0 has the lock and the checkpoint.
 
     Args:
-        is_continue: go on from the newest checkpoint of the folder, if it has one.
-        checkpoint: go on from this file instead, in a folder without checkpoints.
-        overwrite: the folder may hold checkpoints, which go once the first new one is complete.
+        is_continue: continue from the newest checkpoint of the folder, if there is one.
+        checkpoint: continue from this file instead, in a folder without checkpoints.
+        overwrite: allow existing checkpoints, which are removed when the first new one is complete.
     Raises:
-        UserError: what of scene, conf and checkpoint does not fit; a folder with checkpoints of which nothing says what
-            is to become; a folder in which another training runs.
+        UserError: scene, conf and checkpoint are inconsistent; the folder has checkpoints and none of these arguments
+            is given; another training is running in the folder.
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
@@ -105,14 +107,14 @@ def open_training(
         _require_same_networks(found, conf)
         _require_same_frame(found, scene)
     goes_on = is_continue and checkpoint is None
-    at_stake = "" if checkpoint is None else SUFFIX  # one of the published code is gone on from where it lies
-    if not goes_on and not overwrite and has_checkpoints(checkpoints, at_stake):
-        raise UserError(_refusal(checkpoints, checkpoint))
+    at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
+    if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):
+        raise UserError(_existing_checkpoints(checkpoints, checkpoint))
     traces = Traces(folder, OF_A_TRAINING)
     try:
         lock = FolderLock(folder)
     except TakenError:
-        raise  # what is new in the folder is the other training's
+        raise  # new files in the folder belong to the other training
     except UserError:
         traces.remove()
         raise
@@ -120,21 +122,19 @@ def open_training(
     return Experiment(conf, folder, scene, found, traces, lock, store)
 
 
-def _refusal(checkpoints: Path, chosen: Path | None) -> str:
-    """Why a training that does not go on from the newest checkpoint may not start in a folder that holds some."""
-    ways = "--is_continue to go on with it, --overwrite to start afresh (they go once the first new one is complete)"
+def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
+    """The error message for a training in a folder with checkpoints from which it would not continue."""
+    ways = "--is_continue to continue it, --overwrite to start again (they are removed when the first new one is complete)"
     if chosen is not None:
         ways = (
-            f"--overwrite to have those after {chosen} in their place (they go once the first new one is complete), "
-            "--is_continue without --checkpoint to go on from the newest"
+            f"--overwrite to replace them by those after {chosen} (they are removed when the first new one is "
+            "complete), --is_continue without --checkpoint to continue from the newest"
         )
-    return f"{checkpoints} holds checkpoints of an earlier run: pass {ways}, or another general.base_exp_dir"
+    return f"{checkpoints} contains checkpoints of an earlier run: pass {ways}, or another general.base_exp_dir"
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """Everything a rendering or mesh of a finished training needs; raises UserError where there is no checkpoint.
-
-    Of several ranks the first one alone has the checkpoint.
+    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint.
     """
     folder = results_folder(conf)
     if here().rank > 0:
@@ -146,7 +146,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     if found is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
-        raise CheckpointError(f"no checkpoint: looked for ckpt_*.safetensors in {checkpoints}; {hint}")
+        raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     _require_same_networks(found, conf)
     scene = load_scene(conf.dataset, background(conf))
     _require_same_frame(found, scene)
@@ -160,7 +160,8 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
     """
     if conf.model.type != GAUSSIANS:
         raise UserError(
-            f"--checkpoint {path}: holds Gaussians, and model.type is {conf.model.type}; use a conf of some"
+            f"--checkpoint {path}: contains Gaussians, and model.type is {conf.model.type}; use a conf for Gaussians, "
+            "such as confs/gaussians.conf"
         )
     scene = load_scene(conf.dataset, background(conf))
     found = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
@@ -173,14 +174,14 @@ def held_out_scene(experiment: Experiment) -> Scene | None:
 
 
 def background(conf: ExperimentConfig) -> float:
-    """The grey behind everything: 1 where renderings are over white, else 0."""
+    """The grey value of the background: 1 for white, else 0."""
     return 1.0 if conf.train.use_white_bkgd else 0.0
 
 
 def record(experiment: Experiment) -> None:
     """Write the resolved conf and copies of the recorded folders' .py files to `<folder>/recording`, as published.
 
-    The packages within a folder are copied too: a model is more than the files beside each other.
+    The packages in a folder are copied, too.
     """
     write_result(experiment.path(RECORDING, "config.conf"), to_hocon(experiment.conf).encode())
     try:
@@ -197,7 +198,7 @@ def record(experiment: Experiment) -> None:
 
 
 def _python_files(folder: Path) -> list[Path]:
-    """The .py files of a folder and of the packages in it."""
+    """The .py files of a folder and of the packages inside it."""
     packages = sorted(path.parent for path in folder.glob("*/__init__.py") if not path.parent.is_symlink())
     files = sorted(file for file in folder.glob("*.py") if file.is_file())
     return files + [file for package in packages for file in _python_files(package)]
@@ -206,7 +207,7 @@ def _python_files(folder: Path) -> list[Path]:
 def results_folder(conf: ExperimentConfig) -> Path:
     """`general.base_exp_dir`.
 
-    Raises UserError for a name that cannot be a folder, or that a file has already, and for links within.
+    Raises UserError for an invalid folder name, an existing file of that name, and links inside the folder.
     """
     folder = Path(conf.general.base_exp_dir)
     try:
@@ -215,7 +216,7 @@ def results_folder(conf: ExperimentConfig) -> Path:
     except OSError as error:
         raise UserError(f"general.base_exp_dir = {folder}: cannot be used ({error.strerror}); choose another") from None
     if taken:
-        raise UserError(f"general.base_exp_dir = {folder}: {taken[0]} is no folder; choose another one")
+        raise UserError(f"general.base_exp_dir = {folder}: {taken[0]} is not a folder; choose another one")
     links = [folder / name for name in WRITTEN if (folder / name).is_symlink()]
     if links:
         raise UserError(f"{links[0]}: {LINK_WORDS}, or make general.base_exp_dir itself the link")
@@ -223,31 +224,31 @@ def results_folder(conf: ExperimentConfig) -> Path:
 
 
 def _read(path: Path) -> Checkpoint:
-    """A checkpoint file of ours or of the published code, by its suffix."""
+    """Read a checkpoint of this program or of the published code, by its suffix."""
     if path.suffix == PUBLISHED_SUFFIX:
         return to_checkpoint(read_torch_checkpoint(path), str(path))
     if path.suffix == splat_ply.SUFFIX:
         raise UserError(
-            f"--checkpoint {path}: Gaussians of a .ply are for pictures and meshes, they bring nothing that a training "
-            "goes on from; pass a ckpt_*.safetensors"
+            f"--checkpoint {path}: training cannot continue from a .ply of Gaussians, which has no optimiser state; pass "
+            "a ckpt_*.safetensors"
         )
     return load_checkpoint(path)
 
 
 def _require_same_networks(checkpoint: Checkpoint, conf: ExperimentConfig) -> None:
-    """Raises CheckpointError naming the first key in which the conf contradicts the checkpoint's networks."""
+    """Raises CheckpointError, naming the first key, if the conf and the checkpoint have different networks."""
     text = checkpoint.state.get("conf")
     if text is None:
-        return  # a published checkpoint carries no conf: its shapes are compared when the weights are set
+        return  # a published checkpoint has no conf: shapes are compared when the weights are set
     differences = network_differences(parse_config(text, "the checkpoint's conf").model, conf.model)
     if differences:
         raise CheckpointError(
-            f"the conf contradicts the checkpoint's networks: {differences[0]}; use the conf it was trained with"
+            f"the conf differs from the checkpoint's networks: {differences[0]}; use the conf it was trained with"
         )
 
 
 def frame_state(scene: Scene) -> dict[str, Any]:
-    """What `_require_same_frame` reads back from a checkpoint's state."""
+    """The entry of a checkpoint's state for `_require_same_frame`."""
     return {FRAME_KEY: scene.scene_to_world.tolist()}
 
 
@@ -261,6 +262,6 @@ def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
     if np.abs(trained - scene.scene_to_world).max() > FRAME_TOLERANCE * radius:
         sphere = " ".join(f"{value:.9g}" for value in (*trained[:3, 3], radius))
         raise CheckpointError(
-            f"the checkpoint of step {checkpoint.step} was trained around another region of interest than that of "
-            f'{scene.name}; pass --roi "{sphere}", the one it was trained around'
+            f"the checkpoint of step {checkpoint.step} was trained with another region of interest than that of "
+            f'{scene.name}; pass --roi "{sphere}", the one it was trained with'
         )

@@ -35,7 +35,7 @@ def test_what_jittor_is_told_is_forgotten_when_it_is_loaded(on_a_card, monkeypat
     monkeypatch.setenv("cc_flags", "-DMINE")
     monkeypatch.setenv("use_cuda", "0")
     given = wishes()
-    with environment.told(on_a_card, 1):
+    with environment.jittor_environment(on_a_card, 1):
         told = dict(os.environ)
         os.environ["cuda_arch"] = "90"  # as Jittor does
     assert told["nvcc_path"] == on_a_card.nvcc and told["cache_name"].endswith("-cuda-0123456789ab")

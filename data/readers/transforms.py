@@ -152,8 +152,8 @@ def require_same_shape(where: str, stated: tuple[int, int], actual: tuple[int, i
     (w, h), (width, height) = stated, actual
     if abs(width * h / w - height) > 1 and abs(height * w / h - width) > 1:
         raise SceneError(
-            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another aspect ratio (cropped "
-            "or rotated?); use the photographs that the cameras were made from"
+            f"{where}: the cameras are for {w}x{h} and the photograph is {width}x{height}, another aspect ratio "
+            "(cropped or rotated?); use the photographs that the cameras were made from"
         )
 
 

@@ -1,1 +1,1 @@
-"""Checkpoints: our own files, and those of the published code."""
+"""Checkpoints: files of this program, of the published code, and Gaussians as .ply."""

@@ -1,7 +1,7 @@
-"""A folder of checkpoints: the newest good one, how many stay, and what becomes of those of an earlier run.
+"""A folder of checkpoints: finds the newest intact one, removes old ones, and replaces those of an earlier run.
 
-The step inside a file counts, whatever the file is called. Nothing goes but checkpoints that this program wrote: what
-it cannot read, and whatever else lies in the folder, stays.
+The step is read from the file, not from its name. Only checkpoints written by this program are removed; unreadable and
+other files are kept.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from models.checkpoints.ours import (
 )
 
 SUFFIX = ".safetensors"
-EARLIER = "earlier"  # folder below that of the checkpoints, for those that a training which starts over replaces
-WORSE_SUFFIX = ".worse"  # added to the names of what a training went back from
-REFUSED_SUFFIX = ".refused"  # added to the name of a file that could not be read, where a new one takes its name
+EARLIER = "earlier"  # subfolder for the checkpoints that a new training replaces
+WORSE_SUFFIX = ".worse"  # appended to the names of checkpoints that a training discarded when it went back
+REFUSED_SUFFIX = ".refused"  # appended to the name of an unreadable file before a new one is written in its place
 
 _FILE_NAME = re.compile(r"ckpt_([0-9]{6,})\.safetensors")
 
 
 class CheckpointFolder:
-    """Where one training keeps its checkpoints.
+    """The checkpoints of one training.
 
-    One that starts over leaves the earlier ones where they are until its own first one is complete. They are removed
-    then, the newest last. Whenever it is killed, `latest_checkpoint` finds the newest earlier one or a new one.
+    A training that starts over keeps the earlier checkpoints until its own first one is complete. Then they are
+    removed, the newest last, so that after a kill at any time `latest_checkpoint` finds an intact one.
     """
 
     def __init__(self, folder: Path, keep: int, starts_over: bool) -> None:
-        """`keep` checkpoints stay, 0: all; `starts_over`: those that lie there now are to go.
+        """keep: number of checkpoints to keep, 0: all; starts_over: the existing checkpoints will be removed.
 
-        Removes what a killed run left half-written. Only where no other writer can be alive.
+        Removes incomplete files of killed runs, so no other process may write to the folder.
         """
         self.folder = folder
         self._keep = keep
         self._starts_over = starts_over
-        self._readable: dict[Path, bool] = {}  # what was looked at, for pruning
-        self._spared = 0  # the step whose checkpoint stays however old it gets
+        self._readable: dict[Path, bool] = {}  # cache of `_is_readable`, for pruning
+        self._spared = 0  # the step whose checkpoint is not pruned
         _discard_unfinished(folder)
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint and remove those that are not to stay; raises CheckpointError where that is not possible.
+        """Write a checkpoint and remove old ones; raises CheckpointError if that fails.
 
-        A file of its name that cannot be read is not overwritten: it gets the suffix `.refused`.
+        An unreadable file of the same name is not overwritten: it is renamed with the suffix `.refused`.
         """
         earlier = _of_this_program(self.folder) if self._starts_over else []
         if self._keep:
-            self._own(checkpoint.step)  # is looked at before the write: a kill soon after it finds the others gone
+            self._own(checkpoint.step)  # fills the cache before the write, so that pruning follows immediately
         _set_unreadable_beside(self.folder / checkpoint_name(checkpoint.step))
         path = save_checkpoint(self.folder, checkpoint)
         self._readable[path] = True
@@ -69,20 +69,20 @@ class CheckpointFolder:
         return path
 
     def last_finite(self, warn: Callable[[str], None], before: int | None = None) -> Checkpoint | None:
-        """The newest readable checkpoint of this run in which every number is finite; None where there is none.
+        """The newest readable checkpoint of this run in which all numbers are finite; None if there is none.
 
-        `before`: only of steps below it.
+        before: only consider smaller steps.
         """
         found = [] if self._starts_over else _newest_first(self.folder)
         found = [entry for entry in found if before is None or entry[0] < before]
         return next((checkpoint for checkpoint in _loaded(found, warn) if not_finite(checkpoint) is None), None)
 
     def spare(self, step: int) -> None:
-        """Keep the checkpoint of this step too, in place of the one that was spared before."""
+        """Exclude the checkpoint of this step from pruning; the previously spared one may be pruned."""
         self._spared = step
 
     def at(self, step: int) -> Checkpoint | None:
-        """The checkpoint of this run of that step; None where there is none that can be read."""
+        """The checkpoint of this run at that step; None if there is no readable one."""
         path = self.folder / checkpoint_name(step)
         try:
             return load_checkpoint(path) if path.is_file() and not self._starts_over else None
@@ -90,15 +90,15 @@ class CheckpointFolder:
             return None
 
     def set_later_aside(self, step: int) -> None:
-        """Rename the checkpoints of later steps to names ending in `.worse`, which no training goes on from."""
+        """Append `.worse` to the names of checkpoints of later steps, so that no training continues from them."""
         for inside, path in _newest_first(self.folder):
             if inside > step and not self._starts_over:
                 path.replace(path.with_name(path.name + WORSE_SUFFIX))
 
     def _prune(self, step: int) -> None:
-        """Remove all but the newest of what this program wrote up to `step`; one that cannot be removed stays.
+        """Remove all but the newest checkpoints up to `step`; errors are ignored.
 
-        A file that cannot be read, under a name that is not its own, or of a later step is none of them.
+        Unreadable files, files whose name does not match their step, and later steps are kept.
         """
         if self._keep == 0:
             return
@@ -108,7 +108,7 @@ class CheckpointFolder:
                 path.unlink()
 
     def _own(self, step: int) -> list[Path]:
-        """The checkpoints up to `step` under their own names, newest first, of those that can be read."""
+        """The readable checkpoints up to `step` whose names match their steps, newest first."""
         found = [(inside, path) for inside, path in _newest_first(self.folder) if inside <= step]
         own = [path for inside, path in found if path.name == checkpoint_name(inside)]
         for path in own:
@@ -118,10 +118,10 @@ class CheckpointFolder:
 
 
 def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint | None:
-    """The newest complete checkpoint of `folder` by step; None where there is none, or no folder.
+    """The newest complete checkpoint of `folder` by step; None if there is none, or no folder.
 
-    Each damaged one that is passed over is reported through `warn`. Raises CheckpointError if all of them are damaged
-    or the folder cannot be listed. Temporary files of an interrupted write are not looked at.
+    Each damaged one that is skipped is reported through `warn`. Raises CheckpointError if all of them are damaged or
+    the folder cannot be listed. Temporary files of an interrupted write are ignored.
     """
     found = _newest_first(folder)
     for checkpoint in _loaded(found, warn):
@@ -129,35 +129,35 @@ def latest_checkpoint(folder: Path, warn: Callable[[str], None]) -> Checkpoint |
     if not found:
         return None
     raise CheckpointError(
-        f"None of the {len(found)} checkpoints in {folder} can be read: train anew without --is_continue, or put back "
+        f"None of the {len(found)} checkpoints in {folder} can be read: train again without --is_continue, or restore "
         "a copy of one."
     )
 
 
 def _loaded(found: Iterable[tuple[int, Path]], warn: Callable[[str], None]) -> Iterator[Checkpoint]:
-    """The checkpoints one after the other; those that are damaged are reported through `warn`."""
+    """Load the checkpoints one by one; damaged ones are reported through `warn`."""
     for _, path in found:
         try:
             yield load_checkpoint(path)
         except CheckpointError as error:
-            warn(f"{error} Trying the checkpoint before it.")
+            warn(f"{error} Trying the previous checkpoint.")
 
 
 def checkpoint_files(folder: Path) -> dict[int, Path]:
-    """The files with a checkpoint's name by their steps; raises CheckpointError where the folder cannot be listed."""
+    """The checkpoint files by step; raises CheckpointError if the folder cannot be listed."""
     return dict(reversed(_newest_first(folder)))
 
 
 def has_checkpoints(folder: Path, suffix: str = "") -> bool:
-    """Whether checkpoints lie there; those of a suffix only, or of the published code too."""
+    """Whether the folder has checkpoints, with the given suffix or any, including those of the published code."""
     return folder.is_dir() and any(folder.glob(f"ckpt_*{suffix}"))
 
 
 def set_aside(folder: Path) -> None:
-    """Move the checkpoints of `folder` to `folder`/earlier, so that a training there begins at step 0.
+    """Move the checkpoints of `folder` to `folder`/earlier, so that a training there starts at step 0.
 
-    Of two with one name the newer stays. Raises CheckpointError where they cannot be moved. Only where no other writer
-    can be alive.
+    Files of the same name are replaced. Raises CheckpointError if they cannot be moved. No other process may write to
+    the folder.
     """
     found = [path for _, path in _newest_first(folder)]
     try:
@@ -165,29 +165,29 @@ def set_aside(folder: Path) -> None:
             path.replace(make_folder(folder, EARLIER) / path.name)
     except OSError as error:
         raise CheckpointError(
-            f"{folder}: its checkpoints cannot be moved to {EARLIER}/ ({error.strerror or error}): do it yourself."
+            f"{folder}: its checkpoints cannot be moved to {EARLIER}/ ({error.strerror or error}): move them yourself."
         ) from error
 
 
 def remove_set_aside(folder: Path) -> None:
-    """Remove what `set_aside` moved, as far as this program wrote it; raises CheckpointError."""
+    """Remove the checkpoints of this program that `set_aside` moved; raises CheckpointError."""
     for path in _of_this_program(folder / EARLIER):
         _remove_earlier(path)
     remove_empty([folder / EARLIER])
 
 
 def _remove_earlier(path: Path) -> None:
-    """Remove a checkpoint of the run before; raises CheckpointError."""
+    """Remove a checkpoint of an earlier run; raises CheckpointError."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(
-            f"{path}, of a run that is over, cannot be removed ({error.strerror or error}): do it yourself."
+            f"{path}, of an earlier run, cannot be removed ({error.strerror or error}): remove it yourself."
         ) from error
 
 
 def _set_unreadable_beside(path: Path) -> None:
-    """Rename what is at `path` where it is no checkpoint that can be read; raises CheckpointError."""
+    """Rename the file at `path` if it is not a readable checkpoint; raises CheckpointError."""
     if not os.path.lexists(path) or path.is_dir() or _is_readable(path):
         return
     beside, number = path.with_name(path.name + REFUSED_SUFFIX), 1
@@ -198,27 +198,27 @@ def _set_unreadable_beside(path: Path) -> None:
         path.rename(beside)
     except OSError as error:
         raise CheckpointError(
-            f"{path} could not be read, and cannot be renamed ({error.strerror or error}): move it away yourself."
+            f"{path} cannot be read and cannot be renamed ({error.strerror or error}): move it yourself."
         ) from error
 
 
 def _discard_unfinished(folder: Path) -> None:
-    """Remove what killed writers left half-written in `folder`; only where no other writer can be alive."""
+    """Remove incomplete files of killed processes; no other process may write to the folder."""
     for path in folder.glob(".ckpt_*.safetensors.*.tmp"):
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def _of_this_program(folder: Path) -> list[Path]:
-    """The checkpoints in `folder` that this program wrote, whatever version of it, by their headers; oldest first."""
+    """The checkpoints in `folder` written by any version of this program, by their headers; oldest first."""
     return [path for _, path in reversed(_newest_first(folder)) if header_step(path) is not None]
 
 
 def _newest_first(folder: Path) -> list[tuple[int, Path]]:
-    """Step and path of the files of `folder` that have a checkpoint's name; [] where there is no such folder.
+    """Step and path of the files in `folder` with a checkpoint's name; [] if there is no folder.
 
-    Where the step inside cannot be read the name tells it; of two files of a step the one that is named after it comes
-    first.
+    If the step cannot be read from the file, that of the name is used. Of two files with the same step, the one whose
+    name matches is first.
     """
     try:
         matches = [(_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir()]
@@ -236,7 +236,7 @@ def _newest_first(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether a file is a whole checkpoint that this version reads."""
+    """Whether a file is a complete checkpoint that this version can read."""
     try:
         load_checkpoint(path)
     except CheckpointError:

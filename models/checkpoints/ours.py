@@ -1,7 +1,7 @@
-"""Checkpoints of our own: one safetensors file each, JSON in its header, no pickle anywhere.
+"""Checkpoints of this program: one safetensors file each, with JSON in its header and without pickle.
 
-A file is written beside its final name, synced and renamed, so a name `ckpt_*.safetensors` always means a file that
-was once complete; a SHA-256 over everything that counts finds what happened to it since.
+A file is written under a temporary name, synced and renamed, so `ckpt_*.safetensors` was complete when written; a
+SHA-256 over its content detects later damage.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from data.io.files import make_folder, write_atomically
 from models.checkpoints.state import check_moments, check_state, require_modest
 
 FORMAT = "neus-jittor"
-SCHEMA = 3  # raise it when a reader of the older files would misread the newer ones
-EMA_SCHEMA = 2  # of a file without buffers, which the older reader takes as well
-PLAIN_SCHEMA = 1  # of a file without averaged weights either, likewise
-MOST_STEPS = 2**53  # beyond it a double skips whole numbers
-MOMENTS = ("exp_avg", "exp_avg_sq")  # the names Adam's running means have in the published checkpoints
+SCHEMA = 3  # increase it when older versions would misread newer files
+EMA_SCHEMA = 2  # of a file without buffers, which older versions can read
+PLAIN_SCHEMA = 1  # of a file without buffers and averaged weights, likewise
+MOST_STEPS = 2**53  # a double represents all smaller integers
+MOMENTS = ("exp_avg", "exp_avg_sq")  # the names of Adam's moments in the published checkpoints
 
 _STEPS = re.compile(r"[0-9]{1,16}")
 # Header names: network/<network>/<name>, ema/<network>/<name>, buffer/<name> and <moment>/<network>.<name>.
 _NETWORK_PREFIX, _EMA_PREFIX, _BUFFER_PREFIX = "network", "ema", "buffer"
-# What safetensors and json were seen to raise on damaged bytes.
+# Exceptions of safetensors and json for damaged files.
 _DAMAGE = (SafetensorError, ValueError, KeyError, TypeError, EOFError, RecursionError)
 
 
 class CheckpointError(UserError):
-    """A checkpoint that cannot be written or read, in one sentence that names it."""
+    """A checkpoint that cannot be written or read; the message names the file."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Everything a run needs to go on as if it had never stopped, or to give its results."""
+    """The complete state of a training, to continue it or to make results."""
 
     step: int  # optimiser steps taken
     tensors: dict[str, dict[str, np.ndarray]]  # network -> state-dict name -> array, as published
     moments: dict[str, dict[str, np.ndarray]]  # "exp_avg" / "exp_avg_sq" -> "<network>.<name>" -> array
     adam_steps: int  # steps counted by Adam's bias correction
     state: dict[str, Any] = field(default_factory=dict)  # JSON values only: str keys, lists (not tuples), any int
-    ema: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # averaged weights, as tensors; {} without
-    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps; {} without
+    ema: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)  # averaged weights, like `tensors`; or {}
+    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # further arrays of the model; or {}
 
 
 def checkpoint_name(step: int) -> str:
-    """The file name of the checkpoint after `step` steps; six digits, as the published code has."""
+    """The file name of the checkpoint after `step` steps; six digits, as in the published code."""
     return f"ckpt_{step:06d}.safetensors"
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
-    """Write `checkpoint` into `folder` (made if need be) and return the file; earlier checkpoints stay.
+    """Write `checkpoint` into `folder` (created if needed) and return the path; earlier checkpoints are kept.
 
-    Raises CheckpointError where the disk does not take it: no earlier file changes then, and nothing half-written is
-    left. Raises TypeError for a `state` that JSON cannot hold.
+    Raises CheckpointError if writing fails: existing files are unchanged then, and no incomplete file remains. Raises
+    TypeError for a `state` that is not JSON.
     """
     path = folder / checkpoint_name(checkpoint.step)
     content = _encode(checkpoint)
@@ -72,18 +72,18 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     except OSError as error:
         reason = error.strerror or str(error)
         raise CheckpointError(
-            f"The checkpoint {path} cannot be written ({reason}): make room or choose a folder that can be written to."
+            f"The checkpoint {path} cannot be written ({reason}): free some space or choose a writable folder."
         ) from error
     return path
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read one checkpoint that `save_checkpoint` wrote.
+    """Read a checkpoint of `save_checkpoint`.
 
-    Raises CheckpointError for a file that is missing, unreadable, truncated, altered, foreign or of a newer schema.
+    Raises CheckpointError for a file that is missing, unreadable, truncated, modified, foreign or of a newer schema.
     """
     try:
-        if path.exists() and not path.is_file():  # opening a pipe would wait for its writer for ever
+        if path.exists() and not path.is_file():  # opening a pipe would block
             raise CheckpointError(f"The checkpoint {path} cannot be read (it is not a file).")
         with safe_open(str(path), framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -105,14 +105,14 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def not_finite(checkpoint: Checkpoint) -> str | None:
-    """The name of the first array of `checkpoint` that holds NaN or an infinity; None where all are finite."""
+    """The name of the first array of `checkpoint` that contains NaN or Inf; None if all are finite."""
     return next((name for name, array in _flatten(checkpoint) if not np.isfinite(array).all()), None)
 
 
 def header_step(path: Path) -> int | None:
-    """The step that the header of a checkpoint of this program tells, of whatever version; None for other files.
+    """The step in the header of a checkpoint of any version of this program; None for other files.
 
-    What it tells is not verified.
+    The checksum is not verified.
     """
     try:
         if not path.is_file():
@@ -128,7 +128,6 @@ def header_step(path: Path) -> int | None:
 
 
 def _encode(checkpoint: Checkpoint) -> bytes:
-    """The file's content."""
     arrays = dict(_flatten(checkpoint))
     metadata = {
         "format": FORMAT,
@@ -141,7 +140,7 @@ def _encode(checkpoint: Checkpoint) -> bytes:
 
 
 def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
-    """Header name and array of all that is stored."""
+    """Name and array of every stored tensor."""
     for prefix, networks in ((_NETWORK_PREFIX, checkpoint.tensors), (_EMA_PREFIX, checkpoint.ema)):
         for network, named in networks.items():
             for name, array in named.items():
@@ -154,14 +153,14 @@ def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _plain(array: np.ndarray) -> np.ndarray:
-    """`array` C-ordered and in native byte order: safetensors copies raw memory, whatever its strides."""
+    """`array` C-ordered and in native byte order, since safetensors copies raw memory."""
     return np.asarray(array).astype(array.dtype.newbyteorder("="), order="C", copy=False)
 
 
 def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict[str, Any]) -> Checkpoint:
-    """The inverse of `_encode`; raises ValueError or KeyError for what it cannot have written."""
+    """The inverse of `_encode`; raises ValueError or KeyError for content that `_encode` does not write."""
     if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
-        raise ValueError("its content is not what was written")
+        raise ValueError("its checksum does not match")
     networks: dict[str, dict[str, dict[str, np.ndarray]]] = {_NETWORK_PREFIX: {}, _EMA_PREFIX: {}}
     plain: dict[str, dict[str, np.ndarray]] = {name: {} for name in (*MOMENTS, _BUFFER_PREFIX)}
     for key, array in arrays.items():
@@ -181,12 +180,12 @@ def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict
 def _steps(text: str) -> int:
     """A number of steps; raises ValueError for another text."""
     if not _STEPS.fullmatch(text) or int(text) > MOST_STEPS:
-        raise ValueError("it counts no possible number of steps")
+        raise ValueError("its number of steps is invalid")
     return int(text)
 
 
 def _check_format(path: Path, metadata: dict[str, str]) -> None:
-    """Raises CheckpointError for a foreign file or a newer schema, ValueError for a schema that never was."""
+    """Raises CheckpointError for a foreign file or a newer schema, ValueError for an invalid schema."""
     if metadata.get("format") != FORMAT:
         raise CheckpointError(f"{path} is not a checkpoint of this program: give a ckpt_*.safetensors file it wrote.")
     schema = int(metadata["schema"])
@@ -196,7 +195,7 @@ def _check_format(path: Path, metadata: dict[str, str]) -> None:
             "update the program."
         )
     if schema < 1:
-        raise ValueError(f"there never was a schema {schema}")
+        raise ValueError(f"its schema {schema} is invalid")
 
 
 def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:

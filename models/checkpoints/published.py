@@ -17,24 +17,24 @@ from models.checkpoints.torch_archive import read_torch_checkpoint
 
 __all__ = ["NETWORKS", "read_torch_checkpoint", "to_checkpoint"]
 
-# In the order in which the published Runner hands their parameters to Adam.
+# In the order in which the published Runner passes their parameters to Adam.
 NETWORKS = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine")
 
-MOST_STEPS = 1 << 40  # far beyond any training; an integer in a file may have a million digits
+MOST_STEPS = 1 << 40  # a bound, since an integer in a file may have a million digits
 _REVERSED = [2, 1, 0]  # BGR to RGB
 _COLOR_LAYER = re.compile(r"lin(\d+)\.(weight_v|weight_g|weight|bias)")
 _NERF_COLOR_NAMES = ("rgb_linear.weight", "rgb_linear.bias")
-# torch.nn.utils.parametrizations.weight_norm, the successor of torch.nn.utils.weight_norm, calls the same things so.
+# The names of torch.nn.utils.parametrizations.weight_norm, the successor of torch.nn.utils.weight_norm.
 _NEWER_NAMES = {"parametrizations.weight.original0": "weight_g", "parametrizations.weight.original1": "weight_v"}
 
 Tensors = dict[str, dict[str, np.ndarray]]  # network -> state-dict name -> array
 
 
 def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -> Checkpoint:
-    """The checkpoint that `read_torch_checkpoint` read, in our terms: float32, RGB, Adam's moments by name.
+    """Convert the result of `read_torch_checkpoint`: float32, RGB, Adam's moments by name.
 
-    `name` is what errors call it. A parameter that Adam has not yet seen (the background network of a recipe without
-    one) gets moments of zero. Raises CheckpointError for a missing part, and for moments that do not fit.
+    `name` is used in errors. Parameters without Adam state (an unused background network) get zero moments. Raises
+    CheckpointError for a missing part, and for moments of wrong shape.
     """
     try:
         tensors = {network: _network(raw, network) for network in NETWORKS}
@@ -53,11 +53,11 @@ def to_checkpoint(raw: dict[str, Any], name: str = "the published checkpoint") -
 
 
 class _UnfitError(ValueError):
-    """What does not fit, as half a sentence."""
+    """An inconsistency in the checkpoint; the text is a clause."""
 
 
 def _part(raw: object, key: str) -> Any:
-    """raw[key]."""
+    """raw[key]; raises _UnfitError if it is missing."""
     if not isinstance(raw, dict) or key not in raw:
         raise _UnfitError(f"it has no '{key}'")
     return raw[key]
@@ -67,40 +67,40 @@ def _network(raw: dict[str, Any], network: str) -> dict[str, np.ndarray]:
     """One network's state dict under its published names, in the order of its parameters."""
     named = _part(raw, network)
     if not isinstance(named, dict):
-        raise _UnfitError(f"its '{network}' is no state dict")
+        raise _UnfitError(f"its '{network}' is not a state dict")
     return {_published_name(str(key)): _float32(array, f"{network}.{key}") for key, array in named.items()}
 
 
 def _published_name(key: str) -> str:
-    """`lin0.weight_g` for that or for its newer spelling."""
+    """The published name of a parameter, from it or its newer spelling."""
     for newer, published in _NEWER_NAMES.items():
         key = key.replace(newer, published)
     return key
 
 
 def _float32(array: object, what: str) -> np.ndarray:
-    """`array` as float32; training that broke down left NaN behind, which nothing can be made of."""
+    """`array` as float32; raises _UnfitError for other types, and for NaN and Inf of a diverged training."""
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
-        raise _UnfitError(f"its '{what}' is no tensor of real numbers")
+        raise _UnfitError(f"its '{what}' is not a tensor of real numbers")
     with np.errstate(over="ignore"):
         values = array.astype(np.float32)
     if not np.isfinite(values).all():
-        raise _UnfitError(f"its '{what}' holds NaN or infinite numbers")
+        raise _UnfitError(f"its '{what}' contains NaN or infinite numbers")
     return values
 
 
 def _count(value: object, what: str) -> int:
-    """A number of steps: an integer, or a tensor that holds one as newer versions of PyTorch write it."""
+    """A number of steps: an integer or, from newer versions of PyTorch, a tensor with one element."""
     number = value.item() if isinstance(value, np.ndarray) and value.size == 1 else value
     if not isinstance(number, int | float) or not 0 <= number <= MOST_STEPS or number != number // 1:
-        raise _UnfitError(f"its '{what}' is no number of steps")
+        raise _UnfitError(f"its '{what}' is not a number of steps")
     return int(number)
 
 
 def _adam(optimizer: object, tensors: Tensors) -> tuple[dict[str, dict[str, np.ndarray]], int]:
-    """Adam's moments ("exp_avg", "exp_avg_sq" -> "<network>.<name>" -> array) and the steps it has taken.
+    """Adam's moments ("exp_avg", "exp_avg_sq" -> "<network>.<name>" -> array) and its number of steps.
 
-    Adam numbers parameters in the order it was given them; a module's parameters come in the order of its state dict.
+    Adam numbers the parameters in the order of the networks and of their state dicts.
     """
     parameters = {f"{network}.{key}": array for network, named in tensors.items() for key, array in named.items()}
     states, indices = _part(optimizer, "state"), _parameter_indices(optimizer)
@@ -127,12 +127,12 @@ def _parameter_indices(optimizer: object) -> list[Any]:
         raise _UnfitError("its optimizer's 'param_groups' do not list parameters")
     indices = [index for indices in lists for index in indices]
     if any(type(index) is not int for index in indices):
-        raise _UnfitError("its optimizer's 'params' are no numbers")
+        raise _UnfitError("its optimizer's 'params' are not numbers")
     return indices
 
 
 def _moment(state: object, moment: str, name: str, parameter: np.ndarray) -> np.ndarray:
-    """One moment of one parameter, zero where Adam has no state for it."""
+    """One moment of one parameter; zero if Adam has no state for it."""
     if state is None:
         return np.zeros_like(parameter)
     array = _float32(_part(state, moment), f"optimizer.{moment}")
@@ -144,7 +144,7 @@ def _moment(state: object, moment: str, name: str, parameter: np.ndarray) -> np.
 def _color_names(tensors: Tensors) -> frozenset[str]:
     """The "<network>.<name>" of every parameter whose rows are the three colours.
 
-    They are the last layer of the colour network and the background's `rgb_linear`; nothing else sees a colour.
+    They are the last layer of the colour network and the background's `rgb_linear`.
     """
     layers = [match for match in map(_COLOR_LAYER.fullmatch, tensors["color_network_fine"]) if match]
     if not layers:
@@ -155,5 +155,5 @@ def _color_names(tensors: Tensors) -> frozenset[str]:
     for name in names:
         network, _, key = name.partition(".")
         if tensors[network][key].shape[:1] != (len(_REVERSED),):
-            raise _UnfitError(f"its '{name}' has not three rows, one for each colour")
+            raise _UnfitError(f"its '{name}' does not have three rows, one for each colour")
     return frozenset(names)

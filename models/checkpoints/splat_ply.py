@@ -1,9 +1,9 @@
-"""Splats as the .ply that Gaussian viewers read, in the world frame, and back. Knows no Jittor.
+"""Writes and reads Gaussians as the .ply of Gaussian viewers, in the world frame. Does not import Jittor.
 
 The published properties in the published order (https://github.com/graphdeco-inria/gaussian-splatting,
 scene/gaussian_model.py, save_ply): x y z nx ny nz f_dc_0..2 f_rest_* opacity scale_0..2 rot_0..3, float32 and
-little-endian; f_rest channel by channel. N splats. A file is never trusted: its header is bounded, and its size has to
-be what it says.
+little-endian; f_rest channel by channel. N splats. Files are untrusted: the length of the header is limited, and the
+size of the file must match it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from models.ops.harmonics import MOST_DEGREE, count_of, turning
 
 SUFFIX = ".ply"
 NETWORK = "splats"
-LONGEST_HEADER = 1 << 14  # bytes; the published one has 1,500
-READING_COPIES = 4  # the file, its numbers, and what is made of them
-FLAT = -20.0  # the logarithm of a surfel's third size, over that of a radius: thinner than anything that is seen
-LARGEST = 1e9  # of any number: far beyond a scene, far below what float32 squares
+LONGEST_HEADER = 1 << 14  # bytes; that of the published code has 1,500
+READING_COPIES = 4  # copies of the numbers in memory while a file is read
+FLAT = -20.0  # log of a surfel's third scale relative to the larger of the others: invisibly thin
+LARGEST = 1e9  # of any number; its square does not overflow float32
 _TYPES = {"char": 1, "uchar": 1, "int8": 1, "uint8": 1, "short": 2, "ushort": 2, "int16": 2, "uint16": 2}
 _TYPES |= {"int": 4, "uint": 4, "int32": 4, "uint32": 4, "float": 4, "float32": 4, "double": 8, "float64": 8}
 _FIXED = ("x", "y", "z", "f_dc_0", "f_dc_1", "f_dc_2", "opacity")
@@ -37,7 +37,7 @@ Splats = dict[str, np.ndarray]  # as `models.kinds.gaussians.splats` names them
 
 
 def encode(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> bytes:
-    """The file's content, of splats of the working frame."""
+    """The file's content for splats in the working frame."""
     world = _moved(splats, scene_to_world)
     count, coefficients = len(world["means"]), world["rest"].shape[1]
     if is_flat:
@@ -53,13 +53,15 @@ def encode(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> bytes:
 
 
 def to_checkpoint(path: Path, conf: SplatsConfig, scene_to_world: np.ndarray, step: int) -> Checkpoint:
-    """Splats of a file as a checkpoint to show, not to train on: it has no moments.
+    """The splats of a file as a checkpoint for rendering; training cannot continue from it, as it has no moments.
 
-    Raises CheckpointError for what is no such file, or one that the conf has no room for.
+    Raises CheckpointError for other files, and for spherical harmonics beyond the degree of the conf.
     """
     splats = _moved(_read(path, conf), np.linalg.inv(scene_to_world))
     if not all(np.isfinite(array).all() for array in splats.values()):
-        raise CheckpointError(f"{path}: its numbers leave the range of the scene; is it in the world of its cameras?")
+        raise CheckpointError(
+            f"{path}: its numbers exceed the range of the scene; export it in the world frame of the scene's cameras"
+        )
     nothing = np.zeros(len(splats["means"]), np.float32)
     buffers = {"pull": nothing, "looks": nothing, "flat": np.array([conf.form == SURFELS])}
     tensors = {NETWORK: {name: array.astype(np.float32) for name, array in splats.items()}}
@@ -71,7 +73,7 @@ def to_checkpoint(path: Path, conf: SplatsConfig, scene_to_world: np.ndarray, st
 
 
 def _read(path: Path, conf: SplatsConfig) -> Splats:
-    """The numbers of a file, float64, world frame."""
+    """The splats of a file, float64, world frame."""
     try:
         if not is_file(path):
             raise CheckpointError(f"There is no file {path}: give the path of an existing .ply of Gaussians.")
@@ -82,8 +84,8 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
         row = sum(_TYPES[kind] for _, kind in properties)
         if size - start != count * row:
             raise CheckpointError(
-                f"{path}: its header tells of {count} Gaussians of {row} bytes and {size - start} bytes follow; it is "
-                "damaged, write it again"
+                f"{path}: is damaged: its header claims {count} Gaussians of {row} bytes, and {size - start} bytes "
+                "follow; write it again"
             )
         if READING_COPIES * count * max(row, 8 * conf.numbers) > available_bytes():
             raise CheckpointError(f"{path}: its {count} Gaussians do not fit into memory; end other programs")
@@ -94,11 +96,11 @@ def _read(path: Path, conf: SplatsConfig) -> Splats:
 
 
 def _header(path: Path, head: bytes) -> tuple[int, list[tuple[str, str]], int]:
-    """How many Gaussians there are, name and type of each property, and where the numbers begin."""
+    """The number of Gaussians, name and type of each property, and the offset of the numbers."""
     end = head.find(b"end_header\n")
     if not head.startswith(b"ply") or end < 0:
         raise CheckpointError(
-            f"{path} is no .ply of Gaussians: its header is not one; export it from a Gaussian viewer"
+            f"{path} is not a .ply of Gaussians: its header is invalid; export it from a Gaussian viewer"
         )
     lines = [line.strip() for line in head[:end].decode("ascii", "replace").splitlines()][1:]
     lines = [line for line in lines if line and not line.startswith(("comment", "obj_info"))]
@@ -108,18 +110,18 @@ def _header(path: Path, head: bytes) -> tuple[int, list[tuple[str, str]], int]:
     found = [_PROPERTY.fullmatch(line) for line in lines[2:]]
     if vertex is None or any(match is None or match[1] not in _TYPES for match in found):
         raise CheckpointError(
-            f"{path}: must hold one element, vertex, with one number to a property; export it from a Gaussian viewer"
+            f"{path}: must have one element, vertex, without list properties; export it from a Gaussian viewer"
         )
     properties = [(match[2], match[1]) for match in found if match is not None]
     if len({name for name, _ in properties}) < len(properties):
-        raise CheckpointError(f"{path}: names a property twice; it is damaged, write it again")
+        raise CheckpointError(f"{path}: is damaged: it names a property twice; write it again")
     if int(vertex[1]) == 0:
-        raise CheckpointError(f"{path}: holds no Gaussians; export some")
+        raise CheckpointError(f"{path}: contains no Gaussians; export it again")
     return int(vertex[1]), properties, end + len(b"end_header\n")
 
 
 def _dtype(properties: list[tuple[str, str]]) -> np.dtype:
-    """Of a row."""
+    """The dtype of a row."""
     kinds = {"char": "i1", "uchar": "u1", "short": "<i2", "ushort": "<u2", "int": "<i4", "uint": "<u4"}
     kinds |= {"int8": "i1", "uint8": "u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4", "uint32": "<u4"}
     kinds |= {"float": "<f4", "float32": "<f4", "double": "<f8", "float64": "<f8"}
@@ -127,13 +129,13 @@ def _dtype(properties: list[tuple[str, str]]) -> np.dtype:
 
 
 def _splats(path: Path, rows: np.ndarray, names: list[str], conf: SplatsConfig) -> Splats:
-    """The splats of a table; properties beyond the published ones are left alone."""
+    """The splats of a table; properties beyond the published ones are ignored."""
     if missing := [name for name in _FIXED if name not in names]:
         raise CheckpointError(f"{path}: has no property {missing[0]}; export it from a Gaussian viewer")
     channels = len([name for name in names if re.fullmatch(r"f_rest_\d+", name)])
     known = {3 * (count_of(degree) - 1): degree for degree in range(MOST_DEGREE + 1)}
     if channels not in known or any(f"f_rest_{k}" not in names for k in range(channels)):
-        raise CheckpointError(f"{path}: has {channels} properties f_rest_*, of 0, 9, 24 or 45; it is damaged")
+        raise CheckpointError(f"{path}: is damaged: it has {channels} properties f_rest_* and must have 0, 9, 24 or 45")
     if known[channels] > conf.degree:
         raise CheckpointError(
             f"{path}: has colours of degree {known[channels]}, the conf has model.gaussians.degree = {conf.degree}; "
@@ -147,8 +149,8 @@ def _splats(path: Path, rows: np.ndarray, names: list[str], conf: SplatsConfig) 
         if bad.any():
             row, column = np.argwhere(bad)[0]
             raise CheckpointError(
-                f"{path}: {wanted[column]} of Gaussian {row} is {rows[wanted[column]][row]}, which none can be; write "
-                "it again"
+                f"{path}: {wanted[column]} of Gaussian {row} is {rows[wanted[column]][row]}, which is out of range; "
+                "write it again"
             )
         return found
 
@@ -167,7 +169,7 @@ def _splats(path: Path, rows: np.ndarray, names: list[str], conf: SplatsConfig) 
 
 
 def _moved(splats: Splats, matrix: np.ndarray) -> Splats:
-    """In the frame that a similarity [4, 4] leads to."""
+    """The splats transformed by a similarity [4, 4]."""
     scale = float(np.cbrt(np.linalg.det(matrix[:3, :3])))
     turn = matrix[:3, :3] / scale
     coefficients = splats["rest"].shape[1]

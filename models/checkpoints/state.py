@@ -1,7 +1,7 @@
-"""What the state of a checkpoint may hold: each key, its kind and its range, before anything is made of it.
+"""Validation of a checkpoint's state: type and range of each key, before it is used.
 
-A checksum tells that a file is what somebody wrote, not that this program wrote it. Keys that are not known here are
-left alone: a later version may keep more.
+The checksum detects damage, but not a file made by another program. Unknown keys are ignored, since later versions may
+add some.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ READING_COPIES = 3  # the file's pages, the arrays made of them, and one array's
 
 
 class StateError(ValueError):
-    """What of a state cannot have been written by this program, as half a sentence."""
+    """An invalid state; the text is a clause that says why."""
 
 
 def check_state(state: object) -> dict[str, Any]:
-    """`state`, a decoded JSON value, where it can be gone on with; raises StateError naming the key where not."""
+    """`state`, a decoded JSON value; raises StateError, naming the key, if it is invalid."""
     if type(state) is not dict:
-        raise StateError("its state is none that was written")
+        raise StateError("its state is not an object")
     for key, check in _CHECKS.items():
         if key in state:
             check(state[key], key)
@@ -46,16 +46,16 @@ def check_state(state: object) -> dict[str, Any]:
 
 
 def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
-    """Look at names, kinds and shapes of an opened safetensors file before any array of it is read.
+    """Check types and size of an opened safetensors file before its arrays are read.
 
-    Raises StateError for an array of another kind than weights are, and for a file far larger than the networks of
-    its own conf; MemoryError for one that memory cannot hold.
+    Raises StateError for an array of another type than weights have, and for a file far larger than the networks of its
+    conf; MemoryError for a file that does not fit into memory.
     """
     for key in file.keys():  # noqa: SIM118 (not a dict)
         kind = file.get_slice(key).get_dtype()
         is_buffer = key.startswith(BUFFERS) and kind in WHOLE_KINDS
         if kind not in REAL_KINDS and not is_buffer:
-            raise StateError(f"{key} holds {kind}, which weights are not")
+            raise StateError(f"{key} has the type {kind}, which weights cannot have")
     size, most = path.stat().st_size, _most_bytes(state)
     if size > most:
         raise StateError(f"it has {size} bytes, and its networks need {most} at most")
@@ -64,16 +64,16 @@ def require_modest(path: Path, file: Any, state: Mapping[str, Any]) -> None:
 
 
 def _most_bytes(state: Mapping[str, Any]) -> int:
-    """Bytes that a checkpoint with this state can have."""
+    """The largest size in bytes of a checkpoint with this state."""
     try:
         model = parse_config(state["conf"], "the checkpoint's conf").model
-    except (KeyError, UserError):  # a conf that cannot be read is told where it is compared with the run's
+    except (KeyError, UserError):  # an invalid conf is reported when it is compared with that of the run
         return MOST_BYTES_UNBOUND
     return GROUPS * max(REAL_KINDS.values()) * model.parameters + model.buffer_bytes + HEADER_BYTES
 
 
 def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Raises StateError for means of gradients that Adam cannot have: not finite as float32, or negative squares."""
+    """Raises StateError for moments that are not finite as float32, and for negative second moments."""
     for moment, named in moments.items():
         for name, values in named.items():
             with np.errstate(over="ignore"):
@@ -81,40 +81,40 @@ def check_moments(moments: Mapping[str, Mapping[str, np.ndarray]]) -> None:
             if not np.isfinite(single).all():
                 raise StateError(f"its {moment} of {name} is not finite")
             if moment == "exp_avg_sq" and (single < 0.0).any():
-                raise StateError(f"its {moment} of {name} is a mean of squares and has negative numbers")
+                raise StateError(f"its {moment} of {name} is a second moment and has negative numbers")
 
 
 def _check_text(value: object, key: str) -> None:
     if type(value) is not str:
-        raise StateError(f"the {key} in its state is no text")
+        raise StateError(f"the {key} in its state is not a text")
 
 
 def _check_seconds(value: object, key: str) -> None:
     if type(value) not in (int, float) or not 0 <= value <= LONGEST_TRAINING:
-        raise StateError(f"the {key} in its state are no time")
+        raise StateError(f"the {key} in its state are not a time")
 
 
 def _check_chunk(value: object, key: str) -> None:
-    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.chunks."""
+    """{"rays": 1..batch, "for": [batch, memory limit]}, see models.training.chunks."""
     sizes = _part(value, "for", key)
     is_pair = type(sizes) is list and len(sizes) == 2
     if not is_pair or not _is_whole(sizes[0], 1, 2**63 - 1) or type(sizes[1]) not in (int, float, str):
-        raise StateError(f"the {key} in its state is for no batch")
+        raise StateError(f"the {key} in its state has no valid batch size")
     if not _is_whole(_part(value, "rays", key), 1, sizes[0]):
-        raise StateError(f"the {key} in its state is no number of rays")
+        raise StateError(f"the {key} in its state is not a number of rays")
 
 
 def _check_matrix(value: object, key: str) -> None:
-    """A 4 x 4 matrix that moves and scales."""
+    """A similarity [4, 4]."""
     rows = value if type(value) is list and len(value) == 4 else []
     numbers = [number for row in rows if type(row) is list and len(row) == 4 for number in row]
     is_sane = all(type(number) in (int, float) and abs(number) <= LARGEST_MATRIX_ENTRY for number in numbers)
     if len(numbers) != 16 or not is_sane or math.hypot(*(row[0] for row in rows[:3])) == 0.0:
-        raise StateError(f"the {key} in its state is no matrix")
+        raise StateError(f"the {key} in its state is not a similarity matrix")
 
 
 def _check_generator(value: object, key: str) -> None:
-    """What numpy's PCG64 gives as its state."""
+    """The state of numpy's PCG64."""
     kind, numbers = _part(value, "bit_generator", key), _part(value, "state", key)
     state, inc = _part(numbers, "state", key), _part(numbers, "inc", key)
     is_state = _is_whole(state, 0, 2**128 - 1) and _is_whole(inc, 0, 2**128 - 1)
@@ -122,7 +122,7 @@ def _check_generator(value: object, key: str) -> None:
         _part(value, "uinteger", key), 0, 2**32 - 1
     )
     if kind != GENERATOR or not is_state or not is_rest:
-        raise StateError(f"the {key} in its state is no random state of {GENERATOR}")
+        raise StateError(f"the {key} in its state is not a random state of {GENERATOR}")
 
 
 def _check_sampler(value: object, key: str) -> None:
@@ -136,26 +136,26 @@ def _check_sampler(value: object, key: str) -> None:
     order = value["order"]
     is_order = type(order) is list and all(type(view) is int for view in order) and len(order) > 0
     if not is_order or sorted(order) != list(range(len(order))):
-        raise StateError(f"the order of the {key} in its state is no permutation")
+        raise StateError(f"the order of the {key} in its state is not a permutation")
     if not _is_whole(_part(value, "position", key), 0, len(order)):
-        raise StateError(f"the position of the {key} in its state is none")
+        raise StateError(f"the position of the {key} in its state is invalid")
 
 
 def _check_setbacks(value: object, key: str) -> None:
-    """How often a training had to go back, see models.watch.setbacks."""
+    """Counts of recoveries of the training, see models.watch.setbacks."""
     if type(value) is not dict or not all(_is_whole(number, 0, 2**53) for number in value.values()):
-        raise StateError(f"the {key} in its state are no counts")
+        raise StateError(f"the {key} in its state are not counts")
 
 
 def _part(value: object, name: str, key: str) -> Any:
-    """value[name]; raises StateError where there is none."""
+    """value[name]; raises StateError if it is missing."""
     if type(value) is not dict or name not in value:
         raise StateError(f"the {key} in its state has no {name}")
     return value[name]
 
 
 def _is_whole(value: object, least: int, most: int) -> bool:
-    """Whether `value` is an integer in least..most; true and false are none."""
+    """Whether `value` is an integer (not bool) in least..most."""
     return type(value) is int and least <= value <= most
 
 

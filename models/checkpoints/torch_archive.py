@@ -1,7 +1,7 @@
-"""The zip archives of `torch.save`, read without PyTorch and without running anything in them.
+"""Reads zip archives of `torch.save` without PyTorch and without executing code in them.
 
 An archive has `data.pkl` and one entry per storage: torch/serialization.py of https://github.com/pytorch/pytorch,
-function `_save`. The format of PyTorch before 1.6 is refused.
+function `_save`. The format of PyTorch before 1.6 is not supported.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import numpy as np
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.torch_pickle import RefusedError, StateDict, read_pickle
 
-# The published networks with their moments take 17 MB; the bound holds for the file and for the tensors read from it,
-# which may be larger than the file where strides are 0.
+# The published networks with their moments have 17 MB. The limit applies to the file and to the tensors, which may be
+# larger than the file if strides are 0.
 MAX_BYTES = 1 << 30
 MAX_DIMENSIONS = 32  # NumPy's
 
 _ZIP_START = b"PK\x03\x04"
 _LEGACY_START = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # MAGIC_NUMBER of torch/serialization.py, pickled
-# What zipfile was seen to raise on damaged archives.
+# Exceptions of zipfile for damaged archives.
 _ZIP_DAMAGE = (zipfile.BadZipFile, RuntimeError, OSError, EOFError, OverflowError, struct.error, ValueError, KeyError)
 _NUMPY_SCALARS = frozenset(("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "b1"))
 
@@ -42,7 +42,7 @@ class _StorageType:
 
 @dataclass(frozen=True)
 class _Storage:
-    """The numbers that tensors are views of."""
+    """A storage, of which tensors are views."""
 
     type: _StorageType
     values: np.ndarray  # [n], in the file's byte order
@@ -63,11 +63,13 @@ _STORAGE_TYPES = {
 
 
 def read_torch_checkpoint(path: Path) -> dict[str, Any]:
-    """What `torch.save` put into `path`: nested dicts, lists and tuples; tensors as arrays of their own.
+
+
+    """The content of a file of `torch.save`: nested dicts, lists and tuples, with tensors as separate arrays.
 
     Arrays are C-ordered in native byte order, 0-d tensors stay 0-d, bfloat16 becomes float32. Raises CheckpointError
-    for a file that is missing, unreadable, damaged, not a dictionary, too large, or that asks for anything but tensors
-    and plain values; nothing in the file is ever executed.
+    for a file that is missing, unreadable, damaged, not a dictionary, too large, or that contains anything but tensors
+    and plain values; nothing in the file is executed.
     """
     try:
         with open(path, "rb") as file:
@@ -79,12 +81,12 @@ def read_torch_checkpoint(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"The checkpoint {path} cannot be read ({error.strerror or error}).") from error
     if not isinstance(value, dict):
-        raise CheckpointError(f"The checkpoint {path} holds no dictionary: give a ckpt_*.pth of the published code.")
+        raise CheckpointError(f"The checkpoint {path} is not a dictionary: give a ckpt_*.pth of the published code.")
     return value
 
 
 def _read(file: IO[bytes]) -> Any:
-    """The value in an archive; raises RefusedError for any other file, and one that is too large or damaged."""
+    """The value in an archive; raises RefusedError for other files, and archives that are too large or damaged."""
     size = os.fstat(file.fileno()).st_size
     if size > MAX_BYTES:
         raise RefusedError(f"is larger than {MAX_BYTES >> 20} MiB, too large for a NeuS checkpoint")
@@ -94,7 +96,7 @@ def _read(file: IO[bytes]) -> Any:
             "is in the format of PyTorch before 1.6: read it with torch.load, write it again with torch.save"
         )
     if not start.startswith(_ZIP_START):
-        raise RefusedError("is no file of torch.save: give a ckpt_*.pth of the published code")
+        raise RefusedError("is not a file of torch.save: give a ckpt_*.pth of the published code")
     try:
         with zipfile.ZipFile(file) as archive:
             return _read_archive(archive, _checked_entries(archive, size))
@@ -105,8 +107,8 @@ def _read(file: IO[bytes]) -> Any:
 def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     """The entries by name below the archive's one top folder.
 
-    Raises RefusedError for compressed entries (torch.save writes none) and for entries that would be larger together
-    than the archive: those are the two ways a small archive becomes a large one.
+    Raises RefusedError for compressed entries (torch.save writes none) and for entries larger than the archive, since
+    both could expand a small file to gigabytes.
     """
     entries = archive.infolist()
     if any(entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size for entry in entries):
@@ -115,13 +117,13 @@ def _checked_entries(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.Z
         raise RefusedError("is damaged: its entries are larger than the file")
     values = [name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1]
     if len(values) != 1:
-        raise RefusedError("is a zip archive, but none that torch.save wrote: it has no single data.pkl")
+        raise RefusedError("is a zip archive, but not of torch.save: it does not have a single data.pkl")
     root = values[0].removesuffix("data.pkl")
     return {entry.filename.removeprefix(root): entry for entry in entries}
 
 
 def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo]) -> Any:
-    """The pickled value, its storages read when they are first asked for."""
+    """The pickled value; storages are read when they are first used."""
     order = ">" if "byteorder" in entries and archive.read(entries["byteorder"]).strip() == b"big" else "<"
     contents: dict[str, bytes] = {}
 
@@ -133,7 +135,7 @@ def _read_archive(archive: zipfile.ZipFile, entries: dict[str, zipfile.ZipInfo])
                 if key not in contents:
                     contents[key] = archive.read(entries[f"data/{key}"])
                 return _storage_of(contents[key], kind, count, order)
-        raise RefusedError("is damaged: it describes a storage in no known way")
+        raise RefusedError("is damaged: it describes a storage in an unknown way")
 
     with archive.open(entries["data.pkl"]) as stream:
         return read_pickle(stream, _names(_Tensors().rebuild), storage)
@@ -148,7 +150,7 @@ def _storage_of(content: bytes, kind: _StorageType, count: int, order: str) -> _
 
 
 class _Tensors:
-    """Makes arrays out of storages, up to MAX_BYTES of them."""
+    """Makes arrays of storages, up to MAX_BYTES in total."""
 
     def __init__(self) -> None:
         self.bytes_left = MAX_BYTES
@@ -158,22 +160,22 @@ class _Tensors:
         if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
             raise RefusedError("is damaged: a tensor has no storage, size or stride")
         if not _are_counts((offset, *size, *stride)) or len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
-            raise RefusedError("is damaged: a tensor's size and stride make no sense")
+            raise RefusedError("is damaged: a tensor has an invalid size or stride")
         values = storage.values
         reach = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
         if math.prod(size) == 0:
             values, offset, stride = values[:0], 0, (0,) * len(size)
         elif reach >= len(values):
-            raise RefusedError("is damaged: a tensor reaches beyond its storage")
+            raise RefusedError("is damaged: a tensor exceeds its storage")
         self.bytes_left -= math.prod(size) * (4 if storage.type.brain else values.itemsize)
         if self.bytes_left < 0:
-            raise RefusedError(f"would unfold into more than {MAX_BYTES >> 20} MiB")
+            raise RefusedError(f"would expand to more than {MAX_BYTES >> 20} MiB")
         strides = tuple(step * values.itemsize for step in stride)
         return _native(np.lib.stride_tricks.as_strided(values[offset:], size, strides), storage.type)
 
 
 def _native(view: np.ndarray, kind: _StorageType) -> np.ndarray:
-    """A C-ordered copy in native byte order; bfloat16 widened to the float32 it is the upper half of."""
+    """A C-ordered copy in native byte order; bfloat16, the upper half of a float32, is extended to float32."""
     if kind.brain:
         bits = view.astype(np.uint32, order="C")
         np.left_shift(bits, np.uint32(16), out=bits)
@@ -189,7 +191,7 @@ def _are_counts(values: tuple[object, ...]) -> bool:
 
 
 class _NumpyType:
-    """Stands in for `numpy.dtype`; PyTorch stores the learning rate as a NumPy number where it was one."""
+    """Replaces `numpy.dtype`; PyTorch may store the learning rate as a NumPy number."""
 
     def __init__(self, code: object, *_: object) -> None:
         if type(code) is not str or code not in _NUMPY_SCALARS:
@@ -197,7 +199,7 @@ class _NumpyType:
         self.dtype = np.dtype(f"<{code}")
 
     def take_state(self, state: object) -> None:
-        """Keep the byte order: the second part of a dtype's state."""
+        """Set the byte order, the second part of a dtype's state."""
         if type(state) is tuple and len(state) > 1 and state[1] == ">":
             self.dtype = self.dtype.newbyteorder(">")
 
@@ -210,14 +212,14 @@ def _numpy_scalar(kind: object, content: object) -> int | float | bool:
 
 
 def _encode(text: object, encoding: object) -> bytes:
-    """`_codecs.encode`: how pickle protocol 2 spells bytes; a number's take 8 at most."""
+    """`_codecs.encode`, which pickle protocol 2 uses for bytes; those of a number are at most 8."""
     if type(text) is not str or encoding != "latin1" or len(text) > 8:
-        raise RefusedError("is damaged: it spells bytes in no known way")
+        raise RefusedError("is damaged: it encodes bytes in an unknown way")
     return text.encode("latin1")
 
 
 def _names(rebuild: Callable[..., Any]) -> dict[str, object]:
-    """All that a checkpoint may name, by "module name", with `rebuild` for its tensors."""
+    """The objects that a checkpoint may reference, by "module name"; `rebuild` makes tensors."""
     return {
         **_STORAGE_TYPES,
         "collections OrderedDict": lambda: StateDict(),

@@ -1,8 +1,8 @@
-"""Python's own unpickler, narrowed to what a checkpoint needs: plain values, and calls of the functions it is handed.
+"""Python's unpickler, restricted to the operations of a checkpoint: plain values, and calls of given functions.
 
-A `find_class` alone does not make the unpickler in C safe: by a memo index a file would still ask it for gigabytes, a
-tuple of itself as a key would stall or overflow its stack, and a state could be set as attributes. The unpickler in
-Python looks each operation up in a table: here in one that holds the few a checkpoint needs.
+A `find_class` alone does not make the unpickler in C safe: a memo index could allocate gigabytes, a recursive tuple as a
+key could hang or overflow its stack, and a state could set attributes. The unpickler in Python looks up each operation
+in a table, which is restricted here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import IO, Any, NoReturn
 
 from data.errors import DAMAGE
 
-# Checkpoints of the published networks need 25 kB. A byte can ask for a list or dictionary of 64 bytes.
+# Checkpoints of the published networks have 25 kB. One byte can create a list or dictionary of 64 bytes.
 MAX_PICKLE_BYTES = 4 << 20
 
 _OPERATIONS = (
@@ -27,24 +27,24 @@ _OPERATIONS = (
 
 
 class RefusedError(Exception):
-    """The bytes are damaged, or ask for something no checkpoint needs; the text says which, as half a sentence."""
+    """The file is damaged or has content that no checkpoint needs; the text is a clause that says which."""
 
 
 class StateDict(dict):
-    """Stands in for `collections.OrderedDict`, and drops the attributes PyTorch hangs on it (`_metadata`)."""
+    """Replaces `collections.OrderedDict`, without the attributes that PyTorch adds (`_metadata`)."""
 
     __slots__ = ()
 
     def take_state(self, state: object) -> None:
-        """Nothing."""
+        """Ignore the attributes."""
 
 
 def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Callable[[object], object]) -> Any:
     """The value pickled in `stream`.
 
-    `names` maps "module name" to what the pickle gets for it: its functions may be called with anything, its other
-    values must not be callable. What these make may have a method `take_state` for the state a file hands it.
-    `persistent` resolves persistent ids. Raises RefusedError for all else, names that are not in `names` included.
+    `names` maps "module name" to its replacement. Functions in it may be called with any arguments; other values must
+    not be callable. The returned objects may have a method `take_state` for BUILD. `persistent` resolves persistent ids.
+    Raises RefusedError for anything else, including names that are not in `names`.
     """
     data = stream.read(MAX_PICKLE_BYTES + 1)
     if len(data) > MAX_PICKLE_BYTES:
@@ -52,11 +52,11 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
     try:
         return _Unpickler(data, names, persistent).load()
     except (*DAMAGE, pickle.UnpicklingError) as error:
-        raise RefusedError("is damaged: its pickle breaks off or makes no sense") from error
+        raise RefusedError("is damaged: its pickle is truncated or invalid") from error
 
 
 class _Unpickler(pickle._Unpickler):
-    """Builds on nothing but the operations in `dispatch`, none of which recurses or trusts a length."""
+    """An unpickler with only the operations in `dispatch`, none of which recurses or trusts a length."""
 
     def __init__(self, data: bytes, names: Mapping[str, object], persistent: Callable[[object], object]) -> None:
         super().__init__(io.BytesIO(data))
@@ -64,22 +64,22 @@ class _Unpickler(pickle._Unpickler):
         self.persistent_load = persistent
 
     def find_class(self, module: str, name: str) -> object:
-        """One of the names we were given, or nothing."""
+        """The replacement of a name; raises RefusedError if there is none."""
         wanted = f"{module} {name}"
         if wanted not in self.names:
-            shown = repr(f"{module}.{name}"[:100])  # a file's own text: neither its length nor its newlines are trusted
-            raise RefusedError(f"asks for {shown}, which a published checkpoint does not need; nothing was run")
+            shown = repr(f"{module}.{name}"[:100])  # untrusted text, so shortened and escaped
+            raise RefusedError(f"references {shown}, which a published checkpoint does not need; nothing was executed")
         return self.names[wanted]
 
     def load_reduce(self) -> None:
-        """REDUCE: call one of the functions; nothing else on the stack is callable."""
+        """REDUCE: call one of the given functions; nothing else on the stack is callable."""
         arguments, function = self.stack.pop(), self.stack.pop()
         if not callable(function) or type(arguments) is not tuple:
-            raise RefusedError("is damaged: its pickle calls what is no function")
+            raise RefusedError("is damaged: its pickle calls an object that is not a function")
         self.append(function(*arguments))
 
     def load_build(self) -> None:
-        """BUILD: hand a state to what may take one."""
+        """BUILD: pass a state to `take_state`."""
         state = self.stack.pop()
         self.stack[-1].take_state(state)
 
@@ -89,21 +89,21 @@ class _Unpickler(pickle._Unpickler):
         self._fill([key], [value])
 
     def load_setitems(self) -> None:
-        """SETITEMS: keys and values in turn."""
+        """SETITEMS: alternating keys and values."""
         items = self.pop_mark()
         self._fill(items[::2], items[1::2])
 
     def _fill(self, keys: list[Any], values: list[Any]) -> None:
-        """Into the dictionary on top: text and 64-bit integers alone as keys, as other hashes may take for ever."""
+        """Fill the dictionary on top; keys must be strings or 64-bit integers, since other hashes may hang."""
         target = self.stack[-1]
         are_keys = all(type(key) is str or (type(key) is int and key.bit_length() <= 64) for key in keys)
         if not isinstance(target, dict) or not are_keys:
-            raise RefusedError("is damaged: its pickle fills a dictionary with what does not fit one")
+            raise RefusedError("is damaged: its pickle sets an invalid key of a dictionary")
         target.update(zip(keys, values, strict=True))
 
 
 class _Table(dict):
-    """Handlers by opcode."""
+    """Handlers by opcode; raises RefusedError for unsupported ones."""
 
     def __missing__(self, code: int) -> NoReturn:
         known = pickletools.code2op.get(chr(code))
@@ -112,7 +112,7 @@ class _Table(dict):
 
 
 _Unpickler.dispatch = _Table(
-    (code, getattr(_Unpickler, handler.__name__))  # ours where it is narrowed, else the inherited one
+    (code, getattr(_Unpickler, handler.__name__))  # the override if there is one, else the inherited handler
     for code, handler in pickle._Unpickler.dispatch.items()
     if code in {getattr(pickle, name)[0] for name in _OPERATIONS.split()}
 )

@@ -1,4 +1,4 @@
-"""The command line: the help page, and the checks that need nothing but the arguments."""
+"""The command line: the help page, and the checks of the arguments."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEED = textwrap.fill(
     PAGE_WIDTH,
 )
 DESCRIPTION = f"""\
-NeuS and NeRF in Jittor: posed photographs in, a triangle mesh and new views out.
+NeuS and NeRF in Jittor: from posed photographs to a triangle mesh and novel views.
 
 modes:
 {_LINES}
@@ -38,40 +38,40 @@ modes:
 EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
-  python exp_runner.py --mode validate_mesh                             its mesh, from the newest checkpoint
-  python exp_runner.py --mode reconstruct --images photos --minutes 10      one call from photographs to a mesh
-  python exp_runner.py --mode prepare --images photos --case bear       photographs become ./public_data/bear
+  python exp_runner.py --mode validate_mesh                             extract its mesh from the newest checkpoint
+  python exp_runner.py --mode reconstruct --images photos --minutes 10      from photographs to a mesh in one call
+  python exp_runner.py --mode prepare --images photos --case bear       make ./public_data/bear from photographs
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
   python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
-  python exp_runner.py --mode compare exp/demo exp/bear                 figures of evaluated experiments side by side
+  python exp_runner.py --mode compare exp/demo exp/bear                 metrics of evaluated experiments side by side
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
   python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
 
-Paths in a conf are relative to the folder the program is started in. Where that folder has no confs/demo.conf, the
-default conf and the bundled scene are taken from the program's own folder; the results still go to ./exp/demo.
-The keys of a conf, with units and ranges, are explained in confs/base/.
+Paths in a conf are relative to the current folder. If it has no confs/demo.conf, the default conf and the bundled scene
+are taken from the program's folder; the results still go to ./exp/demo.
+confs/base/ explains the keys of a conf with their units and ranges.
 
-exit status: 0 done; 1 not finite, or a line of doctor's is wrong; 2 a mistake in a flag, conf, scene or checkpoint,
-or no surface; 3 the card failed as it computed: run again;
-129, 130, 143 interrupted by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
+exit status: 0 done; 1 NaN or Inf in the training, or a check of doctor failed; 2 a mistake in a flag, conf, scene or
+checkpoint, or no surface; 3 the GPU failed during the computation: run again;
+129, 130, 143 interrupted by SIGHUP (closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 
-# Flags in which processes that share a piece of work need not agree.
+# Flags that may differ between the ranks of a run.
 MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu", "--view", "--host", "--port")
 
-# The flags of every mode; the modes' own come after these in each group, in the order of the table.
+# The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
-    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="what to do, see above (default: train)"),
-    flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="the conf (default: ./confs/demo.conf)"),
+    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode, see above (default: train)"),
+    flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
     flag(
         "--case",
         EXPERIMENT,
         default="",
         metavar="NAME",
-        help="replaces CASE_NAME and ${case} in the conf: the scene's folder name",
+        help="name of the scene's folder; replaces CASE_NAME and ${case} in the conf",
     ),
     flag(
         "--set",
@@ -95,14 +95,14 @@ COMMON = (
         MACHINE,
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="auto: a GPU where there is one that works (default: auto)",
+        help="auto: the GPU if one is usable, else the CPU (default: auto)",
     ),
-    flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="which GPU (default: 0)"),
+    flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="index of the GPU (default: 0)"),
 )
 
 
 def parse_mode(text: str) -> Mode:
-    """The mode a --mode value names; raises UserError, naming the nearest mode, for any other text."""
+    """The mode of a --mode value; raises UserError, naming the nearest mode, for an unknown one."""
     modes = (command.mode(text) for command in COMMANDS)
     mode = next((mode for mode in modes if mode is not None), None)
     if mode is None:
@@ -111,7 +111,11 @@ def parse_mode(text: str) -> Mode:
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-    """The command line without the program's name; raises UserError for anything wrong in it.
+
+    --help prints its page and raises SystemExit(0), as argparse does.
+    """Parse the command line (without the program's name); raises UserError for mistakes.
+
+    --help prints the help page and raises SystemExit(0), as in argparse.
 
     --help prints its page and raises SystemExit(0), as argparse does.
     """
@@ -141,10 +145,9 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
 
 
 def asked(arguments: Arguments) -> dict[str, str]:
-    """What processes that share a piece of work have to be asked alike, by flag.
+    """The values that must agree on all ranks, by flag.
 
-    Where things lie may differ from machine to machine, what the conf says is compared as such, and who looks on is
-    the first one's own.
+    Paths may differ between machines, the confs are compared separately, and the viewer's flags matter on rank 0 only.
     """
     names = {entry.options.get("dest", entry.name.removeprefix("--")): entry.name for entry in reversed(_flags())}
     values = {names[name]: value for name, value in vars(arguments.values).items() if value is not None}
@@ -154,14 +157,14 @@ def asked(arguments: Arguments) -> dict[str, str]:
 
 
 def _flags() -> list[Flag]:
-    """Those of every mode, then the modes' own, which may be named again."""
+    """The flags of all modes, then the modes' own, which may repeat."""
     return [*COMMON, *(entry for command in COMMANDS for entry in command.flags)]
 
 
 def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
-    """What of the unknown arguments is left when plain words are the value of the mode's own flag.
+    """Assign positional words to the `plain_word` flag of the mode; returns the remaining unknown arguments.
 
-    A single one, or any number of them where the flag takes several.
+    A single word, or any number of them if the flag takes several values.
     """
     command = BY_NAME.get(values.mode)
     name = command.plain_word if command is not None else ""
@@ -175,19 +178,19 @@ def _taken_as_flag(values: argparse.Namespace, unknown: list[str]) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse whose complaints are UserErrors, so that every mistake is reported in one way."""
+    """argparse that raises UserError, so that all mistakes are reported in the same way."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError with argparse's own words."""
+        """Raises UserError with argparse's message."""
         raise UserError(f"{message.removeprefix('argument ')}; --help explains the flags")
 
     def _print_message(self, message: str, file: object = None) -> None:
-        """The help page, which is all that argparse prints here."""
+        """Print the help page."""
         say(*message.rstrip("\n").split("\n"))
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Every flag, grouped by what it is for."""
+    """The parser with all flags, in their groups."""
     parser = _Parser(
         prog="exp_runner.py",
         description=DESCRIPTION,
@@ -195,7 +198,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's own takes -1e-3 for a flag
+    parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's pattern treats -1e-3 as a flag
     flags = {entry.name: entry for entry in _flags()}
     for title in GROUPS:
         group = parser.add_argument_group(title)
@@ -206,6 +209,6 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _flag_hint(argument: str, parser: argparse.ArgumentParser) -> str:
-    """The flag that was probably meant."""
+    """A hint with the nearest flag."""
     flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
     return nearest(argument.partition("=")[0], flags)

@@ -1,7 +1,7 @@
-"""`--mode train --cases A,B,C`: one training after the other, or several at a time, each in a process of its own.
+"""`--mode train --cases A,B,C`: trains several scenes, each in its own process.
 
-Under mpirun or srun each rank takes the next scene of the queue as it becomes free; in a Slurm array each job takes
-its part of the list. A scene's training is the one that `--case` would have started by itself.
+Under mpirun or srun each free rank takes the next scene of the queue; in a Slurm array each job takes its part of the
+list. The training of a scene is the same as with `--case`.
 """
 
 from __future__ import annotations
@@ -28,49 +28,49 @@ from models.machine.ranks.shield import PR_SET_PDEATHSIG
 PROGRAM = Path(__file__).resolve().parents[2] / "exp_runner.py"
 ARRAY = tuple(f"SLURM_ARRAY_TASK_{word}" for word in ("ID", "MIN", "MAX", "COUNT", "STEP"))
 EXIT_SOME_FAILED = 1
-LISTS = (".txt", ".list", ".csv")  # a name that ends so is meant as a file
-PSNR = ", PSNR "  # before the figure, in a log
+LISTS = (".txt", ".list", ".csv")  # suffixes of list files
+PSNR = ", PSNR "  # precedes the value in a log line
 DONE, NOT_BEGUN = "done", "not begun"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a scene."""
+    """The result of a scene's training."""
 
     case: str
-    state: str  # `done`, or why not
+    state: str  # `done`, or the reason of the failure
     step: int = 0
     seconds: float = 0.0  # of training, over all its sessions
-    psnr: str = "-"  # dB, of the last batch that was reported
+    psnr: str = "-"  # dB, of the last logged batch
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """The scenes of `A,B,C`, or of a file with one on each line; raises UserError for none and for one twice."""
+    """The scenes in `A,B,C`, or in a file with one per line; raises UserError for no scene or a repeated one."""
     if os.path.isfile(text):
         try:
             lines = Path(text).read_text(encoding="utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--cases {text}: cannot be read ({error}); write a scene on each line") from None
+            raise UserError(f"--cases {text}: cannot be read ({error}); write one scene per line") from None
         found = [line.partition("#")[0].strip() for line in lines]
     else:
         found = [word.strip() for word in text.split(",")]
     names = tuple(name for name in found if name)
     if not names:
-        raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one on each line")
+        raise UserError(f"--cases {text}: names no scene; write A,B,C or a file with one scene per line")
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     if twice:
-        raise UserError(f"--cases {text}: names {listed(twice)} twice; each scene has one folder for its results")
+        raise UserError(f"--cases {text}: names {listed(twice)} twice; name each scene once")
     return names
 
 
 def scenes_of(text: str) -> tuple[str, ...]:
-    """The same for the work itself; raises UserError also for a file that is not there, and what names no scene."""
+    """`names_of` with further checks; raises UserError also for a missing file and invalid scene names."""
     from models.config.hocon import check_case
 
     is_path = text.lower().endswith(LISTS) or (os.sep in text and "," not in text)
     if is_path and not os.path.isfile(text):
         what = "is not a file" if os.path.lexists(text) else "no such file"
-        raise UserError(f"--cases {text}: {what}; write A,B,C or a file with a scene on each line")
+        raise UserError(f"--cases {text}: {what}; write A,B,C or a file with one scene per line")
     names = names_of(text)
     for name in names:
         check_case(name, f"--cases {text}:")
@@ -78,21 +78,21 @@ def scenes_of(text: str) -> tuple[str, ...]:
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for flags that several scenes cannot have together."""
+    """Raises UserError for flags that exclude --cases."""
     if values.cases is None:
         return
     if values.mode != "train":
-        raise UserError(f"--cases: belongs to --mode train, not {values.mode}")
+        raise UserError(f"--cases: is a flag of --mode train, not of {values.mode}")
     for name in ("case", "checkpoint", "view"):
         if getattr(values, name):
-            raise UserError(f"--cases, --{name}: one is about several scenes, the other about one; give only one")
+            raise UserError(f"--cases, --{name}: the latter applies to a single scene; give only one of them")
     names_of(values.cases)
 
 
 def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
-    """Those that a job of a Slurm array takes; all of them elsewhere.
+    """The scenes of this job of a Slurm array; all scenes outside of an array.
 
-    Raises UserError where the jobs are not numbered as those of a whole array: they could not tell which one they are.
+    Raises UserError if the job indices are not those of a complete array, from which the job's part is computed.
     """
     if ARRAY[0] not in environ:
         return list(names)
@@ -101,9 +101,9 @@ def of_this_job(names: Sequence[str], environ: Mapping[str, str]) -> list[str]:
     is_even = step > 0 and (last - first) // step + 1 == count and (task - first) % step == 0
     if not is_even or not 0 <= first <= min(task, 1) or task > last:
         raise UserError(
-            f"--cases: the jobs of this array are numbered {first} to {last}, {count} of them, not as those of a whole "
-            "array, so that scenes would be left out or trained twice; start all with sbatch --array=0-N, or some "
-            "again with JOBS=<how many there were> sbatch --array=... docs/slurm/cases.sbatch"
+            f"--cases: the {count} jobs of this array are numbered {first} to {last}, which is not a complete array: "
+            "scenes would be left out or trained twice; start all with sbatch --array=0-N, or repeat some with "
+            "JOBS=<number of all jobs> sbatch --array=... docs/slurm/cases.sbatch"
         )
     return list(names[(task - first) // step :: count])
 
@@ -128,15 +128,15 @@ def run_cases(arguments: Arguments) -> int:
 
 
 def table(outcomes: Sequence[Outcome]) -> list[str]:
-    """A line for each scene, in the order that they were asked for in."""
-    rows = [("scene", "steps", "minutes", "PSNR", "what became of it")]
+    """The result table: a line for each scene, in the given order."""
+    rows = [("scene", "steps", "minutes", "PSNR", "result")]
     rows += [(one.case, str(one.step), f"{one.seconds / 60:.1f}", one.psnr, one.state) for one in outcomes]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:4], widths[1:]), row[4]]) for row in rows]
 
 
 def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
-    """Raises UserError where the conf cannot be read for a scene, or has one folder for the results of several."""
+    """Raises UserError if the conf is invalid for a scene, or several scenes share a results folder."""
     from models.kinds.conf import load_config
 
     if arguments.conf is None:
@@ -153,7 +153,7 @@ def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
 
 
 class _Work:
-    """Trains scenes, one at a time; a signal ends the one that is being trained, saved, and the queue."""
+    """Trains scenes, one at a time; a signal stops the current training, which saves its state, and the queue."""
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
@@ -163,14 +163,14 @@ class _Work:
             signal.signal(signum, self._stop)
 
     def _stop(self, signum: int, frame: FrameType | None) -> None:
-        """Hand the signal on."""
+        """Forward the signal to the current training."""
         del frame
         self.is_stopped = True
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signum)
 
     def train(self, case: str) -> Outcome:
-        """Train one scene in a process of its own; its messages are in its own log, its last complaint is told."""
+        """Train one scene in a child process; the outcome has the last error that it printed."""
         say(f"{case}: training")
         self._process = subprocess.Popen(
             self._command(case),
@@ -178,17 +178,17 @@ class _Work:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C comes once, from here
+            start_new_session=True,  # so that Ctrl-C reaches it only through `_stop`
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
         _, err = self._process.communicate()
         status = self._process.returncode
-        told = [line.removeprefix("error: ") for line in err.splitlines() if line.startswith("error: ")]
-        state = DONE if status == 0 else (told or [f"ended with status {status}"])[-1]
+        errors = [line.removeprefix("error: ") for line in err.splitlines() if line.startswith("error: ")]
+        state = DONE if status == 0 else (errors or [f"ended with status {status}"])[-1]
         return self._outcome(case, state)
 
     def _command(self, case: str) -> list[str]:
-        """What trains one scene."""
+        """The command line that trains one scene."""
         given, values = self._arguments, self._arguments.values
         flags = ["--conf", str(given.conf), "--case", case, "--device", given.device]
         flags += ["--gpu", str(place.own_card(given.gpu, os.environ))]
@@ -197,7 +197,7 @@ class _Work:
         return [sys.executable, str(PROGRAM), *flags, *(word for one in given.overrides for word in ("--set", one))]
 
     def _outcome(self, case: str, state: str) -> Outcome:
-        """With what the folder of the scene says."""
+        """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
         from models.kinds.conf import load_config
 
@@ -212,7 +212,7 @@ class _Work:
 
 
 def _last_psnr(folder: Path) -> str:
-    """As the log of a training has it; "-" where it has none."""
+    """The last PSNR in the log of a training; "-" if there is none."""
     from models.watch.logger import LOG_FOLDER, TEXT_LOG
 
     try:
@@ -223,12 +223,12 @@ def _last_psnr(folder: Path) -> str:
 
 
 def _end_with_parent() -> None:
-    """In a process that was just started: the kernel tells it to stop where this one is killed."""
+    """Called in the child: ask the kernel for a SIGTERM when the parent is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def _environment() -> dict[str, str]:
-    """That of a process by itself."""
+    """The environment without the variables of mpirun and srun."""
     found = {name: value for name, value in os.environ.items() if not name.startswith(("OMPI_", "PMIX_", "PRTE_"))}
     place.be_alone(found)
     return found

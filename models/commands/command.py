@@ -1,4 +1,4 @@
-"""What a mode of the command line is: a module of this package that holds a `Command`, and its line in table.py."""
+"""The description of a mode: each module of this package has a `Command`, which is listed in table.py."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from data.io.streams import complain
 if TYPE_CHECKING:
     from models.kinds.conf import ExperimentConfig
 else:
-    ExperimentConfig = object  # the blocks of a conf are loaded when one is read, and not for the help page
+    ExperimentConfig = object  # imported when a conf is read, not for the help page
 
 EXIT_DONE = 0
-EXIT_EMPTY_SURFACE = 2  # as for all that the user can mend: a threshold, a region, more steps
+EXIT_EMPTY_SURFACE = 2  # as for mistakes of the user: another threshold, region or more steps may help
 EXIT_NOT_FINITE = 1
 EXIT_CARD_FAILED = 3
 EXIT_STOPPED = 143  # 128 + SIGTERM
@@ -27,7 +27,7 @@ GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
 
 @dataclass(frozen=True)
 class Mode:
-    """What to do; views holds the two photograph numbers of `interpolate` and is empty otherwise."""
+    """A parsed --mode value; `views` has the two view indices of `interpolate` and is empty otherwise."""
 
     name: str
     views: tuple[int, ...] = ()
@@ -35,7 +35,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of the help page; modes that share one share this value."""
+    """A flag; modes that share it use the same object."""
 
     name: str  # with its dashes
     group: str
@@ -44,7 +44,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Arguments:
-    """The checked command line; None where a flag was not given and the conf decides."""
+    """The checked command line; None for a flag that was not given."""
 
     command: Command
     mode: Mode
@@ -59,21 +59,21 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Command:
-    """A mode: its flags, its line on the help page, what is checked early, and what it does."""
+    """A mode: its flags, its line on the help page, its early checks and its action."""
 
     name: str
     line: str  # on the help page
     run: Callable[[Arguments, ExperimentConfig], int]  # returns the exit status; None without a conf
     flags: tuple[Flag, ...] = ()
-    # Raises UserError for what the flags alone tell. It is asked for every mode: flags may lack their mode, too.
+    # Raises UserError for invalid flags. Called for every mode, since a flag may be given with a mode that lacks it.
     check: Callable[[argparse.Namespace], None] = lambda values: None
-    read: Callable[[str], Mode | None] | None = None  # a value of --mode that is not the name alone; None: another mode
-    shown: str = ""  # on the help page, where that is not the name
+    read: Callable[[str], Mode | None] | None = None  # parses --mode values other than the name; None: another mode
+    shown: str = ""  # the name on the help page, if different
     needs_checkpoint: bool = False
-    needs_conf: bool = True  # else it gets one only where the command line names one
-    is_shared: bool = False  # whether ranks work on it together; else the first one does it alone
-    conf_of_case: Path | None = None  # what --case without --conf stands for; None where that is refused
-    plain_word: str = ""  # the flag that a plain word after the mode, or several where it takes them, stand for
+    needs_conf: bool = True  # otherwise a conf is read only if the command line names one
+    is_shared: bool = False  # whether ranks share the work; otherwise rank 0 does it alone
+    conf_of_case: Path | None = None  # the default conf for --case without --conf; None: that is an error
+    plain_word: str = ""  # the flag that positional words after the mode are values of
 
     @property
     def title(self) -> str:
@@ -81,18 +81,18 @@ class Command:
         return self.shown or self.name
 
     def mode(self, text: str) -> Mode | None:
-        """The mode that a value of --mode names, if it is this one; raises UserError where it is written wrongly."""
+        """The parsed --mode value if it names this mode, else None; raises UserError for invalid syntax."""
         if self.read is not None:
             return self.read(text)
         return Mode(text) if text == self.name else None
 
 
 def flag(name: str, group: str, **options: Any) -> Flag:
-    """A flag with the options that argparse knows."""
+    """A flag with options of argparse's `add_argument`."""
     return Flag(name, group, options)
 
 
 def failed(sentence: str, status: int) -> int:
-    """Say what is wrong on stderr; returns the exit status."""
+    """Print an error on stderr; returns the exit status."""
     complain(f"error: {sentence}")
     return status

@@ -20,29 +20,29 @@ REPORT = "report.html"  # of a training
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError where the mode has too few experiments, or experiments another mode."""
+    """Raises UserError for too few experiments, or for experiments with another mode."""
     given = values.experiments or ()
     if values.mode == "compare" and len(given) < LEAST:
         raise UserError("--mode compare: name the folders of two experiments or more, such as exp/a exp/b")
     if given and values.mode != "compare":
-        raise UserError("--experiments: belongs to --mode compare")
+        raise UserError("--experiments: is a flag of --mode compare")
     if values.mode == "compare" and values.output is not None:
         if values.output.suffix.lower() != ".html":
             raise UserError(f"--output {values.output}: name a .html file")
         require_place(values.output, "--output")
         if values.output.name == REPORT and values.output.parent.resolve() in [path.resolve() for path in given]:
-            raise UserError(f"--output {values.output}: is the page of that experiment itself; name another file")
+            raise UserError(f"--output {values.output}: is the report of that experiment; name another file")
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Print the figures of evaluated experiments side by side and write their page; returns the exit status."""
+    """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
     from models.results.comparison import compare, evaluated
     from models.results.comparison_page import write_page
 
     del conf
     values = arguments.values
     found = evaluated(values.experiments)
-    lines = list(compare(found))  # nothing is said where one of them cannot be read
+    lines = list(compare(found))  # raises before anything is printed
     say(*lines, "")
     write_page(values.experiments, found, values.output, values.language, say)
     return EXIT_DONE
@@ -50,7 +50,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="compare",
-    line="evaluated experiments side by side: what differs, figures, and a page with their pictures and meshes",
+    line="compare evaluated experiments: settings that differ, metrics, and a page with their images and meshes",
     run=run,
     flags=(
         flag(
@@ -59,10 +59,10 @@ COMMAND = Command(
             type=Path,
             nargs="+",
             metavar="EXP",
-            help="compare: the folders of the experiments; the flag itself may be left out",
+            help="compare: folders of the experiments; the flag itself may be omitted",
         ),
         LANGUAGE,
     ),
     check=check,
-    plain_word="experiments",  # `--mode compare EXP_A EXP_B` reads best
+    plain_word="experiments",  # allows `--mode compare EXP_A EXP_B`
 )

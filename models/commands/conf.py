@@ -1,4 +1,4 @@
-"""The conf that a command line asks for."""
+"""Reads the conf of a command line."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ DEFAULT_CONF = Path("confs/demo.conf")
 
 
 def read_conf(arguments: Arguments) -> ExperimentConfig:
-    """The conf that --conf, --case, --set and --seed describe; raises UserError where it cannot be used.
+    """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid.
 
-    Without --conf it is ./confs/demo.conf, or for a scene named by --case the mode's `conf_of_case`; where that is not
-    there it is the program's own. With the program's demo.conf, the paths of the scene that do not exist
-    from here are taken from the program's folder too.
+    The default for --conf is ./confs/demo.conf, or with --case the mode's `conf_of_case`; if the file does not exist,
+    that of the program's folder. With the program's demo.conf, paths of the scene that do not exist relative to the
+    current folder are taken from the program's folder, too.
     """
     from models.kinds.conf import load_config
 
@@ -47,7 +47,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
 
 
 def conf_for(arguments: Arguments) -> ExperimentConfig | None:
-    """The conf for the mode; None where it needs none and the command line is about none. Raises UserError."""
+    """The conf for the mode; None if it needs none and no flag refers to one. Raises UserError."""
     is_named = bool(arguments.conf or arguments.case or arguments.overrides)
     return read_conf(arguments) if arguments.command.needs_conf or is_named else None
 
@@ -58,7 +58,7 @@ def key_of(override: str) -> str:
 
 
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
-    """The dataset with each path that is missing here looked for in the program's folder."""
+    """The dataset block with each missing path replaced by that in the program's folder."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
     moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not os.path.exists(path)}
     return replace(dataset, **moved)

@@ -1,4 +1,4 @@
-"""`--mode doctor`. Nothing is trained or written, but for what Jittor compiles."""
+"""`--mode doctor`. Nothing is trained, and nothing is written except Jittor's compilation cache."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ EXIT_WRONG = 1
 
 
 def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
-    """Print a line for everything that was looked at; returns the exit status."""
+    """Print a line for each check; returns the exit status."""
     from models.doctor.examine import examine
 
     del conf
     ranks = joined()
     if ranks.size > 1:
-        from models.doctor.ranks import together  # which needs a package; the line about packages needs none
+        from models.doctor.ranks import together  # needs NumPy, which may be missing in the check of the packages
 
         for line in together(ranks, arguments.gpu):
             say(line.text())
@@ -24,13 +24,13 @@ def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
         if not ranks.is_first:
             return EXIT_DONE
     is_ok = examine(arguments.device, arguments.gpu, lambda line: say(line.text()))
-    say("all is well" if is_ok else "the lines that say WRONG end with what is to be done")
+    say("all checks passed" if is_ok else "each line marked WRONG ends with the remedy")
     return EXIT_DONE if is_ok else EXIT_WRONG
 
 
 COMMAND = Command(
     name="doctor",
-    line="is this machine fit? driver, card, toolkit, compilers, and every operation against its reference",
+    line="check this machine: driver, GPU, CUDA toolkit, compilers, and every operation against its reference",
     run=run,
     is_shared=True,
     needs_conf=False,

@@ -26,7 +26,7 @@ FLAGS = (
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame "
+        help="evaluate: ground truth, a mesh (.ply, .obj, .stl) or a point cloud (.ply), in the frame of --frame "
         "(default: dataset.reference_mesh of the conf)",
     ),
     flag(
@@ -34,8 +34,8 @@ FLAGS = (
         OUTPUT,
         type=finite,
         metavar="X",
-        help="evaluate: how far a point may be off to count in the F-score, in units of --frame (default: a hundredth "
-        "of the radius of the region of interest)",
+        help="evaluate: distance threshold of the F-score, in units of --frame (default: a hundredth of the radius of "
+        "the region of interest)",
     ),
     flag(
         "--points",
@@ -62,31 +62,31 @@ FLAGS = (
         OUTPUT,
         type=whole(1, LARGEST_SCAN),
         metavar="N",
-        help="evaluate: the DTU scan that the scene shows (default: the number after scan in the scene's name)",
+        help="evaluate: number of the DTU scan (default: the number after scan in the scene's name)",
     ),
     flag(
         "--csv",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: the table that gets a row with the figures, which several experiments may share (default: "
+        help="evaluate: table to which a row with the metrics is added; several experiments may share it (default: "
         "report/metrics.csv in the experiment's folder)",
     ),
 )
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for flags that lack each other, and a tau that nothing is within."""
+    """Raises UserError for flags that require each other, and for a tau that is not positive."""
     if (values.protocol is None) != (values.dtu is None):
         raise UserError("--protocol dtu, --dtu FOLDER: one needs the other; FOLDER holds ObsMask/ and Points/stl/")
     if values.scan is not None and values.dtu is None:
-        raise UserError("--scan: is the number of a DTU scan and needs --protocol dtu --dtu FOLDER")
+        raise UserError("--scan: needs --protocol dtu --dtu FOLDER")
     if values.tau is not None and values.tau <= 0:
         raise UserError(f"--tau {values.tau:g}: must be above 0")
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Write figures and the report's picture; returns the exit status."""
+    """Write the metrics and the report's image; returns the exit status."""
     from models.results.asked import Asked, read_references
 
     choose_device(arguments, conf)
@@ -101,7 +101,6 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
-    """What needs Jittor, which is loaded by now."""
     from models.results.evaluation import evaluate
 
     evaluate(snapshot, request, asked, references)
@@ -109,7 +108,7 @@ def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references
 
 COMMAND = Command(
     name="evaluate",
-    line="figures: held-out views, ground truth, points of structure from motion, cameras; as a table and as files",
+    line="metrics on held-out views, ground truth, points of structure from motion and cameras, as table and files",
     run=run,
     flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,

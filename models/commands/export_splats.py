@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the Gaussians; returns the exit status."""
     if conf.model.type != GAUSSIANS:
-        raise UserError(f"--mode export_splats: model.type = {conf.model.type} has no Gaussians; use a conf of some")
+        raise UserError(
+            f"--mode export_splats: model.type = {conf.model.type} has no Gaussians; use a conf for Gaussians, such as "
+            "confs/gaussians.conf"
+        )
     choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
     try:
@@ -28,14 +31,14 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _write(experiment: Experiment) -> None:
-    """`splats/<step>.ply` in the experiment's folder, in the world of its cameras."""
+    """Write `splats/<step>.ply` in the experiment's folder, in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
     from models.watch.logger import RunLogger
 
     checkpoint, form = experiment.checkpoint, experiment.conf.model.gaussians.form
     splats = checkpoint.tensors.get(NETWORK)
     if splats is None:
-        raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one of model.type = gaussians")
+        raise UserError("--mode export_splats: the checkpoint has no Gaussians; use one with model.type = gaussians")
     content = encode(splats, experiment.scene.scene_to_world, form == SURFELS)
     path = experiment.path("splats", f"{checkpoint.step:08d}.ply")
     write_result(path, content)

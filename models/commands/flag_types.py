@@ -1,4 +1,4 @@
-"""What the values of flags are held to: types for argparse."""
+"""Types for argparse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_INT = 2**31 - 1
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
-    """An argparse type: a whole number in least..most."""
+    """An argparse type: an integer in least..most."""
 
     def convert(text: str) -> int:
         digits = text.removeprefix("-")
@@ -33,12 +33,12 @@ def finite(text: str) -> float:
 
 
 def number(text: str) -> float:
-    """`float(text)` for what is written in ASCII and without underscores; ValueError for the rest."""
+    """`float(text)` for ASCII text without underscores; raises ValueError otherwise."""
     if not text.isascii() or "_" in text:
         raise ValueError(text)
     return float(text)
 
 
 def is_index(text: str) -> bool:
-    """Whether the text is a plain decimal number, short enough for an index."""
+    """Whether the text is a decimal integer, short enough for an index."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT))

@@ -10,7 +10,7 @@ from models.commands.view import VIEWER, place_of
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Look at the scene, and show it where that is asked for; returns the exit status."""
+    """Inspect the scene, and show it with --view; returns the exit status."""
     from models.commands.inspection import inspect
 
     for text in inspect(conf):
@@ -21,7 +21,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
-    """The scene in the viewer, until Ctrl-C."""
+    """Show the scene in the viewer until Ctrl-C."""
     from data.scenes.load import load_scene
     from models.experiment import background
     from models.viewer.scenery import look_at_scene
@@ -32,8 +32,8 @@ def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
 
 COMMAND = Command(
     name="inspect",
-    line="overview.png, cameras and photographs with the region of interest, and a table of what may go wrong",
+    line="write an overview image of cameras and region of interest, and a table of checks of the scene",
     run=run,
     flags=VIEWER,
-    conf_of_case=Path("confs/womask.conf"),  # it trains on any scene, with masks or without
+    conf_of_case=Path("confs/womask.conf"),  # accepts every scene, with masks or without
 )

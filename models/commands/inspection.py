@@ -1,4 +1,4 @@
-"""`--mode inspect`: the overview picture and the health table of a scene. Nothing is trained; Jittor is not loaded."""
+"""`--mode inspect`: the overview image and the health table of a scene. Nothing is trained; Jittor is not loaded."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from models.watch.traces import Traces
 
 FOLDER = "inspect"
 FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")
-NARROWEST = 60  # columns of a terminal: below it words are broken
+NARROWEST = 60  # columns; narrower terminals wrap the table
 INDENT = 2
 
 
 def inspect(conf: ExperimentConfig) -> Iterator[str]:
-    """Look at the scene of `conf`, write overview.png, health.md and health.json, and yield the lines to print.
+    """Inspect the scene of `conf`, write overview.png, health.md and health.json, and yield the lines to print.
 
-    They go to `<base_exp_dir>/inspect`; those of an earlier look are replaced. Raises UserError for a scene that cannot
-    be read and for a folder that cannot be written.
+    The files are in `<base_exp_dir>/inspect` and replace those of an earlier call. Raises UserError for a scene that
+    cannot be read and for a folder that cannot be written.
     """
     folder = results_folder(conf)
     scene = load_scene(conf.dataset, background(conf))
@@ -54,7 +54,7 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
 
 
 def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
-    """The findings for a terminal `columns` wide: check, verdict and figure; below them the consequence."""
+    """The findings for a terminal `columns` wide: check, verdict and measurement; below them the consequence."""
     width = max(len(finding.check) for finding in found) + INDENT
     columns = max(columns, NARROWEST)
     for finding in found:
@@ -65,7 +65,7 @@ def table(found: Sequence[Finding], columns: int) -> Iterator[str]:
 
 
 def markdown(scene: Scene, found: Sequence[Finding]) -> str:
-    """The report as a page."""
+    """The findings as a Markdown page."""
     lines = [
         f"# {escaped(scene.name)}",
         "",
@@ -82,7 +82,7 @@ def markdown(scene: Scene, found: Sequence[Finding]) -> str:
 
 
 def as_json(scene: Scene, found: Sequence[Finding]) -> str:
-    """The report for programs."""
+    """The findings as JSON."""
     report = {
         "scene": scene.name,
         "views": list(scene.image_names),

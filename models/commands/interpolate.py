@@ -9,7 +9,7 @@ from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
 
 
 def read(text: str) -> Mode | None:
-    """The mode with its two photograph numbers; raises UserError where they are none."""
+    """The mode with its two view indices; raises UserError if they are invalid."""
     name, *views = text.split("_")
     if name != "interpolate":
         return None

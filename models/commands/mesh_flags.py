@@ -1,4 +1,4 @@
-"""The flags of `--mode validate_mesh` beyond resolution and level, and the mesh that they ask for."""
+"""The flags of `--mode validate_mesh` besides resolution and level, and the `MeshRequest` that they describe."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from models.commands.flag_types import MAX_INT, finite, whole
 from models.commands.shared import FRAME, mesh_request
 from models.surface.request import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
 
-TEXTURE_SIZE = 2048  # texels each way; 100,000 triangles have some thirty each
-LARGEST_TEXTURE = 16384  # graphics cards take no larger ones
+TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
+LARGEST_TEXTURE = 16384  # the limit of graphics cards
 FEWEST_FACES = 4  # of a closed surface
 
 FINISH = (
@@ -26,8 +26,8 @@ FINISH = (
         nargs=6,
         type=finite,
         metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1"),
-        help="validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's "
-        "own box)",
+        help="validate_mesh: extract only the box between these two corners, in the frame of --frame (default: the box "
+        "of the scene)",
     ),
     FRAME,
     flag(
@@ -35,7 +35,7 @@ FINISH = (
         OUTPUT,
         dest="is_refined",
         action="store_false",
-        help="validate_mesh: leave the vertices where marching cubes put them",
+        help="validate_mesh: do not move the vertices of marching cubes onto the level set",
     ),
     flag(
         "--clean",
@@ -44,8 +44,9 @@ FINISH = (
         const=PIECES,
         default=PIECES,
         choices=(PIECES, VIEWS, LARGEST),
-        help="validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does "
-        "what no camera sees or the masks, dilated, exclude. largest: so do all pieces but the largest",
+        help="validate_mesh: pieces: remove pieces with less than a hundredth of the largest piece's area (default). "
+        "views: also remove what no camera sees or the dilated masks exclude. largest: also remove all pieces but the "
+        "largest",
     ),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all pieces"),
     flag(
@@ -53,14 +54,14 @@ FINISH = (
         OUTPUT,
         type=whole(FEWEST_FACES, MAX_INT),
         metavar="N",
-        help="validate_mesh: about N triangles at the most (default: all; 100000 with a texture)",
+        help="validate_mesh: reduce to about N triangles (default: all; 100000 with a texture)",
     ),
     flag(
         "--colour",
         OUTPUT,
         choices=(VERTEX, TEXTURE, NONE),
-        help="validate_mesh: from the photographs, at the vertices or as a picture (default: vertex, where the format "
-        "holds it)",
+        help="validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
+        "supports it)",
     ),
     flag(
         "--texture_size",
@@ -68,19 +69,19 @@ FINISH = (
         type=whole(1, LARGEST_TEXTURE),
         default=TEXTURE_SIZE,
         metavar="N",
-        help=f"validate_mesh: texels of the texture each way (default: {TEXTURE_SIZE})",
+        help=f"validate_mesh: width and height of the texture, texels (default: {TEXTURE_SIZE})",
     ),
     flag(
         "--output",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, "
-        ".glb with a texture); render: .mp4, or a folder for PNGs (default: in render/); "
+        help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's "
+        "folder, .glb with a texture); render: .mp4, or a folder for PNGs (default: in render/); "
         "compare: .html (default: compare.html in the first experiment's folder)",
     ),
 )
-# What a flag needs beyond the packages of every mesh: package -> (the flag, whether it is given).
+# Optional packages: package -> (the flag that needs it, whether that is given).
 PACKAGES = {
     "fast_simplification": ("--decimate", lambda values: values.decimate is not None),
     "xatlas": ("--colour texture", lambda values: values.colour == TEXTURE),
@@ -88,7 +89,7 @@ PACKAGES = {
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for a box without room, a format that cannot hold the colour, and a package that is missing."""
+    """Raises UserError for an empty box, a format that does not support the colours, and a missing package."""
     if values.bbox is not None and not all(
         low < high for low, high in zip(values.bbox[:3], values.bbox[3:], strict=True)
     ):
@@ -107,9 +108,9 @@ def check(values: argparse.Namespace) -> None:
 
 
 def _require_places(output: Path, wanted: str) -> None:
-    """Raises UserError where the mesh, its material or its texture cannot be written, or would replace what is not its.
+    """Raises UserError if mesh, material or texture cannot be written, or would replace a foreign file.
 
-    A .png or .mtl that lies there without the .obj may be a photograph.
+    A .png or .mtl without the .obj is foreign, such as a photograph.
     """
     from models.surface.formats import companions
 
@@ -117,11 +118,11 @@ def _require_places(output: Path, wanted: str) -> None:
     for path in companions(output, wanted):
         require_place(path, "--output")
         if os.path.lexists(path) and not os.path.lexists(output):
-            raise UserError(f"--output {output}: {path} is there and would be replaced; name another file")
+            raise UserError(f"--output {output}: {path} exists and would be replaced; name another file")
 
 
 def color(values: argparse.Namespace) -> str:
-    """The colour that the mesh will have; raises UserError for a format that cannot hold what is asked for."""
+    """The type of colours of the mesh; raises UserError for a format that does not support it."""
     if values.output is None:
         return values.colour or VERTEX
     from models.surface.formats import require_format
@@ -130,7 +131,7 @@ def color(values: argparse.Namespace) -> str:
 
 
 def full_request(values: argparse.Namespace) -> MeshRequest:
-    """The mesh that all the flags describe; raises UserError where it exceeds what is free."""
+    """The mesh that the flags describe; raises UserError if it needs more memory than is free."""
     return replace(
         mesh_request(values),
         bbox=None if values.bbox is None else tuple(values.bbox),

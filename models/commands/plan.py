@@ -9,7 +9,7 @@ from models.machine.ranks.ranks import joined
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Measure, and print the table; returns the exit status."""
+    """Measure and print the table; returns the exit status."""
     from data.scenes.load import load_scene
     from models.experiment import background
     from models.kinds.capacity import require_batch
@@ -27,7 +27,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="plan",
-    line="memory and speed measured on this machine, over n_importance, or how many Gaussians fit; nothing is written",
+    line="measure memory and speed on this machine, over n_importance, or how many Gaussians fit; nothing is written",
     run=run,
     is_shared=True,
 )

@@ -1,6 +1,6 @@
-"""`--mode plan`: how much fits, measured on this machine: memory and speed, over n_importance where a kind has it.
+"""`--mode plan`: memory and speed measured on this machine, over n_importance if the model type has it.
 
-Nothing is trained for good and nothing is written.
+Only a few steps are trained, and nothing is written.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from models.views.chunks import ResultChunks
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3
-PLANNED_DOWNSCALES = (1, 2, 4)  # of the photographs as the conf has them
+PLANNED_DOWNSCALES = (1, 2, 4)  # in addition to that of the conf
 IMPORTANCE, COLUMNS = "n_importance", ("ray_chunk", "step GB", "render_chunk", "image GB")
 WIDTH = 13  # of a column: the longest heading and a space
 
 
 @dataclass(frozen=True)
 class PlanRow:
-    """What one n_importance costs."""
+    """Memory and speed of one n_importance."""
 
-    n_importance: int | None  # None where the kind has no such number
-    ray_chunk: int  # rays of the batch at a time
-    step_bytes: int  # of the process (CPU) or of Jittor's pool (CUDA), at the peak of a training step
-    render_chunk: int
-    image_bytes: int  # likewise, of a validation image
-    per_second: float  # entries of batches, of training
-    entries: str  # what they are
-    fits: bool  # False: above the limit even with one ray at a time
+    n_importance: int | None  # None if the model type has no such number
+    ray_chunk: int  # rays per chunk of a training step
+    step_bytes: int  # peak of the process (CPU) or of Jittor's pool (CUDA) during a training step
+    render_chunk: int  # rays per chunk of an image
+    image_bytes: int  # likewise, during a validation image
+    per_second: float  # entries of training batches
+    entries: str  # the name of the entries, such as rays
+    fits: bool  # False: exceeds the limit even with one ray per chunk
 
 
 def importances(conf: ModelConfig) -> list[int | None]:
-    """The values of the table, ascending: the fixed ones and the conf's own, as far as the conf allows them."""
+    """The ascending values of n_importance in the table: the fixed ones and that of the conf, if allowed."""
     if conf.n_importance is None:
         return [None]
     return [count for count in sorted({*IMPORTANCES, conf.n_importance}) if conf.allows_importance(count)]
 
 
 def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
-    """Measure the rows one after the other; the networks are the conf's, with their first weights."""
+    """Measure the rows, with the networks of the conf at their initial weights."""
     for count in importances(conf.model):
         row = measure(conf, scene, count)
         of_all = joined().everyone((row.step_bytes, row.image_bytes))
@@ -59,7 +59,7 @@ def plan(conf: ExperimentConfig, scene: Scene) -> Iterator[PlanRow]:
 
 
 def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> PlanRow:
-    """One row: a few steps and one chunk of a picture."""
+    """Measure one row: a few steps and one chunk of an image."""
     wanted = conf.model if n_importance is None else conf.model.with_importance(n_importance)
     model = build_model(wanted, conf.train, np.random.default_rng(conf.train.seed))
     pixels, jitter = (np.random.default_rng(conf.train.seed) for _ in range(2))
@@ -70,11 +70,11 @@ def measure(conf: ExperimentConfig, scene: Scene, n_importance: int | None) -> P
     step_peak, base = memory.growth(trainer.step), memory.held_bytes()
     rays, _ = scene.rays(0, conf.train.validate_resolution_level)
     chunk = ResultChunks(conf.train).rays(model, rays)
-    first = rays.at(slice(chunk))  # the other chunks of a picture take no more
+    first = rays.at(slice(chunk))  # the other chunks take no more memory
     seconds = _seconds_of_steps(trainer)
     return PlanRow(
         n_importance=n_importance,
-        ray_chunk=trainer.ray_chunk,  # fewer than chosen where the steps found no memory for those
+        ray_chunk=trainer.ray_chunk,  # smaller than chosen if memory ran out during the steps
         step_bytes=base + step_peak,
         render_chunk=chunk,
         image_bytes=base + memory.growth(lambda: model.view_fully(first, trainer.moment)),
@@ -90,7 +90,7 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
     shown = "what is free, less a margin" if isinstance(limit, str) else f"{limit:g} GB"
     yield backend.device_info().line()
     if joined().size > 1:
-        yield f"{joined().size} ranks share each batch: chunks and GB are those of one rank, the one that takes most"
+        yield f"{joined().size} ranks share each batch: chunks and GB are per rank, the maximum over the ranks"
     yield f"train.batch_size = {conf.train.batch_size}, train.memory_limit = {limit} ({shown})"
     for index, row in enumerate(plan(conf, scene)):
         if index == 0:
@@ -101,12 +101,12 @@ def table(conf: ExperimentConfig, scene: Scene) -> Iterator[str]:
         width, height = (max(1, side // downscale) for side in sizes[-1])
         if text := conf.model.fitting(max(0, memory.budget(limit)), (width, height)):
             yield f"{text} (dataset.downscale = {downscale * conf.dataset.downscale})"
-    own = "" if conf.model.n_importance is None else "* the conf's own; "
-    yield f"{own}chunks that fit come from measurements, GB = 10^9 bytes"
+    own = "" if conf.model.n_importance is None else "* the value of the conf; "
+    yield f"{own}the chunks are measured to fit, GB = 10^9 bytes"
 
 
 def heading(row: PlanRow) -> str:
-    """What stands above a row like this one."""
+    """The heading of the table with rows like this one."""
     first = () if row.n_importance is None else (IMPORTANCE,)
     return "".join(name.rjust(WIDTH) for name in (*first, *COLUMNS, f"{row.entries}/s"))
 
@@ -126,7 +126,7 @@ def line(row: PlanRow, own: int | None) -> str:
 
 
 def _seconds_of_steps(trainer: Trainer) -> float:
-    """The time of TIMED_STEPS steps; the kernels are compiled already, one more fills the pool."""
+    """The time of TIMED_STEPS steps, after one more that fills Jittor's pool; the kernels are compiled already."""
     trainer.step()
     jt.sync_all(True)
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`--mode prepare`: from the flags to `data.prepare`, and what to do next. Jittor is not loaded."""
+"""`--mode prepare`: runs `data.prepare` and prints the next commands. Jittor is not loaded."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from models.commands.conf import key_of
 from models.commands.flag_types import MAX_INT, whole
 from models.commands.shared import OVERWRITE
 
-NEXT_CONF = Path("confs/fast.conf")  # a mesh in minutes, with masks or without; it looks in ./public_data/CASE_NAME
+NEXT_CONF = Path("confs/fast.conf")  # with masks or without; its scene folder is ./public_data/CASE_NAME
 REGION = "dataset.roi"
-DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, well within what features bear
+DEFAULT_FRAMES = 80  # of a video: an orbit in steps of 4.5 degrees, which features match reliably
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError where the mode prepare lacks its photographs or a name, or --images its mode."""
+    """Raises UserError if --mode prepare lacks --images or --case, or another mode has its flags."""
     if values.mode not in ("prepare", "reconstruct"):
         if values.images is not None or values.masks or values.box:
-            raise UserError("--images, --masks, --box: they belong to --mode prepare and --mode reconstruct")
+            raise UserError("--images, --masks, --box: are flags of --mode prepare and --mode reconstruct")
         return
     if values.box and values.masks != "box":
-        raise UserError("--box: draws masks and needs --masks box")
+        raise UserError("--box: needs --masks box")
     if values.mode == "reconstruct":
         return
     if values.images is None:
@@ -41,7 +41,7 @@ def _is_name(text: str) -> bool:
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Find the cameras of photographs and say what to do next; returns the exit status."""
+    """Prepare the scene folder and print the next commands; returns the exit status."""
     from data.prepare.boxes import boxes_of_flags
     from data.prepare.pipeline import Request, prepare
     from data.prepare.products import OVERVIEW
@@ -58,23 +58,23 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
         cameras_outside=conf.dataset.camera_outside_sphere,
     )
     is_new = prepare(request, say)
-    say(f"look at {target / OVERVIEW}: the sphere has to hold what is to be reconstructed")
-    say(f"{target}: {'is ready' if is_new else 'is ready already (--overwrite makes it anew)'}")
+    say(f"check {target / OVERVIEW}: the sphere must contain the object")
+    say(f"{target}: {'is ready' if is_new else 'was ready already (--overwrite makes it again)'}")
     for line in next_steps(arguments):
         say(line)
     return EXIT_DONE
 
 
 def next_steps(arguments: Arguments) -> list[str]:
-    """The commands that follow, one a line."""
+    """The next commands, one per line."""
     flags = [*_flag("--conf", str(arguments.conf or NEXT_CONF)), *_flag("--case", arguments.case)]
-    settings = [text for text in arguments.overrides if key_of(text) != REGION]  # the scene has it
+    settings = [text for text in arguments.overrides if key_of(text) != REGION]  # the prepared scene contains it
     flags += [word for text in settings for word in _flag("--set", text)]
     return [f"next: python exp_runner.py {shlex.join([*flags, *more])}" for more in (["--mode", "inspect"], [])]
 
 
 def _flag(name: str, value: str) -> list[str]:
-    """A flag with its value, [] for none; with an equals sign, a value that starts with a dash is none the less one."""
+    """A flag with its value, [] without a value; a value that starts with a dash needs an equals sign."""
     if value.startswith("-"):
         return [f"{name}={value}"]
     return [name, value] if value else []
@@ -82,7 +82,7 @@ def _flag(name: str, value: str) -> list[str]:
 
 COMMAND = Command(
     name="prepare",
-    line="photographs or a video without cameras (--images) become the scene folder ./public_data/NAME",
+    line="make the scene folder ./public_data/NAME from photographs or a video without cameras (--images)",
     run=run,
     flags=(
         OVERWRITE,
@@ -98,8 +98,8 @@ COMMAND = Command(
             PREPARATION,
             default="",
             metavar="HOW",
-            help="prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-            "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)",
+            help="prepare, reconstruct: a folder of masks named like the photographs, or a method: colorkey (a "
+            "backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (if installed)",
         ),
         flag(
             "--box",
@@ -109,8 +109,8 @@ COMMAND = Command(
             default=[],
             metavar=("NAME", "X0", "Y0", "X1", "Y1"),
             help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, "
-            "right, bottom in pixels; may be repeated; others are read from boxes.json beside the photographs or in "
-            "the scene folder",
+            "right, bottom in pixels; may be repeated; further ones are read from boxes.json in the folder of "
+            "photographs or in the scene folder",
         ),
         flag(
             "--frames",
@@ -118,7 +118,7 @@ COMMAND = Command(
             type=whole(3, MAX_INT),
             default=DEFAULT_FRAMES,
             metavar="N",
-            help=f"prepare, reconstruct: frames to take from a video (default: {DEFAULT_FRAMES})",
+            help=f"prepare, reconstruct: number of frames to take from a video (default: {DEFAULT_FRAMES})",
         ),
     ),
     check=check,

@@ -1,4 +1,4 @@
-"""`--mode reconstruct`: photographs or a video become a coloured mesh, by the other modes one after the other."""
+"""`--mode reconstruct`: from photographs or a video to a coloured mesh, by a sequence of other modes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MOST_MINUTES = 60.0 * 24 * 30
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError where the mode lacks its photographs, or --minutes its mode or its sense."""
+    """Raises UserError for a missing --images, flags that do not apply, and --minutes with another mode."""
     if values.mode != NAME:
         if values.minutes is not None:
-            raise UserError("--minutes: belongs to --mode reconstruct; elsewhere train.end_iter says how long")
+            raise UserError("--minutes: is a flag of --mode reconstruct; for other modes set train.end_iter")
         return
     if values.images is None:
         raise UserError("--mode reconstruct: give --images FOLDER, or a video")
@@ -35,30 +35,28 @@ def check(values: argparse.Namespace) -> None:
         "--output": values.output is not None,
     }.items():
         if is_given:
-            raise UserError(
-                f"{name}: not for --mode reconstruct, which goes on by itself and writes to one folder; leave it out"
-            )
+            raise UserError(f"{name}: does not apply to --mode reconstruct, which continues by itself; leave it out")
 
 
 def case_of(values: argparse.Namespace, case: str) -> str:
-    """The scene's name: that of --case, else the name of the folder or video, as far as it is a plain one.
+    """The scene's name: that of --case, else the name of the folder or video without special characters.
 
-    Raises UserError where it leaves none.
+    Raises UserError if nothing remains.
     """
     if case:
         return case
     source = Path(values.images).resolve()
     name = re.sub(r"[^\w-]+", "_", source.stem if source.is_file() else source.name).strip("_-")
     if not name:
-        raise UserError(f"--images {values.images}: its name is none for a scene; pass --case NAME")
+        raise UserError(f"--images {values.images}: its name cannot name a scene; pass --case NAME")
     return name
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Go through the modes; returns the exit status."""
+    """Run the modes; returns the exit status."""
     from models.commands.reconstruction import reconstruct
 
-    del conf  # that of the bundled scene, where no --case was given
+    del conf  # without --case it is that of the bundled scene
     minutes = arguments.values.minutes
     case = case_of(arguments.values, arguments.case)
     return reconstruct(arguments, case, DEFAULT_MINUTES if minutes is None else minutes)
@@ -66,8 +64,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name=NAME,
-    line="photographs or a video (--images) become a coloured mesh, pictures and figures in one folder; goes on when "
-    "called again",
+    line="from photographs or a video (--images) to a coloured mesh, images and metrics; continues when called again",
     run=run,
     flags=(
         flag(
@@ -75,8 +72,8 @@ COMMAND = Command(
             PREPARATION,
             type=finite,
             metavar="M",
-            help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}); the cameras before it and the mesh "
-            "after it take theirs besides",
+            help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}); estimation of the cameras and mesh "
+            "extraction take additional time",
         ),
     ),
     check=check,

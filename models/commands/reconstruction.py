@@ -1,6 +1,6 @@
-"""The chain of `--mode reconstruct`: prepare, inspect, measure, train, mesh, evaluate; what is chosen, and kept.
+"""The steps of `--mode reconstruct`: prepare, inspect, measure the speed, train, extract the mesh, evaluate.
 
-Every link but the measurement is a mode with flags that anybody may give; each is told as the command line it is.
+Every step except the measurement is a mode with its flags; its command line is printed.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from models.commands.shared import choose_device
 from models.surface.request import LARGEST, PIECES, VIEWS
 
 CONF = Path("confs/fast.conf")
-# Pictures are reduced to about this longer side; beyond ten minutes it grows with the root of the minutes, for so many
-# more pixels are seen by then. A finer picture is no slower, yet what is learnt of it in the time is noise.
+# Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
+# as the number of sampled pixels grows with the minutes. Larger images are not slower, but their detail is not learnt.
 LONGEST_SIDE, ITS_MINUTES = 512, 10.0
-# With so many photographs every eighth one can be spared, and tells what the others are worth.
+# With at least SPARES photographs every eighth one is held out for evaluation.
 SPARES, EVERY = 16, 8
-# Of the minutes: the rest goes to pictures, meshes, checkpoints and the report that are written on the way. With all of
-# them for steps, ten minutes of the fox's photographs took 11.6; with so many of them 9.0.
+# Fraction of the minutes for training steps; images, meshes, checkpoints and the report take the rest. With 1.0, ten
+# minutes on the fox's photographs took 11.6; with this value 9.0.
 STEPPING = 0.86
 NO_SURFACE = (
-    "no surface was found, so that there is no mesh: report.html shows what was learnt; train for more minutes in "
-    "another --case, or see with --mode inspect whether the region of interest holds the object"
+    "no surface was found, so there is no mesh: see report.html; train for more minutes in another --case, or check "
+    "with --mode inspect whether the region of interest contains the object"
 )
-LEAST_STEPS = 200  # below that nothing is learnt that anybody would look at
+LEAST_STEPS = 200  # fewer steps give no usable result
 
 
 def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
-    """Photographs to a mesh; returns the exit status of the first link that fails, or EXIT_DONE.
+    """From photographs to a mesh; returns the exit status of the first step that fails, or EXIT_DONE.
 
-    Raises UserError for whatever the links refuse, and where the folder holds another reconstruction.
+    Raises UserError as the steps, and if the folder contains another reconstruction.
     """
     conf_file = arguments.conf or (CONF if CONF.exists() else PROGRAM_FOLDER / CONF)
     arguments = replace(arguments, case=case, conf=conf_file)
@@ -74,38 +74,38 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
         plan = None
     if plan is not None and plan.minutes != minutes:
         raise UserError(
-            f"{folder}: holds a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to go on "
-            "with it, --overwrite to start afresh, or another --case"
+            f"{folder}: contains a reconstruction of {plan.minutes:g} minutes; pass --minutes {plan.minutes:g} to "
+            "continue it, --overwrite to start again, or another --case"
         )
     if plan is not None:
-        _require_settled(arguments, plan, folder)
+        _require_same_settings(arguments, plan, folder)
     data_dir = Path(conf.dataset.data_dir)
     with starting_over(folder, minutes, data_dir) if arguments.values.overwrite else contextlib.nullcontext():
-        _link(arguments, prepare.COMMAND, 1)
+        _run_step(arguments, prepare.COMMAND, 1)
     if plan is None:
         plan = _first_look(arguments, conf, minutes, folder)
     else:
-        say(f"step 2 of 5: inspected before, see {folder / RESULT / 'health.md'}")
+        say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
     if plan.is_finished and (folder / RESULT / MESH).is_file():
-        again = f"--overwrite makes it anew, the last command of {PAGE} its mesh alone"
-        say(f"{folder / RESULT}: is ready already ({again})")
+        again = f"--overwrite makes it again, the last command of {PAGE} only its mesh"
+        say(f"{folder / RESULT}: was ready already ({again})")
         return EXIT_DONE
-    return _work(arguments, plan, folder)
+    return _train_and_mesh(arguments, plan, folder)
 
 
-def _require_settled(arguments: Arguments, plan: Plan, folder: Path) -> None:
-    """Raises UserError where the command line sets a key otherwise than the reconstruction that was begun."""
+def _require_same_settings(arguments: Arguments, plan: Plan, folder: Path) -> None:
+    """Raises UserError if the command line sets a key to another value than the existing reconstruction."""
     for key, value in plan.settings.items():
         given = _given(arguments, key)
         if given not in (None, value):
             raise UserError(
-                f"--set {key}={given}: {folder} holds a reconstruction with {key} = {value}; leave it out to go on "
-                "with that, pass --overwrite to start afresh, or another --case"
+                f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
+                "continue it, pass --overwrite to start again, or another --case"
             )
 
 
 def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
-    """The experiment's folder; raises UserError for what can be known before anything is begun."""
+    """The experiment's folder; raises UserError for mistakes that can be detected before the work starts."""
     from models.checkpoints.folder import has_checkpoints
     from models.experiment import CHECKPOINTS, results_folder
     from models.kinds.capacity import require_batch, require_mesh
@@ -117,17 +117,17 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     is_kept = not arguments.values.overwrite and has_checkpoints(folder / CHECKPOINTS, "")
     if is_kept and read_plan(folder) is None:
         raise UserError(
-            f"{folder / CHECKPOINTS}: holds checkpoints that --mode reconstruct did not make; pass --overwrite to "
-            "start afresh, or another --case"
+            f"{folder / CHECKPOINTS}: contains checkpoints that --mode reconstruct did not make; pass --overwrite to "
+            "start again, or another --case"
         )
     return folder
 
 
 def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, folder: Path) -> Plan:
-    """Inspect, say what may go wrong, and settle how the training will be."""
+    """Inspect the scene, print warnings, and choose the settings of the training."""
     settings = _chosen(arguments, conf, minutes)
     arguments = _with(arguments, settings)
-    _link(arguments, inspect.COMMAND, 2)
+    _run_step(arguments, inspect.COMMAND, 2)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
@@ -141,7 +141,7 @@ def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, fo
 
 
 def _set_checkpoints_aside(folder: Path) -> None:
-    """Have the training that was just settled begin at step 0; raises UserError where another one runs there."""
+    """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
     from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
     from models.experiment import CHECKPOINTS
     from models.watch.lock import FolderLock
@@ -155,7 +155,7 @@ def _set_checkpoints_aside(folder: Path) -> None:
 
 
 def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dict[str, str]:
-    """What is set for these photographs, beside what the user set: how far they are reduced, which are held out."""
+    """Settings chosen for these photographs unless the user set them: downscale and held-out images."""
     dataset, settings = conf.dataset, {}
     pictures = list_images(Path(dataset.data_dir) / "image")
     longest = max(max(image_size(path)) for path in pictures)
@@ -172,42 +172,42 @@ def _chosen(arguments: Arguments, conf: ExperimentConfig, minutes: float) -> dic
 
 
 def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
-    """How many steps fit into the minutes, and the seconds that one takes."""
+    """The number of steps that fit into the minutes, and the seconds per step."""
     from data.scenes.load import load_scene
     from models.experiment import background
 
     scene = load_scene(conf.dataset, background(conf))
     from models.training.pace import seconds_per_step
 
-    say("how long a step takes is measured (Jittor compiles each kernel at its first use, once for this machine)")
+    say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
     seconds = seconds_per_step(conf.model, conf.train, scene)
     steps = max(LEAST_STEPS, conf.train.warm_up_end + 1, int(STEPPING * 60 * minutes / seconds))
     say(f"a step takes {1000 * seconds:.0f} ms here: train.end_iter = {steps} for {minutes:g} minutes")
     return steps, seconds
 
 
-def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
-    """Train, mesh and evaluate; returns the exit status."""
+def _train_and_mesh(arguments: Arguments, plan: Plan, folder: Path) -> int:
+    """Train, extract the mesh and evaluate; returns the exit status."""
     arguments = _with(arguments, plan.settings)
-    status = _link(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
+    status = _run_step(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})
     if status not in (EXIT_DONE, EXIT_NOT_FINITE):
-        say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} goes on where it stopped")
+        say(f"the same call{' without --overwrite' if arguments.values.overwrite else ''} continues where it stopped")
         return status
     if status == EXIT_DONE:
         drop_earlier(folder, arguments.values.overwrite)
     stopped, has_state = ("", True) if status == EXIT_DONE else why_stopped(folder, read_conf(arguments).train.end_iter)
     notes, has_mesh = [stopped] if stopped else [], False
     if has_state:
-        # The colours of the mesh come from pictures of twice the side: they cost no training.
+        # The mesh is coloured from images of twice the size, which costs no training time.
         finer = {"dataset.downscale": str(-(-read_conf(arguments).dataset.downscale // 2))}
-        status = _link(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
+        status = _run_step(_with(arguments, finer), validate_mesh.COMMAND, 4, _mesh_flags(arguments, folder))
         has_mesh = status == EXIT_DONE
         if status == EXIT_EMPTY_SURFACE:
             notes.append(NO_SURFACE)
             _warn_on_report(folder)
-            _link(arguments, validate_image.COMMAND, 5)
+            _run_step(arguments, validate_image.COMMAND, 5)
         elif has_mesh:
-            status = _link(arguments, evaluate.COMMAND, 5)
+            status = _run_step(arguments, evaluate.COMMAND, 5)
     collect(folder, has_mesh)
     if status == EXIT_DONE or notes:
         _conclude(arguments, folder, notes)
@@ -219,14 +219,14 @@ def _work(arguments: Arguments, plan: Plan, folder: Path) -> int:
 
 
 def _warn_on_report(folder: Path) -> None:
-    """What the training's page has to say of a missing surface."""
+    """Add a warning about the missing surface to the training's report."""
     from models.results.report import REPORT, with_warning
 
     with_warning(folder / REPORT, NO_SURFACE)
 
 
 def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:
-    """Where the mesh goes; without masks, that what no camera sees goes: the made-up back of a wall is no result."""
+    """The mesh's output path; without masks also --clean views, which removes arbitrary unobserved surfaces."""
     flags = {"output": folder / RESULT / MESH}
     is_masked, wanted = (Path(read_conf(arguments).dataset.data_dir) / "mask").is_dir(), arguments.values.clean
     chosen = VIEWS if wanted == PIECES and not is_masked else wanted
@@ -234,7 +234,7 @@ def _mesh_flags(arguments: Arguments, folder: Path) -> dict[str, object]:
 
 
 def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
-    """The page of the results, and how far to trust them; `notes` say what is missing."""
+    """Write the result page and print the reliability of the result; `notes` report missing parts."""
     health, figures = (read_figures(folder / RESULT / name) for name in ("health.json", "metrics.json"))
     flags = {name: value for name, value in _mesh_flags(arguments, folder).items() if name != "output"}
     links = ((train.COMMAND, {}), (validate_mesh.COMMAND, flags))
@@ -243,13 +243,13 @@ def _conclude(arguments: Arguments, folder: Path, notes: Sequence[str]) -> None:
     write_result(folder / RESULT / PAGE, page(arguments.case, health, figures, again, notes, has_mesh).encode())
     say(*notes)
     if has_mesh:
-        say(*(f"how far to trust it: {line}" for line in trust(figures)))
+        say(*(f"reliability: {line}" for line in trust(figures)))
     made = [name for name in (MESH, "report.png", "overview.png", PAGE) if (folder / RESULT / name).is_file()]
     say(f"{folder / RESULT}: {', '.join(made)}")
 
 
-def _link(arguments: Arguments, command: Command, number: int, flags: Mapping[str, object] | None = None) -> int:
-    """One mode with these arguments, told first; returns its exit status."""
+def _run_step(arguments: Arguments, command: Command, number: int, flags: Mapping[str, object] | None = None) -> int:
+    """Print the command line of a mode and run it; returns its exit status."""
     given = {"overwrite": arguments.values.overwrite and command is prepare.COMMAND, **(flags or {})}
     values = argparse.Namespace(**vars(arguments.values) | given)
     one = replace(arguments, command=command, mode=Mode(command.name), values=values)
@@ -264,7 +264,7 @@ def _with(arguments: Arguments, settings: Mapping[str, str]) -> Arguments:
 
 
 def _given(arguments: Arguments, key: str) -> str | None:
-    """What the command line sets a key of the conf to; None where it does not."""
+    """The value that the command line gives a key of the conf; None if it gives none."""
     given = [text.partition("=")[2].strip() for text in arguments.overrides if key_of(text) == key]
     return given[-1] if given else None
 
@@ -275,7 +275,7 @@ def _is_set(arguments: Arguments, key: str) -> bool:
 
 
 def _as_typed(arguments: Arguments, given: Mapping[str, object]) -> str:
-    """The command line of a link."""
+    """The command line of a step."""
     words = ["--conf", str(arguments.conf), "--case", arguments.case, "--mode", arguments.command.name]
     for text in arguments.overrides:
         words += ["--set", text]

@@ -1,4 +1,4 @@
-"""What `--mode reconstruct` keeps in the experiment's folder: its plan, and the results in one place."""
+"""The files of `--mode reconstruct` in the experiment's folder: its plan, and the folder of results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from models.watch.setbacks import STOPPED_KEY
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"
-MOST_BYTES = 1 << 20  # of a plan, which is a page
-# The keys of the conf that a plan may set: those that `reconstruction` chooses. A plan comes from a disk.
+MOST_BYTES = 1 << 20  # of a plan
+# The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "train.end_iter")
-AGAIN = "what there is was made of that step, and the same call goes on from there"
+AGAIN = "the results are of that step, and the same call continues from there"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
-# What the results consist of beside the mesh: where each is made, and how it is called.
+# The results besides the mesh: path in the experiment's folder, and name in the folder of results.
 PARTS = (
     (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
     (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
@@ -39,17 +39,17 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What was settled once, and what a further call keeps."""
+    """The settings that later calls keep."""
 
     minutes: float
-    settings: dict[str, str]  # values of the conf by their keys, which are of SETTLED_KEYS
-    seconds_per_step: float | None = None  # as measured; None where the steps were given
-    starts_over: bool = False  # a call with --overwrite began and settled nothing yet: the next call settles a new plan
+    settings: dict[str, str]  # values of the conf by key, of SETTLED_KEYS
+    seconds_per_step: float | None = None  # measured; None if the user set the number of steps
+    starts_over: bool = False  # a call with --overwrite was interrupted: the next call makes a new plan
     is_finished: bool = False
 
 
 def read_plan(folder: Path) -> Plan | None:
-    """The plan of a folder; None where it has none. Raises UserError for a damaged one."""
+    """The plan of a folder; None if there is none. Raises UserError for a damaged one."""
     path = folder / PLAN
     if not os.path.lexists(path):
         return None
@@ -60,11 +60,11 @@ def read_plan(folder: Path) -> Plan | None:
         if not (_is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and flags):
             raise ValueError
     except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise UserError(f"{path}: is damaged; pass --overwrite to start afresh, or another --case") from error
+        raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error
     if others := sorted(set(plan.settings).difference(SETTLED_KEYS)):
         raise UserError(
-            f"{path}: sets {listed(others)}, which a plan may not (only {', '.join(SETTLED_KEYS)}); remove that, or "
-            "pass --overwrite to start afresh"
+            f"{path}: sets {listed(others)}, but a plan may set only {', '.join(SETTLED_KEYS)}; remove them, or pass "
+            "--overwrite to start again"
         )
     return plan
 
@@ -75,18 +75,18 @@ def _is_positive(value: object) -> bool:
 
 
 def write_plan(folder: Path, plan: Plan) -> Plan:
-    """Write the plan to the folder and return it. Raises UserError where the disk does not take it."""
+    """Write the plan to the folder and return it; raises UserError if writing fails."""
     write_result(folder / PLAN, json.dumps(asdict(plan), indent=1).encode())
     return plan
 
 
 @contextlib.contextmanager
 def starting_over(folder: Path, minutes: float, data_dir: Path) -> Iterator[None]:
-    """While the body replaces the scene, and from then on, a plan that is there says that it no longer holds.
+    """Invalidate an existing plan before the body replaces the scene.
 
-    Where the body raises UserError and the scene in `data_dir` is what it was, the plan is put back.
+    If the body raises UserError and the scene in `data_dir` is unchanged, the plan is restored.
     """
-    path, cameras = folder / PLAN, data_dir / CAMERA_FILE  # the file that goes first where a scene is replaced
+    path, cameras = folder / PLAN, data_dir / CAMERA_FILE  # the file that is removed first when a scene is replaced
     before, scene = _content(path), _content(cameras)
     if before is not None:
         write_plan(folder, Plan(minutes, {}, starts_over=True))
@@ -99,7 +99,7 @@ def starting_over(folder: Path, minutes: float, data_dir: Path) -> Iterator[None
 
 
 def _content(path: Path) -> bytes | None:
-    """The bytes of a file; None where there is none that can be read."""
+    """The bytes of a file; None if it cannot be read."""
     try:
         return read_regular(path)
     except OSError:
@@ -107,9 +107,9 @@ def _content(path: Path) -> bytes | None:
 
 
 def collect(folder: Path, has_mesh: bool = True) -> None:
-    """Put the pictures, figures and pages that there are beside the mesh; UserError where the disk does not take it.
+    """Copy images, metrics and pages to the folder of results; raises UserError if writing fails.
 
-    Without a mesh those of an earlier one go, and the newest picture of a validation is shown.
+    Without a mesh, the results of an earlier one are removed, and the newest validation image is used.
     """
     for source, name in PARTS:
         if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
@@ -124,23 +124,23 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
 
 
 def why_stopped(folder: Path, end_iter: int) -> tuple[str, bool]:
-    """Why a training was given up, as a sentence, and whether there is a state to make results of."""
+    """Why a training stopped early, as a sentence, and whether there is a checkpoint for results."""
     from models.checkpoints.folder import latest_checkpoint
     from models.experiment import CHECKPOINTS
 
     newest, at = latest_checkpoint(folder / CHECKPOINTS, complain), "the training stopped at step"
     if newest is None:
-        return f"{at} 0 of {end_iter} and learnt nothing, so that there is no mesh; {AGAIN}", False
-    why = newest.state.get(STOPPED_KEY, "its numbers did not stay finite")
+        return f"{at} 0 of {end_iter}, so there is no mesh; {AGAIN}", False
+    why = newest.state.get(STOPPED_KEY, "its numbers did not remain finite")
     return f"{at} {newest.step} of {end_iter} because {why}; {AGAIN}", True
 
 
 def drop_earlier(folder: Path, is_asked: bool) -> None:
-    """Once the training is done: remove the checkpoints it replaces where --overwrite asks for it, else name them."""
+    """After the training: remove the checkpoints of an earlier one (with --overwrite), else print their folder."""
     from models.checkpoints.folder import EARLIER, has_checkpoints, remove_set_aside
     from models.experiment import CHECKPOINTS
 
     if is_asked:
         remove_set_aside(folder / CHECKPOINTS)
     if has_checkpoints(folder / CHECKPOINTS / EARLIER):
-        say(f"{folder / CHECKPOINTS / EARLIER}: holds the checkpoints of an earlier training; remove them yourself")
+        say(f"{folder / CHECKPOINTS / EARLIER}: contains checkpoints of an earlier training; remove them if not needed")

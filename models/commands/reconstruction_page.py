@@ -1,4 +1,4 @@
-"""What `--mode reconstruct` says of a scene before the training and of the result after it."""
+"""The warnings of `--mode reconstruct` before the training, and the page of its results."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from models.results.figure_table import lines
 from models.scores.witness import MISSING
 
 MOST_BYTES = 1 << 24
-SOME_MISSING, MOST_MISSING = 0.2, 0.5  # share of the points without a surface: parts, or most of it, are made up
-# Held-out views in dB: below the first the views do not fit one shape, below the second fine detail is no detail.
+SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong
+# PSNR of held-out views, dB: below the first the views are inconsistent, below the second fine detail is wrong.
 LEAST_PSNR, FAIR_PSNR = 16.0, 20.0
-LEAST_EPIPOLAR = 1.5  # pixels that matches lie off: as inspect has it, the cameras are others
+LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
 
 def read_figures(path: Path) -> dict[str, Any]:
-    """A JSON object of figures; {} where there is none, or it is damaged."""
+    """The JSON object of a file; {} if it is missing or damaged."""
     try:
         value = json.loads(read_regular(path, MOST_BYTES)) if path.is_file() else {}
     except (OSError, ValueError, RecursionError, UserError):
@@ -39,7 +39,7 @@ def warnings(health: Mapping[str, Any]) -> list[str]:
 
 
 def trust(figures: Mapping[str, Any]) -> list[str]:
-    """How far the result can be trusted, by its figures: at least a sentence."""
+    """Sentences on the reliability of the result, from its metrics; at least one."""
     found = []
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
     if figures.get("counts_first") == "psnr_mask":
@@ -47,24 +47,24 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
     if missing is not None:
         near = f"{1 - missing:.0%} of the points of structure from motion have a surface within {MISSING:g} radii"
         if missing > MOST_MISSING:
-            found.append(f"only {near}: most of the mesh is made up, do not measure on it")
+            found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
         elif missing > SOME_MISSING:
-            found.append(f"{near}: parts of the mesh are made up, compare it with the photographs")
+            found.append(f"{near}: parts of the mesh are wrong, compare it with the photographs")
         else:
-            found.append(f"{near}: the mesh can be trusted where photographs show it")
+            found.append(f"{near}: the mesh is reliable where photographs show it")
     if psnr is not None:
-        met = f"photographs that were held out are met to {psnr:.1f} dB"
+        reached = f"PSNR of held-out photographs {psnr:.1f} dB"
         if psnr < LEAST_PSNR:
-            found.append(f"{met}: the views do not fit one shape")
+            found.append(f"{reached}: the views are not consistent with one shape")
         elif psnr < FAIR_PSNR:
-            found.append(f"{met}: fine detail is not to be trusted")
+            found.append(f"{reached}: fine detail is not reliable")
         elif missing is None:
-            found.append(f"{met}, which says nothing of hidden depths: there are no points to witness the shape")
+            found.append(f"{reached}, which does not verify depth: there are no held-out points")
         else:
-            found.append(met)
+            found.append(reached)
     if epipolar is not None and epipolar > LEAST_EPIPOLAR:
-        found.append(f"matches lie {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
-    return found or ["nothing says how good the mesh is: compare it with the photographs"]
+        found.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
+    return found or ["the quality of the mesh could not be measured: compare it with the photographs"]
 
 
 def page(
@@ -75,17 +75,17 @@ def page(
     notes: Sequence[str] = (),
     has_mesh: bool = True,
 ) -> str:
-    """The results on a page of Markdown; `notes` say what is missing, and come first."""
+    """The results as a Markdown page; `notes`, on missing parts, come first."""
     text = [f"# {escaped(title)}", ""]
     for note in notes:
         text += [f"**{escaped(note)}**", ""]
     text += ["![rendering, photograph, normals, mesh](report.png)", ""]
     if has_mesh:
         text += ["mesh.ply: the coloured mesh", ""]
-        text += ["## How far to trust it", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
+        text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures)), ""]
     risks = warnings(health)
     if risks:
-        text += ["## What inspect found", "", *(f"- {escaped(line)}" for line in risks), ""]
-    text += ["## Figures", "", "```text", *lines([("", figures)]), "```", ""]
+        text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
+    text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]
     text += ["## Commands", "", "```bash", *commands, "```", "", "![cameras and photographs](overview.png)"]
     return "\n".join(text) + "\n"

@@ -27,7 +27,7 @@ FASTEST = 240.0  # frames per second
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError for what no film can be made of."""
+    """Raises UserError for invalid flags."""
     for name, most in (("seconds", math.inf), ("fps", FASTEST)):
         value = getattr(values, name)
         if value is not None and not 0 < value <= most:
@@ -36,19 +36,21 @@ def check(values: argparse.Namespace) -> None:
             )
     shown = _shown(values)
     if unknown := [name for name in shown if name not in SHOWN]:
-        raise UserError(f"--show {values.show}: {unknown[0]!r} is none of {', '.join(SHOWN)}; put commas between them")
+        raise UserError(
+            f"--show {values.show}: {unknown[0]!r} is not one of {', '.join(SHOWN)}; separate them with commas"
+        )
     if values.mode != "render":
         return
     if values.output is not None:
         _require_place(values.output)
     if values.path != ORBIT and _views(values.path) is None and not Path(values.path).is_file():
         raise UserError(
-            f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor a file that is there"
+            f"--path {values.path}: is neither {ORBIT}, nor photographs such as 0,5,9, nor an existing file"
         )
 
 
 def _require_place(output: Path) -> None:
-    """Raises UserError where neither a video nor a folder of pictures can come to be."""
+    """Raises UserError if neither a video nor a folder of images can be written."""
     if output.suffix.lower() == ".mp4":
         require_place(output, "--output")
     elif output.suffix or (output.exists() and not output.is_dir()):
@@ -56,18 +58,18 @@ def _require_place(output: Path) -> None:
 
 
 def _shown(values: argparse.Namespace) -> tuple[str, ...]:
-    """What is shown side by side."""
+    """The values of --show."""
     return tuple(name.strip() for name in values.show.split(","))
 
 
 def _views(text: str) -> tuple[int, ...] | None:
-    """The photographs that `0,5,9` names; None where it names none."""
+    """The view indices in `0,5,9`; None for any other text."""
     parts = text.split(",")
     return tuple(map(int, parts)) if len(parts) > 1 and all(is_index(part) for part in parts) else None
 
 
 def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
-    """The way that the flags describe; raises UserError for a photograph that is not there, and a wrong file."""
+    """The camera path of the flags; raises UserError for an invalid view index or file."""
     from data.scenes.scene import require_view
     from models.views import paths
 
@@ -83,7 +85,7 @@ def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Make the film; returns the exit status."""
+    """Render the video; returns the exit status."""
     values = arguments.values
     choose_device(arguments, conf)
     shown = _shown(values)
@@ -104,7 +106,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="render",
-    line="a film along a way of the camera (--path): colour, normals, depth or the mesh, side by side (--show)",
+    line="render a video along a camera path (--path): colour, normals, depth or the mesh, side by side (--show)",
     run=run,
     flags=(
         CHECKPOINT,
@@ -113,7 +115,7 @@ COMMAND = Command(
             "--path",
             OUTPUT,
             default=ORBIT,
-            metavar="WAY",
+            metavar="PATH",
             help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
         ),
         flag(
@@ -121,7 +123,7 @@ COMMAND = Command(
             OUTPUT,
             default="colour",
             metavar="LIST",
-            help=f"render: what is shown, side by side: some of {', '.join(SHOWN)}, with commas (default: colour); "
+            help=f"render: outputs to show side by side, separated by commas: {', '.join(SHOWN)} (default: colour); "
             "shape is the shaded mesh, mesh the coloured one",
         ),
         flag(
@@ -129,14 +131,14 @@ COMMAND = Command(
             OUTPUT,
             type=finite,
             metavar="S",
-            help=f"render: length of the film (default: {SECONDS:g}; a file says it itself)",
+            help=f"render: length of the video in seconds (default: {SECONDS:g}, or that of the camera-path file)",
         ),
         flag(
             "--fps",
             OUTPUT,
             type=finite,
             metavar="N",
-            help=f"render: frames per second (default: {FPS:g}; a file says it itself)",
+            help=f"render: frames per second (default: {FPS:g}, or that of the camera-path file)",
         ),
     ),
     check=check,

@@ -13,7 +13,7 @@ from models.commands.shared import choose_device
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError where the mode has no file, the file no mode, or the disk no file."""
+    """Raises UserError if --mode replay or --replay is given alone, or the file does not exist."""
     if (values.mode == "replay") != (values.replay is not None):
         raise UserError("--mode replay, --replay FILE: one needs the other; FILE is one from the folder anomalies/")
     if values.replay is not None and not os.path.isfile(values.replay):
@@ -21,7 +21,7 @@ def check(values: argparse.Namespace) -> None:
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Compute a skipped step again; the exit status says whether it is still not finite."""
+    """Compute a skipped step again; the exit status tells whether it still contains NaN or Inf."""
     choose_device(arguments, conf)
     from models.watch.replay import replay
 
@@ -30,7 +30,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="replay",
-    line="compute a step again that a training skipped because its numbers were not finite (--replay FILE)",
+    line="repeat a step that a training skipped because of NaN or Inf (--replay FILE)",
     run=run,
     flags=(
         flag(
@@ -42,5 +42,5 @@ COMMAND = Command(
         ),
     ),
     check=check,
-    plain_word="replay",  # `--mode replay FILE` reads best
+    plain_word="replay",  # allows `--mode replay FILE`
 )

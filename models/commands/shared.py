@@ -1,4 +1,4 @@
-"""What several modes share: their flags, the device, an experiment that is opened, worked on and closed."""
+"""Code shared by modes: common flags, the choice of the device, opening and closing an experiment."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from models.runner import Runner
 
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
-MAX_RESOLUTION = 2048  # tens of millions of triangles, in 4 GB of memory
+MAX_RESOLUTION = 2048  # gives tens of millions of triangles and needs 4 GB of memory
 
 OVERWRITE = flag(
     "--overwrite",
     EXPERIMENT,
     action="store_true",
-    help="train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
+    help="train: start again in a folder with checkpoints; they are removed when the first new one is complete. "
     "prepare: replace the scene",
 )
 CHECKPOINT = flag(
@@ -48,22 +48,22 @@ CHECKPOINT = flag(
     EXPERIMENT,
     type=Path,
     metavar="FILE",
-    help="use this checkpoint, ours (.safetensors), one of the published code (.pth) or Gaussians (.ply; for pictures "
-    "and meshes), instead of the newest",
+    help="use this checkpoint instead of the newest: of this program (.safetensors), of the published code (.pth) or "
+    "Gaussians (.ply; for images and meshes only)",
 )
 LANGUAGE = flag(
     "--language",
     OUTPUT,
     choices=LANGUAGES,
-    help="language of pages: en, English, or zh, Chinese (default: that of the browser)",
+    help="language of HTML pages: en, English, or zh, Chinese (default: that of the browser)",
 )
 FRAME = flag(
     "--frame",
     OUTPUT,
     choices=(WORLD, UNIT),
     default=WORLD,
-    help="validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau "
-    "and --points are in (default: world)",
+    help="validate_mesh: frame of the mesh: world, that of the scene's cameras, or unit, that of the unit sphere; "
+    "evaluate: frame of --gt, --tau and --points (default: world)",
 )
 MESH = (
     flag(
@@ -79,14 +79,14 @@ MESH = (
         OUTPUT,
         type=finite,
         metavar="X",
-        help="validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a "
-        "NeRF's density (default: 25)",
+        help="validate_mesh, evaluate: level of the mesh, in negative signed distance (default: 0) or in density of a "
+        "NeRF (default: 25)",
     ),
 )
 
 
 def mesh_request(values: argparse.Namespace) -> MeshRequest:
-    """The mesh that the flags of `MESH` describe; raises UserError where it exceeds what is free."""
+    """The mesh that the flags of `MESH` describe; raises UserError if it needs more memory than is free."""
     from models.kinds.capacity import require_mesh
 
     require_mesh(values.resolution, f"--resolution {values.resolution}")
@@ -94,7 +94,7 @@ def mesh_request(values: argparse.Namespace) -> MeshRequest:
 
 
 def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> None:
-    """Settle where to compute; raises UserError where that is not there, or the networks exceed what is free."""
+    """Choose the device; raises UserError if it is not available, or the networks need more memory than is free."""
     from models.kinds.capacity import require_networks
     from models.machine import backend
 
@@ -103,7 +103,7 @@ def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool
 
 
 def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> Experiment:
-    """The experiment of a finished training; raises UserError without a checkpoint, or without one of the views."""
+    """The experiment with its checkpoint; raises UserError if there is none, or for an invalid view index."""
     from data.scenes.scene import require_view
     from models.experiment import open_results
 
@@ -114,7 +114,7 @@ def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> E
 
 
 def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
-    """Load Jittor and do the work, with a log; returns the exit status. A refusal leaves no trace of the run."""
+    """Load Jittor and do the work, with a log; returns the exit status. A UserError removes the files of the run."""
     from models.surface.extraction import EmptySurfaceError
     from models.watch.interrupts import DivergedError, Interrupted
     from models.watch.logger import RunLogger
@@ -136,10 +136,10 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
         raise
     except EmptySurfaceError as error:
         return failed(str(error), EXIT_EMPTY_SURFACE)
-    except AbandonedError:  # between two steps, or with none taken
-        return failed("stopped by a signal, as ranks waited for each other", EXIT_STOPPED)
+    except AbandonedError:  # between two steps, or before the first
+        return failed("stopped by a signal while ranks waited for each other", EXIT_STOPPED)
     except Interrupted as stop:
-        return failed(f"{stop}; go on with --is_continue", stop.status)
+        return failed(f"{stop}; continue with --is_continue", stop.status)
     except DivergedError as error:
         return failed(str(error), EXIT_NOT_FINITE)
     finally:
@@ -148,5 +148,5 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
 
 
 def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
-    """Make a result of a finished training; returns the exit status."""
+    """Make a result from a checkpoint; returns the exit status."""
     return work_on(experiment, lambda runner: result(runner.snapshot()))

@@ -1,4 +1,4 @@
-"""All modes, in the order of the help page. A further one is a module of this package and its line here."""
+"""All modes, in the order of the help page. To add one, write its module in this package and add it here."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ COMMANDS = (
     replay.COMMAND,
 )
 BY_NAME = {command.name: command for command in COMMANDS}
-# As they are told where none is meant: first those that are written as they are named.
+# For the message about an unknown mode: first the modes whose value is their name.
 MODE_NAMES = tuple(command.title for command in sorted(COMMANDS, key=lambda command: command.read is not None))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check(values: argparse.Namespace) -> None:
     """Raises UserError for flags that contradict each other."""
     if values.overwrite and values.is_continue:
-        raise UserError("--overwrite, --is_continue: one starts afresh, the other goes on; give only one of them")
+        raise UserError("--overwrite, --is_continue: one starts again, the other continues; give only one of them")
     cases.check(values)
 
 
@@ -44,7 +44,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _viewer(arguments: Arguments, experiment: Experiment) -> Follower:
-    """The viewer that follows the training; raises UserError where it cannot listen."""
+    """The viewer of a training; raises UserError if it cannot listen."""
     from models.viewer.looking import ViewFollower
 
     dataset = experiment.conf.dataset
@@ -58,14 +58,14 @@ def _viewer(arguments: Arguments, experiment: Experiment) -> Follower:
 
 COMMAND = Command(
     name="train",
-    line="optimise the scene of the conf; writes checkpoints, images and meshes as it goes",
+    line="train on the scene of the conf; writes checkpoints, images and meshes",
     run=run,
     flags=(
         flag(
             "--is_continue",
             EXPERIMENT,
             action="store_true",
-            help="train: go on from the newest complete checkpoint, if there is one",
+            help="train: continue from the newest complete checkpoint, if there is one",
         ),
         OVERWRITE,
         CHECKPOINT,
@@ -73,8 +73,8 @@ COMMAND = Command(
             "--cases",
             EXPERIMENT,
             metavar="A,B,C",
-            help="train: several scenes, one after the other or, under mpirun, as many at a time as there are ranks; "
-            "or a file with one on each line",
+            help="train: several scenes, or a file with one per line; trained one after the other or, under mpirun, "
+            "one per rank at a time",
         ),
         *VIEWER,
     ),

@@ -8,7 +8,7 @@ from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Render the view of a photograph; returns the exit status."""
+    """Render a training view; returns the exit status."""
     choose_device(arguments, conf)
     view = arguments.values.image
     level = arguments.values.resolution_level or conf.train.validate_resolution_level
@@ -20,7 +20,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="validate_image",
-    line="render the view of one photograph: picture, ground truth, normals, distance",
+    line="render the view of one photograph: colour, ground truth, normals, distance",
     run=run,
     flags=(
         CHECKPOINT,
@@ -30,14 +30,14 @@ COMMAND = Command(
             type=whole(0, MAX_INT),
             default=0,
             metavar="N",
-            help="validate_image: photograph (default: 0)",
+            help="validate_image: index of the photograph (default: 0)",
         ),
         flag(
             "--resolution_level",
             OUTPUT,
             type=whole(1, MAX_INT),
             metavar="L",
-            help="validate_image, render: L times smaller than the photograph, 1 for full size "
+            help="validate_image, render: divide width and height by L "
             "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)",
         ),
     ),

@@ -8,7 +8,7 @@ from models.commands.shared import CHECKPOINT, MESH, choose_device, open_trained
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Write the surface; returns the exit status."""
+    """Write the mesh; returns the exit status."""
     choose_device(arguments, conf)
     request = full_request(arguments.values)
     experiment = open_trained(arguments, conf)  # before Jittor, which the next import loads

@@ -32,8 +32,8 @@ VIEWER = (
         OUTPUT,
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"view, --view: who may look: {LOOPBACK} for this machine alone (default), 0.0.0.0 for all that reach it "
-        "and know the token of the printed address",
+        help=f"view, --view: address to listen on: {LOOPBACK} for this machine only (default), 0.0.0.0 for all "
+        "machines that know the token of the printed address",
     ),
     flag(
         "--port",
@@ -41,24 +41,24 @@ VIEWER = (
         type=whole(FIRST_PORT, LAST_PORT),
         default=PORT,
         metavar="N",
-        help=f"view, --view: the viewer's port, or the next one that is free (default: {PORT})",
+        help=f"view, --view: port of the viewer; if it is taken, the next free one (default: {PORT})",
     ),
     LANGUAGE,
 )
 
 
 def check(values: argparse.Namespace) -> None:
-    """Raises UserError where the viewer is not installed, or is asked of a mode that has none."""
+    """Raises UserError if the viewer is not installed, or the mode has none."""
     if values.view and values.mode not in ("train", "inspect", NAME):
         raise UserError(
-            f"--view: belongs to --mode train and inspect, not {values.mode}; --mode view shows a trained model"
+            f"--view: is a flag of --mode train and inspect, not of {values.mode}; --mode view shows a trained model"
         )
     if values.mode == NAME or values.view:
         require_viser("--view" if values.view else "--mode view")
 
 
 def place_of(arguments: Arguments) -> Place:
-    """Where the viewer listens."""
+    """Address, port and language of the viewer."""
     from models.viewer.scenery import Place
 
     values = arguments.values
@@ -77,7 +77,6 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
-    """What needs Jittor, which is loaded by now."""
     from models.checkpoints.ours import load_checkpoint
     from models.results.meshes import finished_mesh
     from models.surface.extraction import EmptySurfaceError
@@ -97,7 +96,7 @@ def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
 
 COMMAND = Command(
     name=NAME,
-    line="the model in the browser: mesh, cameras, points, region of interest, live renderings, over all checkpoints",
+    line="show the model in the browser: mesh, cameras, points, region of interest, live renderings, all checkpoints",
     run=run,
     flags=(CHECKPOINT, *VIEWER),
     check=check,

@@ -1,1 +1,1 @@
-"""Confs: HOCON text to frozen dataclasses, strictly. Each room owns its block; this one has what several share."""
+"""Confs: strict conversion of HOCON text to frozen dataclasses, and the blocks that several packages share."""

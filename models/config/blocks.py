@@ -1,7 +1,7 @@
-"""The blocks of a conf that several rooms read: where results go, and the training.
+"""The blocks `general` and `train` of a conf.
 
-The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs), ours with defaults;
-confs/base/*.conf explains each.
+The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs), and further keys with
+defaults; confs/base/*.conf explains each.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from models.config.strict import AUTO, Auto, ConfigError, limits
 
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
-LARGEST_EMA_DECAY = 0.999999  # float32 rounds what a larger one takes in of each step to nothing
+LARGEST_EMA_DECAY = 0.999999  # with a larger one, float32 rounds the contribution of a step to zero
 COSINE, EXPONENTIAL = "cosine", "exponential"  # the values of train.learning_rate_decay
 
 
 @dataclass(frozen=True)
 class GeneralConfig:
-    """Where the results of an experiment go."""
+    """The folder of an experiment's results."""
 
     base_exp_dir: str
     recording: tuple[str, ...] = ()  # folders whose .py files are copied into <base_exp_dir>/recording
@@ -43,26 +43,26 @@ class TrainConfig:
     mask_weight: float = limits(at_least=0)
     warm_up_end: float = limits(0.0, at_least=0)
     anneal_end: float = limits(0.0, at_least=0)
-    max_bad_steps: int = limits(10, at_least=1)  # in a row, before the run goes back to its last good checkpoint
+    max_bad_steps: int = limits(10, at_least=1)  # consecutive skipped steps before a return to the last checkpoint
     keep_checkpoints: int = limits(0, at_least=0)  # 0: all, as published
     seed: int = limits(0, at_least=0, at_most=LARGEST_SEED)
-    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays at a time when an image is rendered
-    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays of a batch that are differentiated at a time
-    memory_limit: float | Auto = limits(AUTO, above=0)  # GB, 10^9 bytes, that the chunks of "auto" are chosen for
+    render_chunk: int | Auto = limits(AUTO, at_least=1)  # rays per chunk of an image
+    ray_chunk: int | Auto = limits(AUTO, at_least=1)  # rays per chunk of a training batch
+    memory_limit: float | Auto = limits(AUTO, above=0)  # GB (10^9 bytes), for the choice of "auto" chunks
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
     learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
-    adam_epsilon: float = limits(1e-8, above=0)  # what Adam adds to the root of the second moment
-    tf32: bool = False  # matrix products on CUDA in TF32: 10 bits of each factor, sums in float32
+    adam_epsilon: float = limits(1e-8, above=0)  # added to the root of the second moment
+    tf32: bool = False  # matrix products on CUDA in TF32: 10-bit factors, float32 sums
 
     @property
     def background_rgb(self) -> np.ndarray | None:
-        """The colour [3] behind everything; None for black."""
+        """The background colour [3]; None for black."""
         return np.ones(3, np.float32) if self.use_white_bkgd else None
 
     def check(self) -> None:
-        """The warm-up ends before the training does: the cosine that follows divides by the steps in between."""
+        """Raises ConfigError if the warm-up is not shorter than the training, or a decay is impossible."""
         if self.warm_up_end >= self.end_iter:
             raise ConfigError(
                 f"train.warm_up_end = {self.warm_up_end:g}: must be below train.end_iter = {self.end_iter}; "
@@ -70,6 +70,6 @@ class TrainConfig:
             )
         if self.learning_rate_decay == EXPONENTIAL and self.learning_rate_alpha == 0.0:
             raise ConfigError(
-                "train.learning_rate_alpha = 0: an exponential decay never gets there; set it above 0, such as 0.1, "
+                "train.learning_rate_alpha = 0: an exponential decay cannot reach 0; set it above 0, such as 0.1, "
                 "or learning_rate_decay = cosine"
             )

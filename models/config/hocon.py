@@ -1,4 +1,4 @@
-"""HOCON text and files to plain nested dicts, and back to text; knows nothing of what the keys mean.
+"""Converts HOCON text and files to nested dicts and back, independently of the meaning of the keys.
 
 HOCON is JSON with comments, `include` and `${substitution}`: https://github.com/lightbend/config/blob/main/HOCON.md
 """
@@ -23,27 +23,27 @@ from data.io.files import read_regular
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
-CASE_SIGNS = " ._-+"  # of a case, beside letters with their marks and digits
+CASE_SIGNS = " ._-+"  # allowed in a case besides letters, marks and digits
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
-LISTED_CONFS = 12  # names in the message about a missing file
-# The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
+LISTED_CONFS = 12  # file names in the message about a missing conf
+# The escapes that pyhocon decodes; it does not decode other JSON escapes.
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# A conf takes a few kB in five files. Includes and substitutions can each double what comes out, again and again: these
-# bounds keep the most that a hostile conf can grow to at about a thousand times MAX_CHARACTERS.
+# A conf has a few kB in five files. Nested includes and substitutions grow exponentially: these limits keep the result of
+# a malicious conf below about a thousand times MAX_CHARACTERS.
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
-MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; what is cut off here has too many characters as well
-# What pyhocon raises on malformed input besides its own ConfigException (an empty glob, a key under a scalar, ...).
+MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; a longer file has too many characters
+# Exceptions of pyhocon for malformed input, besides its own ConfigException (an empty glob, a key under a scalar, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict[str, Any]:
     """A conf file with its includes, overrides and the case filled in, as nested dicts.
 
-    overrides: HOCON assignments that win over the file, such as `train.end_iter = 100`.
+    overrides: HOCON assignments that override the file, such as `train.end_iter = 100`.
     Raises ConfigError for a file that cannot be read or parsed, an include that is not a file, an unresolved
-    substitution, an unusable case name, and a conf that needs a case where none is given.
+    substitution, an invalid case name, and a missing case.
     """
     check_case(case)
     files = _LocalFiles()
@@ -56,13 +56,13 @@ def read_tree(path: Path, case: str = "", overrides: Sequence[str] = ()) -> dict
 
 
 def parse_tree(text: str, source: str) -> dict[str, Any]:
-    """HOCON text that includes nothing as nested dicts; raises ConfigError, naming source, where it is none."""
+    """HOCON text without includes as nested dicts; raises ConfigError, naming `source`, if it is invalid."""
     files = _LocalFiles(may_include=False)
     return _resolved(_require_block(files.parse_text(text, None, source), source), "", source)
 
 
 def check_case(case: str, source: str = "--case") -> None:
-    """Raises ConfigError for a case, given by `source`, that is not a plain name of one folder; "" (none) is one."""
+    """Raises ConfigError for a case, given by `source`, that is not a plain folder name; "" (none) is valid."""
     is_plain = all(letter in CASE_SIGNS or unicodedata.category(letter)[0] in "LMN" for letter in case)
     if case and (case.strip() in ("", ".") or ".." in case or not is_plain):
         raise ConfigError(
@@ -72,7 +72,7 @@ def check_case(case: str, source: str = "--case") -> None:
 
 
 def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
-    """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key a line."""
+    """Nested dicts of bool, int, float, str and sequences of them as HOCON text, one key per line."""
     lines = []
     for key, value in tree.items():
         if value is None:
@@ -85,12 +85,12 @@ def write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
 
 
 def quoted(text: str) -> str:
-    """Text as a HOCON string that is read back unchanged, whatever printable characters it holds."""
+    """Text as a HOCON string that is read back unchanged."""
     return '"' + "".join(ESCAPES.get(character, character) for character in text) + '"'
 
 
 def _literal(value: Any) -> str:
-    """One leaf as HOCON; floats are written so that they are read back bit for bit."""
+    """One leaf as HOCON; floats are read back exactly."""
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, bool):
@@ -99,7 +99,7 @@ def _literal(value: Any) -> str:
 
 
 def _without_environment(method: Any) -> FunctionType:
-    """A class method of pyhocon as a function to which the environment is empty."""
+    """A class method of pyhocon as a function with an empty environment."""
     names = vars(config_parser) | {"os": SimpleNamespace(environ={})}
     function = method.__func__
     return FunctionType(function.__code__, names, function.__name__, function.__defaults__)
@@ -113,20 +113,20 @@ class _Parser(config_parser.ConfigParser):
         """Called by pyhocon for `include package(...)`; raises ConfigException."""
         raise ConfigException(f"include package({shown(package_path)}): only files can be included, by their path")
 
-    # pyhocon's own code, which would look for what is not in the conf among the variables of the environment.
+    # pyhocon resolves missing substitutions from environment variables; here the environment is empty.
     _resolve_variable = classmethod(_without_environment(config_parser.ConfigParser._resolve_variable))
     _fixup_self_references = classmethod(_without_environment(config_parser.ConfigParser._fixup_self_references))
 
 
 class _LocalFiles:
-    """Stands in for pyhocon's ConfigFactory and glob, which its parser asks for everything that is included.
+    """Replaces pyhocon's ConfigFactory and glob, with which its parser reads includes.
 
-    The parser has no other way to be given them: here its code runs over names of its own, and pyhocon's stay as they
-    are. By its own means it would open any URL.
+    pyhocon would open any URL. The parser cannot be configured, so its code is run with other globals; pyhocon itself is
+    not changed.
     """
 
     def __init__(self, may_include: bool = True) -> None:
-        """`may_include`: whether a text may name files to be read in its place."""
+        """may_include: whether includes are allowed."""
         self._may_include = may_include
         names = vars(config_parser) | {"ConfigFactory": self, "glob": self.expand, "Regex": _ascii_digits}
         self._parse = FunctionType(config_parser.ConfigParser.parse.__func__.__code__, names)
@@ -136,7 +136,7 @@ class _LocalFiles:
     def parse_file(self, filename: str, **_options: Any) -> ConfigTree:
         """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
         if not self._may_include:
-            raise ConfigException(f"include {shown(filename)}: this text stands alone; put what the file holds into it")
+            raise ConfigException(f"include {shown(filename)}: includes are not allowed here; insert the file's content")
         path, resolved = Path(filename), _real_path(filename)
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
@@ -148,7 +148,7 @@ class _LocalFiles:
         return tree
 
     def parse_text(self, text: str, folder: str | None, source: str) -> Any:
-        """Unresolved tree (or list) of a text; raises ConfigError where it is not HOCON, or too much in all."""
+        """Unresolved tree (or list) of a text; raises ConfigError if it is not HOCON, or exceeds the limits."""
         self._characters += len(text)
         self._substitutions += text.count("${")
         for count, most, what in (
@@ -157,7 +157,7 @@ class _LocalFiles:
             (self._substitutions, MAX_SUBSTITUTIONS, "substitutions ${...}"),
         ):
             if count > most:
-                raise ConfigError(f"{source}: with its includes the conf has more than {most} {what}; simplify it")
+                raise ConfigError(f"{source}: the conf and its includes have more than {most} {what}; simplify it")
         try:
             return self._parse(_Parser, text, folder, False, config_parser.NO_SUBSTITUTION)
         except ParseBaseException as error:
@@ -170,21 +170,21 @@ class _LocalFiles:
             raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error)}") from None
 
     def expand(self, path: str, **_options: Any) -> list[str]:
-        """Stands in for glob: the path itself; a wildcard would have the whole disk searched."""
+        """Replaces glob: returns the path itself, since a wildcard could search the whole disk."""
         return [path]
 
     def parse_URL(self, url: str, **_options: Any) -> NoReturn:  # noqa: N802 (pyhocon's name)
-        """Raises ConfigException: a conf never makes this program fetch something."""
-        raise ConfigException(f"include url({shown(url)}): nothing is fetched; save the file and include its path")
+        """Raises ConfigException: this program does not download includes."""
+        raise ConfigException(f"include url({shown(url)}): URLs are not supported; save the file and include its path")
 
 
 def _ascii_digits(pattern: str, flags: int = 0) -> Regex:
-    r"""pyparsing's Regex in which \d is 0 to 9: numbers in other digits are text, and no number."""
+    r"""pyparsing's Regex with ASCII \d, so that other Unicode digits are text."""
     return Regex(pattern, flags | re.ASCII if r"\d" in pattern else flags)
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
-    """Plain dicts with every substitution and case placeholder filled in."""
+    """Nested dicts with all substitutions and case placeholders resolved."""
     if case:
         tree.put(CASE_KEY, case)
     try:
@@ -192,7 +192,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(f"{source}: a ${{...}} in it cannot be filled in: {reason(error)}") from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be resolved: {reason(error)}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]
@@ -200,7 +200,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
 
 
 def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
-    """The value with CASE_NAME replaced in each text below it; raises ConfigError where that needs a case."""
+    """The value with CASE_NAME replaced in all texts; raises ConfigError if that needs a case and none is given."""
     if isinstance(value, dict):
         return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in value.items()}
     if isinstance(value, list):
@@ -213,9 +213,9 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
 
 
 def _require_one_key(block: ConfigTree, text: str) -> None:
-    """Raises ConfigError where an override, `key = value`, says more than one key: by a comma, a brace, an include.
+    """Raises ConfigError if an override, `key = value`, sets several keys: by a comma, a brace or an include.
 
-    A block is refused too where it holds several keys; with one it says what a longer key would.
+    A block with one key is equivalent to a longer key and allowed.
     """
     key = text.partition(" = ")[0]
     part: Any = block
@@ -226,29 +226,29 @@ def _require_one_key(block: ConfigTree, text: str) -> None:
     while isinstance(part, ConfigTree):
         if len(part) != 1:
             raise ConfigError(
-                f"--set {key}: its value {shown(text.partition(' = ')[2])} is a block, which sets several keys; give "
-                "each with a --set of its own"
+                f"--set {key}: its value {shown(text.partition(' = ')[2])} is a block, which sets several keys; use a "
+                "--set for each of them"
             )
         part = next(iter(part.values()))
 
 
 def _require_block(tree: Any, source: str) -> ConfigTree:
-    """The tree; raises ConfigError where the text was a list."""
+    """The tree; raises ConfigError for a list."""
     if not isinstance(tree, ConfigTree):
         raise ConfigError(f"{source}: must hold blocks such as train {{ ... }}, not a list")
     return tree
 
 
 def _real_path(filename: str) -> Path:
-    """The file a name leads to; raises ConfigError for a name no file can have."""
+    """The resolved path; raises ConfigError for an invalid name."""
     try:
         return Path(filename).resolve()
-    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links that lead in a circle
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a loop of links
         raise ConfigError(f"{shown(filename)}: cannot be read as a conf file ({reason(error)})") from None
 
 
 def _read_text(path: Path) -> str:
-    """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
+    """The text of a UTF-8 file (a byte order mark is dropped); raises ConfigError if it cannot be read."""
     try:
         return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
@@ -260,11 +260,11 @@ def _read_text(path: Path) -> str:
 
 
 def _beside(path: Path) -> str:
-    """A hint for a missing conf: the nearest name beside it, or all of them, or that the folder is missing."""
+    """A hint for a missing conf: the nearest name in the folder, or all names, or that the folder is missing."""
     if not path.parent.is_dir():
         return f"; there is no folder {path.parent}"
     names = sorted(other.name for other in path.parent.glob("*.conf"))
     near = difflib.get_close_matches(path.name, names, n=1)
     if near:
         return f"; did you mean {path.parent / near[0]}? (there: {', '.join(names[:LISTED_CONFS])})"
-    return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} holds no .conf file"
+    return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} contains no .conf file"

@@ -1,6 +1,6 @@
-"""Mappings to frozen dataclasses, strictly: no unknown, missing or ill-typed key, no number out of its range.
+"""Strict conversion of mappings to frozen dataclasses: unknown, missing and ill-typed keys are errors.
 
-Knows no block of this project; the dataclasses say what is allowed, by their annotations and by `limits`.
+Allowed types and ranges are defined by the annotations of the dataclasses and by `limits`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from data.errors import UserError
 
 Block = TypeVar("Block")
-Auto = Literal["auto"]  # `int | Auto` is a number, or the word that leaves the choice to the program
+Auto = Literal["auto"]  # `int | Auto`: a number, or "auto" for a choice by the program
 AUTO: Auto = "auto"
 
-# The words pyhocon's own get_bool takes (true and false reach us as bool already, unless quoted).
+# The words that pyhocon's get_bool accepts (unquoted true and false are bool already).
 BOOLEAN_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-LARGEST_INT = 2**63 - 1  # what a 64-bit integer of numpy or Jittor can hold
-SHOWN_CHARACTERS = 60  # of a wrong value, so that the message stays one readable sentence
+LARGEST_INT = 2**63 - 1  # the largest 64-bit integer of numpy and Jittor
+SHOWN_CHARACTERS = 60  # of a wrong value in a message
 KIND_NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
 class ConfigError(UserError):
-    """A conf (or an override of it) that cannot be used."""
+    """An invalid conf or override."""
 
 
 def limits(
@@ -36,19 +36,19 @@ def limits(
     at_most: float | None = None,
     one_of: tuple[str, ...] = (),
 ) -> Any:
-    """A dataclass field with the range that `check_limits` holds it to; without a default the key is required."""
+    """A dataclass field with a range for `check_limits`; without a default the key is required."""
     metadata = {"at_least": at_least, "above": above, "at_most": at_most, "one_of": one_of}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def shown(value: object) -> str:
-    """The value as the messages quote it, cut where it is long."""
+    """The value as quoted in messages, truncated if long."""
     text = str(list(value)) if isinstance(value, tuple) else repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "..."
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: `; did you mean x?`, or the known names where none is near."""
+    """A hint for a misspelt name: `; did you mean x?`, or the known names if none is similar."""
     known = list(known)
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1)
@@ -58,7 +58,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def field_types(block_class: type) -> dict[str, Any]:
-    """The type of each field; of a block that may be None, that of the block."""
+    """The type of each field; for an optional block, the type of the block."""
     hints = get_type_hints(block_class)
     return {name: next(filter(dataclasses.is_dataclass, get_args(hint)), hint) for name, hint in hints.items()}
 
@@ -74,7 +74,7 @@ def leaf_fields(block_class: type, prefix: str = "") -> dict[str, tuple[Any, Map
 
 
 def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Block:
-    """The dataclass a mapping describes, its nested blocks included.
+    """The dataclass of a mapping, with its nested blocks.
 
     path: dotted key of the block, for the messages; "" for the whole conf.
     Raises ConfigError, naming the key, for an unknown, missing or ill-typed one.
@@ -90,7 +90,7 @@ def from_tree(block_class: type[Block], mapping: object, path: str = "") -> Bloc
 
 
 def check_part(block_class: type, mapping: object, path: str) -> None:
-    """Raises ConfigError, naming the key, for one that is unknown, ill-typed or out of range; none has to be given."""
+    """Raises ConfigError for an unknown, ill-typed or out-of-range key; keys may be missing."""
     metadata = {field.name: field.metadata for field in dataclasses.fields(block_class)}
     for key, value in _given(field_types(block_class), mapping, path).items():
         if fault := _fault(value, metadata[key]):
@@ -98,7 +98,7 @@ def check_part(block_class: type, mapping: object, path: str) -> None:
 
 
 def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, Any]:
-    """The keys of a block as what `kinds` say; raises ConfigError for what is no block, unknown or ill-typed."""
+    """The converted values of a block; raises ConfigError for a value that is not a block, and for invalid keys."""
     if not isinstance(mapping, Mapping):
         raise ConfigError(f"{path or 'the conf'}: must be a block {{ key = value ... }}, not {shown(mapping)}")
     prefix = path + "." if path else ""
@@ -109,12 +109,12 @@ def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, An
 
 
 def check_limits(block: Any, path: str = "") -> None:
-    """Raises ConfigError for the first value below a dataclass that is outside the `limits` of its field."""
+    """Raises ConfigError for the first value in a dataclass that is outside the `limits` of its field."""
     for field in dataclasses.fields(block):
         value, key = getattr(block, field.name), f"{path}.{field.name}" if path else field.name
         if dataclasses.is_dataclass(value):
             check_limits(value, key)
-        elif isinstance(value, Mapping):  # further blocks, which stand beside the fields
+        elif isinstance(value, Mapping):  # further blocks at the same level
             for name, further in value.items():
                 check_limits(further, f"{path}.{name}")
         elif fault := _fault(value, field.metadata):
@@ -122,7 +122,7 @@ def check_limits(block: Any, path: str = "") -> None:
 
 
 def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
-    """What is wrong with a value under its field's metadata; "" where nothing is."""
+    """What is wrong with a value according to its field's metadata; "" if it is valid."""
     if value == AUTO:
         return ""
     if metadata.get("at_least") is not None and value < metadata["at_least"]:
@@ -137,12 +137,12 @@ def _fault(value: Any, metadata: Mapping[str, Any]) -> str:
 
 
 def _convert(value: object, kind: Any, path: str) -> Any:
-    """The value as `kind`: a block, a scalar or a tuple of scalars; ConfigError where it is something else."""
+    """The value as `kind`: a block, a scalar or a tuple of scalars; raises ConfigError for anything else."""
     if dataclasses.is_dataclass(kind):
         return from_tree(kind, value, path)
     if kind in KIND_NAMES:
         return _scalar(value, kind, path)
-    if kind is dict or get_origin(kind) is Mapping:  # blocks that somebody else makes something of
+    if kind is dict or get_origin(kind) is Mapping:  # blocks that are parsed elsewhere
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}: must be a block {{ key = value ... }}, not {shown(value)}")
         return dict(value)
@@ -155,7 +155,7 @@ def _convert(value: object, kind: Any, path: str) -> Any:
 
 
 def _number_or_auto(value: object, kind: type, path: str) -> Any:
-    """A number, or the word auto."""
+    """A number, or "auto"."""
     if value == AUTO:
         return AUTO
     try:
@@ -165,7 +165,7 @@ def _number_or_auto(value: object, kind: type, path: str) -> Any:
 
 
 def _scalar(value: object, kind: type, path: str) -> Any:
-    """One bool, int, float or str, never silently another value than was written."""
+    """A bool, int, float or str; raises ConfigError instead of changing the value."""
     if kind is bool and isinstance(value, str):
         value = BOOLEAN_WORDS.get(value.lower(), value)
     if kind is str and isinstance(value, str) and not value.isprintable():
@@ -182,7 +182,7 @@ def _scalar(value: object, kind: type, path: str) -> Any:
 
 
 def _number(value: float, kind: type) -> tuple[float, bool]:
-    """The number as int or float, and whether it is one that kind can hold: finite, and integral for int."""
+    """The number as int or float, and whether it is valid: finite, and integral for int."""
     try:
         as_float = float(value)
     except OverflowError:

@@ -1,1 +1,1 @@
-"""Is this machine fit for the program, and where not, what is to be done: `--mode doctor`."""
+"""The checks of `--mode doctor`: whether this machine can run the program, and remedies if not."""

@@ -1,4 +1,4 @@
-"""What needs Jittor, as the task of a process of its own: whatever becomes of it, the other lines are told."""
+"""The checks that need Jittor, as the task of a child process, so that a crash does not hide the other lines."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ REMEDY = "report it with all of these lines, or use --device cpu"
 
 
 def compute(report: Callable[[Line | Stage | Word], None], device: str, gpu: int) -> None:
-    """Import Jittor and compute; each line is reported as it is known, and what is begun with."""
+    """Import Jittor and run the checks; reports each line as soon as it is known, and the start of each stage."""
     hand_on(report)
     begin = time.perf_counter()
     try:
         backend.select(device, gpu)
         info = backend.device_info()
     except UserError as error:
-        report(Line.told("Jittor", str(error), REMEDY))
+        report(Line.from_sentence("Jittor", str(error), REMEDY))
         return
     found = f"{info.line()}; started in {time.perf_counter() - begin:.1f} s"
     is_idle = info.name == "cpu" != device and backend.cuda_ready(gpu).home is not None
@@ -46,21 +46,21 @@ def compute(report: Callable[[Line | Stage | Word], None], device: str, gpu: int
 
 
 def _gradients() -> Iterator[Line]:
-    """Those of a signed distance. What a check needs is imported where a package that is missing is a line of its."""
+    """The gradients of an SDF. Imports are inside the checks, so that a missing package fails only one check."""
     from models.doctor.gradients import gradients
 
     yield from gradients()
 
 
 def _operations(begun: Callable[[str], None]) -> Iterator[Line]:
-    """Each in its own form and in plain Jittor."""
+    """Each native operation against its reference in plain Jittor."""
     from models.doctor.operations import operations
 
     yield from operations(begun)
 
 
 def _matmul() -> Iterator[Line]:
-    """The rate of a product, which most of a step consists of, and whether it is right."""
+    """Speed and accuracy of a matrix product."""
     import numpy as np
 
     from models.machine.backend import jt
@@ -85,7 +85,7 @@ def _matmul() -> Iterator[Line]:
 
 
 def _checkpoint() -> Iterator[Line]:
-    """A checkpoint is written, read, and the same."""
+    """Whether a checkpoint is unchanged after writing and reading."""
     import numpy as np
 
     from models.checkpoints.ours import Checkpoint, load_checkpoint, save_checkpoint
@@ -101,4 +101,4 @@ def _checkpoint() -> Iterator[Line]:
         size = path.stat().st_size
     before, after = tensors["sdf_network_fine"], read.tensors["sdf_network_fine"]
     is_same = set(before) == set(after) and all(np.array_equal(before[name], after[name]) for name in before)
-    yield Line("checkpoint", f"written and read, {size} bytes", "" if is_same else "it is not what was written")
+    yield Line("checkpoint", f"written and read, {size} bytes", "" if is_same else "it was read differently")

@@ -1,4 +1,4 @@
-"""What there is of CUDA: driver, cards, toolkits, pip's packages, and what becomes of them."""
+"""The lines about CUDA: driver, GPUs, toolkits, pip packages, and which of them are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 def cuda(device: str, gpu: int) -> Iterator[Line]:
-    """Lines of what was found and what will be used; an idle card is wrong, but with --device cpu."""
+    """The lines about CUDA. An unused GPU is reported as wrong, except with --device cpu."""
     facts, conclusion = start.concluded(gpu)
     is_wanted = device != "cpu"
     yield _driver(facts, is_wanted)
@@ -26,7 +26,7 @@ def cuda(device: str, gpu: int) -> Iterator[Line]:
     found = facts.toolkits or search.toolkits(os.environ, search.package_folders())
     ready = backend.cuda_ready(gpu) if is_wanted and conclusion.plan else None
     for toolkit in found:
-        yield Line("CUDA toolkit", f"{_told(toolkit)}, {_fate(toolkit, facts, conclusion, gpu, ready)}")
+        yield Line("CUDA toolkit", f"{_describe(toolkit)}, {_usage(toolkit, facts, conclusion, gpu, ready)}")
     if packages := _packages():
         yield Line("CUDA from pip", ", ".join(packages))
     yield _use(facts, conclusion, device, gpu, ready)
@@ -37,21 +37,21 @@ def _driver(facts: Facts, is_wanted: bool) -> Line:
     if facts.driver is None:
         return Line("NVIDIA driver", "none")
     newest = ".".join(map(str, facts.driver.cuda))
-    told = f"{facts.driver.version or 'of a version it does not tell'}, runs CUDA up to {newest}"
+    found = f"{facts.driver.version or 'of unknown version'}, runs CUDA up to {newest}"
     if facts.driver.problem and is_wanted:
-        return Line.told("NVIDIA driver", f"{told}, {facts.driver.problem}", CARD_REMEDY)
-    return Line("NVIDIA driver", told)
+        return Line.from_sentence("NVIDIA driver", f"{found}, {facts.driver.problem}", CARD_REMEDY)
+    return Line("NVIDIA driver", found)
 
 
-def _told(toolkit: Toolkit) -> str:
-    """A toolkit and what it has."""
+def _describe(toolkit: Toolkit) -> str:
+    """Release, path and missing parts of a toolkit."""
     release = ".".join(map(str, toolkit.release))
-    has = f"without {', '.join(toolkit.missing)}" if toolkit.missing else "whole"
+    has = f"without {', '.join(toolkit.missing)}" if toolkit.missing else "complete"
     return f"{release} ({toolkit.nvcc}), {has}"
 
 
-def _fate(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, ready: start.Ready | None) -> str:
-    """Whether a toolkit is used, or why not; ready: what came of those that fit, where that was tried."""
+def _usage(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, ready: start.Ready | None) -> str:
+    """Whether a toolkit is used, or why not; `ready`: the result of building against the suitable toolkits."""
     if facts.driver is None or gpu >= len(facts.driver.cards):
         return "not used: no card"
     if words := obstacle(toolkit, facts.driver, facts.driver.cards[gpu]):
@@ -59,30 +59,30 @@ def _fate(toolkit: Toolkit, facts: Facts, conclusion: Conclusion, gpu: int, read
     fitting = [plan.toolkit for plan in (conclusion.plan, *conclusion.others) if plan is not None]
     used = fitting.index(ready.home.plan.toolkit) if ready and ready.home else len(fitting) if ready else 0
     if toolkit in fitting[:used]:
-        return "not used: nothing can be built against it"
-    return "used" if toolkit in fitting[used : used + 1] else "not used: another comes first"
+        return "not used: its compiler does not work"
+    return "used" if toolkit in fitting[used : used + 1] else "not used: another toolkit takes precedence"
 
 
 def _packages() -> list[str]:
-    """NVIDIA's packages of CUDA that pip has installed, and PyTorch, which brings some along."""
+    """NVIDIA's CUDA packages installed by pip, and PyTorch, which depends on some of them."""
     named = ((found.metadata["Name"] or "", found.version) for found in importlib.metadata.distributions())
     wanted = ("nvidia-cuda", "nvidia-cublas", "nvidia-curand", "nvidia-nvvm", "nvidia-cudnn", "torch")
     return sorted({f"{name} {version}" for name, version in named if name == "torch" or name.startswith(wanted[:-1])})
 
 
 def _use(facts: Facts, conclusion: Conclusion, device: str, gpu: int, ready: start.Ready | None) -> Line:
-    """What comes of it."""
+    """The line on whether the GPU is used."""
     if device == "cpu":
-        return Line("CUDA", "not asked for: --device cpu")
+        return Line("CUDA", "not used: --device cpu")
     if conclusion.plan is None or ready is None:
-        chosen = f" and --gpu {gpu} chooses nothing" if gpu else ""
-        otherwise = f", the CPU is used{chosen}" if device == "auto" else ""
-        line = Line.told("CUDA", conclusion.reason, DRIVER_REMEDY, otherwise)
+        ignored = f" and --gpu {gpu} is ignored" if gpu else ""
+        otherwise = f", the CPU is used{ignored}" if device == "auto" else ""
+        line = Line.from_sentence("CUDA", conclusion.reason, DRIVER_REMEDY, otherwise)
         is_plain = conclusion.reason == NO_DRIVER and device == "auto"
         return Line(line.name, line.found) if is_plain else line
     if ready.home is None:
-        return Line.told("CUDA", ready.reason, "use --device cpu")
+        return Line.from_sentence("CUDA", ready.reason, "use --device cpu")
     codes = ", ".join(dotted(code) for code in ready.home.plan.codes)
-    how = "which the driver translates" if ready.home.plan.is_translated else "its own"
+    how = "which the driver translates" if ready.home.plan.is_translated else "native"
     card = facts.driver.cards[gpu] if facts.driver else ready.home.plan.card
     return Line("CUDA", f"{card.name} is used; code for {codes}, {how}; home {ready.home.folder}")

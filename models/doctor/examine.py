@@ -1,4 +1,4 @@
-"""All lines, in the order of what rests on what."""
+"""Runs all checks, each after those that it depends on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from models.doctor.line import Check, Line, guarded
 from models.machine.progress import Word, show
 
 REMEDY = "report it with all of these lines"
-LAST_LINES = 3  # of what the child said, which tell most of why it ended
+LAST_LINES = 3  # of the child's log that are quoted if it fails
 
 
 def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
-    """Look at everything and tell each line as it is known; returns whether all are ok."""
+    """Run all checks and pass each line to `tell` as soon as it is known; returns whether all are ok."""
     is_ok = True
 
     def take(line: Line) -> None:
@@ -42,25 +42,25 @@ def examine(device: str, gpu: int, tell: Callable[[Line], None]) -> bool:
 
 
 def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
-    """The lines that need Jittor; where its process ends before it should, one that says how far it came."""
+    """The checks that need Jittor, in a child process; a further line if that process ends early."""
     compiling = Compiling()
 
-    def heard(event: Line | Stage | Word) -> None:
-        hear = take if isinstance(event, Line) else compiling.begin if isinstance(event, Stage) else show
-        hear(event)
+    def on_event(event: Line | Stage | Word) -> None:
+        handle = take if isinstance(event, Line) else compiling.begin if isinstance(event, Stage) else show
+        handle(event)
 
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "log"
         try:
-            run_apart(compute, device, gpu, log=log, on_event=heard, on_wait=compiling.look)
+            run_apart(compute, device, gpu, log=log, on_event=on_event, on_wait=compiling.look)
             compiling.finish()
         except (ChildError, MemoryError) as error:
-            said = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
-            last = " | ".join([line.strip() for line in said if line.strip()][-LAST_LINES:])
+            lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.is_file() else []
+            last = " | ".join([line.strip() for line in lines if line.strip()][-LAST_LINES:])
             take(
                 Line(
                     "Jittor",
                     f"{error}{f' ({last})' if last else ''}",
-                    "see the lines above; if all are ok, report them",
+                    "see the lines above; if all are ok, report all of them",
                 )
             )

@@ -1,4 +1,4 @@
-"""The gradient of a signed distance, and the gradient of a loss of that gradient, beside NumPy in float64."""
+"""First- and second-order gradients of an SDF network, compared with NumPy in float64."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from models.machine.backend import jt
 CONF = SdfConfig(d_in=3, d_out=9, d_hidden=32, n_layers=2, skip_in=(1,), multires=2)
 POINTS = 100
 SHARPNESS = 100.0  # of Softplus
-TINY = 1e-30  # step of a complex derivative, which cancels nothing
+TINY = 1e-30  # step of the complex-step derivative, which has no cancellation
 STEP = 1e-6  # of a central difference in float64
-BOUND, SECOND_BOUND = 1e-4, 3e-3  # relative; the second passes through Softplus' curvature twice
+BOUND, SECOND_BOUND = 1e-4, 3e-3  # relative; the second-order gradient amplifies rounding by Softplus' curvature
 REMEDY = "this machine computes wrong gradients: use --device cpu, and report it with all of these lines"
 
 
@@ -51,7 +51,7 @@ def _loss(gradient: np.ndarray) -> float:
 
 
 def numpy_gradient(points: np.ndarray, state: Mapping[str, np.ndarray]) -> np.ndarray:
-    """d distance / d point [P, 3] of a network of `CONF`, by derivatives along imaginary axes."""
+    """The gradient [P, 3] of the SDF of a network of `CONF` at points [P, 3], by complex-step derivatives."""
     moved = np.repeat(points[None].astype(np.complex128), 3, axis=0) + 1j * TINY * np.eye(3)[:, None]
     return _distance(moved.reshape(-1, 3), state).imag.reshape(3, -1).T / TINY
 

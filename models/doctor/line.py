@@ -1,4 +1,4 @@
-"""One thing that was looked at."""
+"""The result of a check: a line of the doctor."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ Check = Callable[[], Iterator["Line"]]
 
 @dataclass(frozen=True)
 class Line:
-    """What was found; where it is not as it should be, what is to be done."""
+    """What was found, and a remedy if it is wrong."""
 
     name: str
     found: str
     remedy: str = ""
 
     @classmethod
-    def told(cls, name: str, sentence: str, otherwise: str, more: str = "") -> Line:
-        """A sentence that says what is wrong and, after its last colon, what is to be done: `otherwise` if it does not.
+    def from_sentence(cls, name: str, sentence: str, otherwise: str, more: str = "") -> Line:
+        """A line from an error sentence whose part after the last colon is the remedy; without one, `otherwise` is.
 
         Args:
-            more: what follows from what is wrong.
+            more: appended to the error.
         """
         what, colon, remedy = sentence.rpartition(": ")
         return cls(name, f"{what}{more}", remedy) if colon else cls(name, f"{sentence}{more}", otherwise)
 
     @property
     def is_ok(self) -> bool:
-        """Whether nothing is to be done."""
+        """Whether there is no remedy."""
         return not self.remedy
 
     def text(self) -> str:
         """As it is printed."""
-        told = self.found if self.is_ok else f"{self.found}: {self.remedy}"
-        return one_line(f"{'ok' if self.is_ok else 'WRONG':<7}{self.name:<{NAME_WIDTH - 1}} {told}")
+        result = self.found if self.is_ok else f"{self.found}: {self.remedy}"
+        return one_line(f"{'ok' if self.is_ok else 'WRONG':<7}{self.name:<{NAME_WIDTH - 1}} {result}")
 
 
 def guarded(name: str, check: Check, remedy: str) -> Iterator[Line]:
-    """The lines of a check; of one that raises, whatever it is, a line that says so."""
+    """The lines of a check; if it raises any exception, a line with that exception."""
     try:
         yield from check()
-    except Exception as error:  # noqa: BLE001 (the others still count)
+    except Exception as error:  # noqa: BLE001 (the other checks must still run)
         is_missing = isinstance(error, ModuleNotFoundError)
         yield Line(name, f"{type(error).__name__}: {reason(error)}", INSTALL if is_missing else remedy)

@@ -1,4 +1,4 @@
-"""Each native operation beside its reference: values, and gradients of a random sum of them."""
+"""Each native operation against its reference: values, and gradients of a randomly weighted sum of them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from models.ops.examples import MAKERS, Example, kernels, outputs
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.structs import Var
 
-BOUND = 1e-3  # of the largest value; float32 sums of two orders lie hundreds of times closer
+BOUND = 1e-3  # relative to the largest value; different orders of float32 sums give hundreds of times less
 FAILED = "report it with all of these lines, or use --device cpu"
 REMEDY = "its results are wrong on this machine: use --device cpu, and report it with all of these lines"
 
 
 def operations(begun: Callable[[str], None] = lambda name: None) -> Iterator[Line]:
-    """A line for each operation; `begun` hears of each that is to be computed, and how many there are."""
+    """A line for each operation; `begun` is called with the name and number of each before it is computed."""
     found = kernels()
     for number, (name, kernel) in enumerate(found.items(), 1):
         if not kernel.is_native:
-            yield Line(f"op {name}", f"in its plain form, {device_info().name} has none of its own")
+            yield Line(f"op {name}", f"reference implementation, {device_info().name} has no native one")
         elif name not in MAKERS:
-            yield Line(f"op {name}", "without an example to compare with")
+            yield Line(f"op {name}", "not compared: it has no example")
         else:
             begun(f"op {name}, {number} of {len(found)}")
             yield from guarded(f"op {name}", lambda name=name: _line(name), FAILED)
@@ -38,7 +38,7 @@ def _line(name: str) -> Iterator[Line]:
 
 
 def difference(example: Example) -> tuple[float, int]:
-    """The largest relative difference of any result between the two forms, NaN for NaN; and how many were compared."""
+    """The largest relative difference between native and reference results, and the number of results."""
     native, reference = (results(example, form) for form in (NATIVE, REFERENCE))
     if len(native) != len(reference):  # the readings of a step are one array, or one for each
         native, reference = ([np.concatenate([value.reshape(-1) for value in side])] for side in (native, reference))
@@ -54,14 +54,14 @@ def results(example: Example, form: str) -> list[np.ndarray]:
 
 
 def _gradients(found: Sequence[Var], trained: Sequence[Var]) -> list[Var]:
-    """d (sum of all outputs, each times a number of its own) / d trained."""
+    """The gradients of a randomly weighted sum of all outputs."""
     rng = np.random.default_rng(1)
     total = sum((value * jt.array(rng.normal(size=value.shape).astype(np.float32))).sum() for value in found)
     return jt.grad(total, list(trained))
 
 
 def _apart(native: np.ndarray, reference: np.ndarray) -> float:
-    """The largest difference by the largest value; infinite where shapes differ or one is not finite."""
+    """The largest difference over the largest value; infinite for different shapes or values that are not finite."""
     if native.shape != reference.shape or not (np.isfinite(native).all() and np.isfinite(reference).all()):
         return float("inf")
     return float(np.abs(native - reference).max(initial=0.0) / max(np.abs(reference).max(initial=0.0), 1e-30))

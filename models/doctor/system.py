@@ -1,4 +1,4 @@
-"""What can be looked at without Jittor: interpreter, packages, compiler, memory, the folder it is compiled into."""
+"""The checks without Jittor: interpreter, packages, compiler, memory, and the folder of Jittor's cache."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ REQUIREMENTS = ROOT / "requirements.txt"
 REQUIREMENT = re.compile(r"([\w-]+)([<>=!][^;]*)?(;.*)?")
 BOUND = re.compile(r"(>=|<|==)([\d.]+)")
 GIB = 2**30
-LEAST_MEMORY = 2 * GIB  # the demo takes half of it, Jittor's first build as much
-LEAST_DISK = GIB  # Jittor and the operations of all recipes take a third of it on the CPU, two on CUDA
+LEAST_MEMORY = 2 * GIB  # the demo needs half of it, and so does Jittor's first build
+LEAST_DISK = GIB  # Jittor and the operations of all recipes need a third of it on the CPU, two thirds on CUDA
 PROGRAM = (
     "#include <omp.h>\n#include <vector>\nint main() { return std::vector<int>(omp_get_max_threads()).empty(); }\n"
 )
-AGAIN = "pip install --force-reinstall --no-deps"  # of a package whose version is right
-# What the program imports of the packages; Jittor is imported where it is looked at.
+AGAIN = "pip install --force-reinstall --no-deps"  # for a damaged package of the right version
+# The modules of the packages; Jittor is checked separately.
 MODULES = {name: name for name in ("numpy", "trimesh", "pyhocon", "tqdm", "scipy", "safetensors", "tensorboardX")}
 MODULES |= {name: name.replace("-", "_") for name in ("pycolmap", "embreex", "fast-simplification", "xatlas")}
 MODULES |= {"opencv-python-headless": "cv2", "PyMCubes": "mcubes", "libigl": "igl", "pillow": "PIL"}
@@ -40,7 +40,7 @@ MODULES |= {"scikit-image": "skimage"}
 
 
 def interpreter() -> Iterator[Line]:
-    """Python, the system, and what Jittor asks of both."""
+    """Python, the operating system, and Jittor's requirements on them."""
     found = f"{platform.python_version()} ({sys.executable}), {platform.system()} {platform.release()}"
     cores = len(os.sched_getaffinity(0))
     try:
@@ -54,7 +54,7 @@ def interpreter() -> Iterator[Line]:
 
 
 def packages() -> Iterator[Line]:
-    """Those of requirements.txt, one line; one more for each that is missing, of another version or damaged."""
+    """One line for requirements.txt, and one for each package that is missing, damaged or of a wrong version."""
     fitting, others = [], []
     broken = _broken(list(MODULES.values()))
     for name, bounds in _required():
@@ -76,7 +76,7 @@ def packages() -> Iterator[Line]:
 
 
 def _broken(modules: Sequence[str]) -> dict[str, str]:
-    """Why modules cannot be imported, those that can be left out: tried in a process of its own, which one may end."""
+    """The error of each module that cannot be imported; tried in a child process, since an import may abort."""
     found: dict[str, str] = {}
     left = list(modules)
     while left:
@@ -92,7 +92,7 @@ def _broken(modules: Sequence[str]) -> dict[str, str]:
 
 
 def import_each(report: Callable[[str], None], modules: Sequence[str]) -> None:
-    """The task of that process: report for each in turn why it cannot be imported, "" where it can."""
+    """Report the import error of each module, "" for none. A task for `run_apart`."""
     for name in modules:
         try:
             importlib.import_module(name)
@@ -103,7 +103,7 @@ def import_each(report: Callable[[str], None], modules: Sequence[str]) -> None:
 
 
 def _required() -> Iterator[tuple[str, str]]:
-    """Name and bounds of each line of requirements.txt that counts on this machine."""
+    """Name and version bounds of each requirement that applies to this machine."""
     is_usual = platform.system() == "Linux" and platform.machine() == "x86_64"
     for line in REQUIREMENTS.read_text(encoding="utf-8").splitlines():
         match = REQUIREMENT.fullmatch(line.partition("#")[0].strip())
@@ -112,7 +112,7 @@ def _required() -> Iterator[tuple[str, str]]:
 
 
 def _is_within(version: str, bounds: str) -> bool:
-    """Whether a version keeps all bounds, as far as its numbers tell."""
+    """Whether the numbers of a version are within all bounds."""
     tests = {">=": lambda own, bound: own >= bound, "<": lambda own, bound: own < bound, "==": _begins}
     return all(tests[sign](_numbers(version), _numbers(bound)) for sign, bound in BOUND.findall(bounds))
 
@@ -127,7 +127,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def compiler() -> Iterator[Line]:
-    """The C++ compiler builds and runs a program of several threads for the instruction set in use."""
+    """Whether the C++ compiler builds a working OpenMP program for the instruction set in use."""
     command = toolchain.compiler()
     with tempfile.TemporaryDirectory() as name:
         source, program = Path(name) / "program.cc", Path(name) / "program"
@@ -149,14 +149,14 @@ def compiler() -> Iterator[Line]:
 
 
 def memory() -> Iterator[Line]:
-    """Main memory that is free."""
+    """Free main memory."""
     free = available_bytes()
     wrong = "end other programs" if free < LEAST_MEMORY else ""
     yield Line("memory", f"{free / GIB:.1f} GiB free", wrong)
 
 
 def cache() -> Iterator[Line]:
-    """The folder that Jittor compiles into: can be written to, and there is room."""
+    """Whether Jittor's cache folder is writable and has enough free space."""
     folder = Path(toolchain.jittor_home()) / ".cache" / "jittor"
     place = next(path for path in (folder, *folder.parents) if path.is_dir())
     free = shutil.disk_usage(place).free
@@ -164,5 +164,5 @@ def cache() -> Iterator[Line]:
     if not os.access(place, os.W_OK | os.X_OK):
         yield Line("cache", f"{folder}, not writable", toolchain.HOME_HINT)
         return
-    wrong = f"make room for {LEAST_DISK // GIB} GiB, or {toolchain.HOME_HINT}" if free < LEAST_DISK else ""
+    wrong = f"free {LEAST_DISK // GIB} GiB, or {toolchain.HOME_HINT}" if free < LEAST_DISK else ""
     yield Line("cache", found, wrong)

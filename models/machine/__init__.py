@@ -1,1 +1,1 @@
-"""The machine: its memory, its compilers, and the one door to Jittor."""
+"""The machine: memory, compilers, CUDA, ranks, and the import of Jittor."""

@@ -1,4 +1,4 @@
-"""How much memory the process may still take, in bytes; without Jittor."""
+"""The memory that the process may still allocate, in bytes; does not import Jittor."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ NO_LIMIT = 2**63 - 1
 
 
 def available_bytes() -> int:
-    """Main memory that is free or can be freed, as far as container and process limits (ulimit -v, -d) leave it."""
+    """Available main memory, within the limits of the container and the process (ulimit -v, -d)."""
     return min(meminfo("MemAvailable"), container_leaves(CGROUP), limits_leave())
 
 
 def meminfo(name: str) -> int:
-    """An entry of /proc/meminfo; 0 where it is missing."""
+    """An entry of /proc/meminfo in bytes; 0 if it is missing."""
     lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def container_leaves(folder: Path) -> int:
-    """What the memory limit of a control group (version 2) leaves; a very large number where there is none."""
+    """What the memory limit of a control group (version 2) leaves; NO_LIMIT without one."""
     try:
         limit, used = ((folder / name).read_text(encoding="utf-8").strip() for name in ("memory.max", "memory.current"))
     except OSError:
@@ -30,7 +30,7 @@ def container_leaves(folder: Path) -> int:
 
 
 def limits_leave() -> int:
-    """What the limits on the address space and the data of this process leave."""
+    """What the limits on address space and data of this process leave; NO_LIMIT without any."""
     status = Path("/proc/self/statm").read_text(encoding="utf-8").split()
     page = resource.getpagesize()
     used = {resource.RLIMIT_AS: int(status[0]) * page, resource.RLIMIT_DATA: int(status[5]) * page}

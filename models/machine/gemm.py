@@ -1,8 +1,8 @@
-"""Fast float32 matrix products on the CPU: Jittor's own oneDNN operator, linked to the library of the PyPI wheel.
+"""Fast float32 matrix products on the CPU: Jittor's oneDNN operator, linked to the library of a PyPI wheel.
 
-Jittor ships the source of an operator `mkl_matmul` and sends every 2-D float32 product to it once it is registered,
-gradients included; only its download of oneDNN stands in the way. The wheel `onednn-cpu-gomp` holds that library
-without headers, and `csrc/dnnl.hpp` declares the one function the operator calls.
+Jittor contains the source of an operator `mkl_matmul`, which is used for all 2-D float32 products and their gradients
+once it is registered, but it downloads oneDNN for it. Here it is linked to the library in the wheel `onednn-cpu-gomp`,
+which has no headers: `csrc/dnnl.hpp` declares the one function that the operator calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLOW_MATMUL_WARNING = (
 
 
 def library_path() -> Path | None:
-    """The wheel's libdnnl.so; None where the wheel is not installed."""
+    """The wheel's libdnnl.so; None if the wheel is not installed."""
     try:
         files = importlib.metadata.files(ONEDNN_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError:
@@ -36,13 +36,13 @@ def attach(jittor: Any) -> str:
     """Register `mkl_matmul` with the imported Jittor module.
 
     Returns:
-        "" on success, else a warning that says what the slow fallback costs.
+        "" on success, else a warning about the slow fallback.
     """
     library = library_path()
     if library is None:
         return SLOW_MATMUL_WARNING.format(reason=f"{ONEDNN_PACKAGE} is not installed")
     try:
-        ctypes.CDLL(str(library))  # first by itself: where it does not load, that is the reason to name
+        ctypes.CDLL(str(library))  # loaded first, so that the warning names the reason if that fails
         headers = Path(__file__).parent / "csrc"
         source = Path(jittor.__file__).parent / "extern" / "mkl" / "ops" / "mkl_matmul_op"
         flags = f' -I"{headers}" -L"{library.parent}" -ldnnl -Wl,-rpath,"{library.parent}" '

@@ -1,16 +1,15 @@
-"""The instruction set and the floating-point rules that everything is compiled with: the one place that decides both.
+"""The instruction set and the floating-point rules of all compiled code.
 
-Instruction set: the highest x86-64 level that the processor has (https://gitlab.com/x86-psABIs/x86-64-ABI), or the
-lower one that the environment variable NEUS_ISA names, so that any machine can test what another one runs. A level,
-unlike -march=native, compiles to the same code on every processor that has it. Other architectures have one level,
-their baseline.
+Instruction set: the highest x86-64 level of the processor (https://gitlab.com/x86-psABIs/x86-64-ABI), or a lower one
+chosen by the environment variable NEUS_ISA, so that any machine can test the code of another. Unlike -march=native, a
+level gives the same code on every processor that supports it. Other architectures have one level, their baseline.
 
-Floating point: IEEE 754 single precision with subnormal numbers, NaN and infinity. Three relaxations are kept:
+Floating point: IEEE 754 single precision with subnormal numbers, NaN and infinity. Three relaxations are used:
 
 * contraction: a * b + c may be rounded once (FMA). Twice as fast in matrix products, and more exact.
-* no errno after mathematical functions, no floating-point traps: nothing reads either. Without them loops with roots,
+* no errno after mathematical functions, no floating-point traps: neither is used. Otherwise loops with roots,
   comparisons or library functions are not vectorised.
-* reassociation, only where a text asks for it: `omp simd reduction` and the accumulators of the tiles of `tile.h`.
+* reassociation, only where the source requests it: `omp simd reduction` and the accumulators of the tiles of `tile.h`.
 
 Loops over exp, log, sin and cos call the vector functions of glibc (libmvec, at most 4 units in the last place), which
 need a declaration to be used without -ffast-math: `VECTOR_FUNCTIONS`.
@@ -27,13 +26,13 @@ from pathlib import Path
 from data.errors import UserError
 
 VARIABLE = "NEUS_ISA"
-# Read by oneDNN at its first product; set where a level below the processor's is asked for.
+# Read by oneDNN at its first product; set for a level below the processor's.
 ONEDNN_VARIABLE = "ONEDNN_MAX_CPU_ISA"
 X86 = ("x86_64", "AMD64")
 FLOATING_POINT = ("-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
-# GCC's default without -ffast-math, said because the estimates give NaN for subnormal numbers.
+# GCC's default without -ffast-math, made explicit because approximate reciprocals give NaN for subnormal numbers.
 NO_ESTIMATES = "-mno-recip"
-# Flags that assume away NaN, infinity or subnormal numbers, or the order of exact sums: not even the user's.
+# Flags that ignore NaN, infinity, subnormal numbers or the order of sums; they are rejected in the user's flags.
 RELAXATIONS = ("-Ofast", "-ffast-math", "-ffinite-math-only", "-funsafe-math-optimizations", "-fassociative-math")
 RELAXATIONS += ("-freciprocal-math", "-mrecip", "-mdaz-ftz")
 VECTOR_FUNCTIONS = """
@@ -57,9 +56,9 @@ class Level:
     """An instruction set that code is compiled for."""
 
     name: str
-    march: str  # the compiler's word; "" for its default
+    march: str  # the value of -march; "" for the compiler's default
     onednn: str = ""  # the highest instruction set that oneDNN may use at this level
-    features: frozenset[str] = frozenset()  # what the processor needs, in the words of /proc/cpuinfo
+    features: frozenset[str] = frozenset()  # required flags of /proc/cpuinfo
 
 
 _V2 = frozenset({"cx16", "lahf_lm", "popcnt", "pni", "ssse3", "sse4_1", "sse4_2"})
@@ -85,7 +84,7 @@ def highest(cpuinfo: Path = Path("/proc/cpuinfo")) -> Level:
 
 
 def level() -> Level:
-    """The level that is compiled for; raises UserError where NEUS_ISA names none that this processor has."""
+    """The level in use; raises UserError if NEUS_ISA names a level that this processor does not support."""
     most, asked = highest(), os.environ.get(VARIABLE)
     if not asked:
         return most
@@ -94,24 +93,24 @@ def level() -> Level:
     if chosen is None:
         names = ", ".join(dict.fromkeys(entry.name for entry in possible or [most]))
         raise UserError(
-            f"the environment variable {VARIABLE} = {asked!r}: this processor can run {names}; set it to one of these "
+            f"the environment variable {VARIABLE} = {asked!r}: this processor supports {names}; set it to one of these "
             "or unset it"
         )
     return chosen
 
 
 def lower() -> tuple[str, ...]:
-    """Names of the levels from x86-64-v2 up to below the one that is used, the highest first."""
+    """Names of the levels below the one in use, down to x86-64-v2, the highest first."""
     names = [entry.name for entry in LEVELS]
     return tuple(names[names.index(level().name) + 1 :]) if level().name in names else ()
 
 
 def core_flags() -> tuple[str, ...]:
-    """The compiler flags that choose the level, for Jittor's own files and operations alike."""
+    """The compiler flags of the level, for Jittor's own files and for operations."""
     march = level().march
     return (f"-march={march}",) if march else ()
 
 
 def operation_flags() -> tuple[str, ...]:
-    """The compiler flags of operations beside `core_flags`."""
+    """The compiler flags of operations in addition to `core_flags`."""
     return (*FLOATING_POINT, *((NO_ESTIMATES,) if level().march else ()))

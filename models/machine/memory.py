@@ -1,8 +1,7 @@
-"""How much memory there is, how much a piece of work takes, and the largest chunk of it that fits.
+"""Measures free memory and the memory of a computation, and finds the largest chunk that fits.
 
-What a piece of work takes is measured, never guessed. Jittor's allocator keeps the blocks it once asked for until
-`release` hands them back, so the size of its pool after the work is the peak of the work. Unlike the resident size of
-the process, it is the same each time the same work is done. Bytes everywhere; 1 GB is 10^9 of them.
+Jittor's allocator keeps its blocks until `release`, so the size of its pool after a computation is the peak of the
+computation. Unlike the resident size of the process, this value is reproducible. All sizes are bytes; 1 GB is 10^9.
 """
 
 from __future__ import annotations
@@ -19,37 +18,39 @@ from models.machine.backend import jt
 from models.machine.ranks.place import here
 
 GB = 10**9
-MARGIN_SHARE = 0.1  # of what is free: other programs, and what the pool loses between blocks in a long run
-PROBE_HALVINGS = 3  # the first probe takes an eighth of the work: small enough to be safe, large enough to tell
-SAFE_SHARE = 0.5  # of the budget; a bound below it needs no further measurement
+MARGIN_SHARE = 0.1  # of the free memory: for other programs and for fragmentation of the pool
+PROBE_HALVINGS = 3  # the first probe is an eighth of the work: small enough to fit, large enough to extrapolate
+SAFE_SHARE = 0.5  # of the budget; an upper bound below it needs no further measurement
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A chunk and what was found out about it."""
+
+
+    """The chosen chunk and its memory."""
 
     chunk: int
-    peak: int  # measured, or the bound that made a measurement needless
+    peak: int  # measured, or an upper bound
     fits: bool  # False: not even the smallest chunk does
 
 
 def pool_bytes() -> int:
-    """What Jittor's allocator holds on the device, in use or not."""
+    """The size of Jittor's memory pool on the device, in use or not."""
     held = jt.get_mem_info()
     return held.total_cuda_used if backend.device_info().name == "cuda" else held.total_cpu_used
 
 
 def release() -> None:
-    """Finish all pending work, and hand the blocks that nothing uses back to the system."""
+    """Finish all pending work and return unused blocks to the system."""
     jt.sync_all(True)
     jt.gc()
 
 
 def let_go(error: BaseException) -> None:
-    """After an allocation that failed: drop what the failed work holds, and `release`.
+    """After a failed allocation: drop the arrays of the failed computation, and `release`.
 
-    The frames that `error` passed through keep arrays that were to be computed: whatever waits for all arrays would
-    compute them again, and fail again.
+    The frames in the traceback of `error` reference arrays that are still to be computed. The next synchronisation
+    would compute them again, and fail again.
     """
     link: BaseException | None = error
     while link is not None:
@@ -59,7 +60,7 @@ def let_go(error: BaseException) -> None:
 
 
 def free_bytes() -> int:
-    """Memory of the device that the process may still take; in a container, at most what its limit leaves.
+    """Memory of the device that the process may still allocate, within the limits of a container.
 
     Ranks on one machine have equal shares of its main memory.
     """
@@ -69,9 +70,9 @@ def free_bytes() -> int:
 
 
 def budget(memory_limit: float | str) -> int:
-    """What the pool may grow by from now on; call it after `release`. Below 0 where the limit is exceeded already.
+    """The bytes by which the pool may grow; call it after `release`. Negative if the limit is already exceeded.
 
-    memory_limit: GB of the process, resident on the CPU, in Jittor's pool on CUDA; "auto": what is free, less a margin.
+    memory_limit: GB, of the resident size on the CPU, of Jittor's pool on CUDA; "auto": free memory less a margin.
     """
     if isinstance(memory_limit, str):
         return int(free_bytes() * (1.0 - MARGIN_SHARE))
@@ -79,12 +80,12 @@ def budget(memory_limit: float | str) -> int:
 
 
 def held_bytes() -> int:
-    """What counts towards a limit: all that is resident on the CPU, Jittor's pool on CUDA."""
+    """The memory that counts towards a limit: the resident size on the CPU, Jittor's pool on CUDA."""
     return pool_bytes() if backend.device_info().name == "cuda" else backend.resident_bytes()
 
 
 def growth(work: Callable[[], object]) -> int:
-    """By how much the pool grows at the peak of `work`; its results are dropped."""
+    """The growth of the pool during `work`, whose results are dropped."""
     release()
     before = pool_bytes()
     work()
@@ -95,7 +96,7 @@ def growth(work: Callable[[], object]) -> int:
 
 
 def halvings(most: int) -> list[int]:
-    """most, half of it, a quarter, ... 1, each rounded up: few sizes, so that a choice hardly hangs on a megabyte."""
+    """most, most / 2, most / 4, ... 1, rounded up. Few sizes make the choice insensitive to small differences."""
     sizes = [most]
     while sizes[-1] > 1:
         sizes.append(-(-sizes[-1] // 2))
@@ -103,21 +104,21 @@ def halvings(most: int) -> list[int]:
 
 
 def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], int]) -> Choice:
-    """The largest of `halvings(most)` whose work fits.
+    """The largest of `halvings(most)` whose computation fits.
 
-    A small probe comes first, so that nothing is tried that is foreseen not to fit.
+    A small probe is measured first, so that sizes that are predicted not to fit are not tried.
 
     Args:
-        measure: chunk -> bytes at its peak; grows with the chunk at most in proportion, beyond a fixed part. Where
-            memory runs out meanwhile the chunk does not fit; that of 1 raises what it met.
-        left: bytes there are; asked after the first probe, which loads what any work needs.
+        measure: chunk -> peak bytes: a fixed part and one at most proportional to the chunk. A chunk during which
+            memory runs out does not fit; for a chunk of 1 the exception is raised.
+        left: the available bytes; called after the first probe, which allocates the fixed part.
     """
     sizes, has_failed = halvings(most), False
     while math.isinf(peak := _peak(measure, sizes[large := _probe(sizes)])):
         sizes, has_failed = sizes[large + 1 :], True
     measured = {sizes[large]: peak}
     allowed = left()
-    bound = peak * sizes[0] // sizes[large]  # counts the fixed part several times
+    bound = peak * sizes[0] // sizes[large]  # an upper bound: it counts the fixed part several times
     if bound <= SAFE_SHARE * allowed and not has_failed:
         return Choice(most, bound, True)
     small = min(large + 1, len(sizes) - 1)
@@ -134,18 +135,18 @@ def largest_chunk(most: int, measure: Callable[[int], int], left: Callable[[], i
 
 
 def chunk_that_fits(most: int, work: Callable[[int], object], memory_limit: float | str, extra: int = 0) -> Choice:
-    """`largest_chunk` of a piece of work, measured as it is done for chunks, beside `extra` bytes; see `budget`."""
+    """`largest_chunk` for a computation that is measured by running it, plus `extra` bytes; see `budget`."""
     release()
     return largest_chunk(most, lambda size: extra + growth(lambda: work(size)), lambda: budget(memory_limit))
 
 
 def _probe(sizes: list[int]) -> int:
-    """Which of the sizes is measured first: such that there is a smaller one, to tell the slope."""
+    """The index of the size that is measured first; if possible, a smaller size exists for the slope."""
     return max(0, min(PROBE_HALVINGS, len(sizes) - 2))
 
 
 def _peak(measure: Callable[[int], int], size: int) -> float:
-    """What a chunk takes; infinity where memory runs out as it is measured, which a chunk of 1 raises."""
+    """The memory of a chunk; infinity if memory runs out, except for a chunk of 1, which raises."""
     try:
         return measure(size)
     except (MemoryError, RuntimeError) as error:
@@ -156,7 +157,7 @@ def _peak(measure: Callable[[int], int], size: int) -> float:
 
 
 def _line(small: int, at_small: float, large: int, at_large: float) -> Callable[[int], float]:
-    """Bytes of a chunk, foreseen from two measured ones; at least in proportion where the two tell no slope."""
+    """Linear extrapolation of the bytes of a chunk from two measurements; proportional if the slope is not positive."""
     slope = (at_large - at_small) / (large - small) if large > small else 0.0
     if slope <= 0.0:
         return lambda size: at_large / large * size

@@ -1,6 +1,6 @@
-"""The C++ library's headers, compiled once for all that Jittor compiles: reading them is half of an operation's time.
+"""Precompiled headers of the C++ library, whose parsing is half of the compilation time of an operation.
 
-A precompiled header is an offer: where it fits neither the flags nor the machine, GCC reads the text beside it.
+If a precompiled header does not match the flags or the machine, GCC reads the source header in the same folder.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from models.machine import isa
 
-# What Jittor's own headers include, and with them every file that it compiles.
+# The headers that Jittor's own headers include.
 HEADERS = (
     *("algorithm", "chrono", "cmath", "cstring", "fstream", "functional", "iomanip", "iostream", "limits", "map"),
     *("memory", "mutex", "queue", "random", "set", "sstream", "string", "thread", "unordered_map", "unordered_set"),
     "vector",
 )
-# The flags that Jittor 1.3.11 gives the compiler by itself; -march=native only on x86-64.
+# The flags that Jittor 1.3.11 passes to the compiler; -march=native only on x86-64.
 JITTOR_FLAGS = ("-Wall", "-Wno-unknown-pragmas", "-std=c++14", "-fPIC", "-march=native", "-fdiagnostics-color=always")
-# Jittor's own files spend their time on a graph of small objects: -O1 costs a step nothing and compiles faster.
+# Jittor's own files process a graph of small objects: -O1 is as fast as -O2 there and compiles faster.
 CORE_OPTIMISATION = "-O1"
 
 
@@ -33,14 +33,14 @@ def common_flags() -> tuple[str, ...]:
 
 
 def variants() -> dict[str, tuple[str, ...]]:
-    """The flags beside `common_flags` under which a file may be compiled: Jittor's own, or an operation."""
+    """The additional flags of Jittor's own files and of operations."""
     return {"core": (), "operations": (*isa.operation_flags(), "-fopenmp")}
 
 
 def include_flag(compiler: str) -> str:
-    """The flag that makes `compiler` start with the header, compiling it first where that has not been done.
+    """The flag that makes `compiler` include the header, which is compiled first if needed.
 
-    Returns "" where it cannot be: another compiler than GCC, a home that cannot be written to or has a space in it.
+    Returns "" if that is impossible: a compiler other than GCC, a home that is not writable or has a space in its path.
     """
     if not Path(compiler).name.startswith("g++"):
         return ""
@@ -57,7 +57,7 @@ def include_flag(compiler: str) -> str:
 
 
 def _build(compiler: str, text: str, folder: Path) -> None:
-    """Compile the header into `folder`, which appears when it is complete; all variants at the same time."""
+    """Compile all variants of the header in parallel into `folder`, which is created atomically."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=folder.parent))
     try:
@@ -68,7 +68,7 @@ def _build(compiler: str, text: str, folder: Path) -> None:
             subprocess.Popen([compiler, *common_flags(), *flags, "-x", "c++-header", header, "-o", compiled / name])
             for name, flags in variants().items()
         ]
-        statuses = [process.wait() for process in processes]  # all have ended before the folder may go
+        statuses = [process.wait() for process in processes]  # all end before the folder may be removed
         if any(statuses):
             raise RuntimeError(f"{compiler} cannot compile {header}")
         os.rename(scratch, folder)

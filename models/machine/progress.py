@@ -1,4 +1,4 @@
-"""Word of Jittor's compiling itself, which takes minutes and would be silent."""
+"""Progress messages while Jittor compiles itself, which takes minutes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from pathlib import Path
 
 from data.io.streams import complain, is_watched, redraw
 
-# A build of Jittor's core leaves this many object files (1.3.11, CPU): the whole of the progress line.
+# The number of object files of Jittor's core (1.3.11, CPU), for the progress line.
 CORE_OBJECT_FILES = 150
 INTERVAL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Word:
-    """What is said of progress."""
+
+
+    """A progress message."""
 
     text: str
-    is_passing: bool = False  # for a terminal only, over the word before
-    is_last: bool = False  # on a terminal over the passing ones
+    is_passing: bool = False  # shown on a terminal only, where the next message overwrites it
+    is_last: bool = False  # on a terminal, overwrites a passing one
 
 
 def show(word: Word) -> None:
-    """Say it on stderr."""
+    """Print the message on stderr."""
     if is_watched() and (word.is_passing or word.is_last):
         redraw(word.text, end="\n" if word.is_last else "")
     elif not word.is_passing:
@@ -38,16 +40,16 @@ _tell = show
 
 
 def hand_on(tell: Callable[[Word], None]) -> None:
-    """From now on `tell` hears what this process, whose stderr nobody reads, would say."""
+    """Pass all later messages of this process to `tell` instead of stderr; for child processes."""
     global _tell
     _tell = tell
 
 
 @contextlib.contextmanager
 def compile_progress(caches: Callable[[], Sequence[Path]]) -> Iterator[None]:
-    """While the body runs: if it takes long, say on stderr that Jittor compiles itself once, and how far it is.
+    """Print progress on stderr if Jittor compiles itself while the body runs.
 
-    `caches` tells in which folders it does so; asked again and again.
+    `caches` returns the folders into which Jittor may compile; it is called repeatedly.
     """
     done = threading.Event()
     thread = threading.Thread(target=_report, args=(done, caches), daemon=True)
@@ -60,7 +62,7 @@ def compile_progress(caches: Callable[[], Sequence[Path]]) -> Iterator[None]:
 
 
 def _report(done: threading.Event, caches: Callable[[], Sequence[Path]]) -> None:
-    """Body of the progress thread: silent for a warm start."""
+    """Body of the progress thread; prints nothing if nothing is compiled."""
     begin, spoke = time.time(), False
     while not done.wait(INTERVAL_SECONDS):
         elapsed, count = time.time() - begin, _fresh_object_files(caches(), begin)
@@ -75,6 +77,6 @@ def _report(done: threading.Event, caches: Callable[[], Sequence[Path]]) -> None
 
 
 def _fresh_object_files(caches: Sequence[Path], since: float) -> int:
-    """How many object files the caches gained since `since` (seconds of the epoch)."""
+    """The number of object files in the caches that are newer than `since` (seconds of the epoch)."""
     folders = [folder for folder in (cache / "obj_files" for cache in caches) if folder.is_dir()]
     return sum(1 for folder in folders for entry in os.scandir(folder) if entry.stat().st_mtime >= since)

@@ -1,7 +1,7 @@
-"""Ctrl-Z and `fg` while Jittor compiles: its handler of SIGCHLD takes a child that was stopped for one that died.
+"""Makes Ctrl-Z and `fg` work while Jittor compiles.
 
-The handler ends the process, so that a compiler which the kernel kills does not leave it waiting for ever. It is left
-in its place and hears of ends alone.
+Jittor's handler of SIGCHLD ends the process when a child dies, for example a compiler killed by the kernel. It treats a
+stopped child as a dead one. The handler is kept, but is no longer called for stopped children.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import signal
 from collections.abc import Iterator
 
 # struct sigaction of Linux's C libraries on 64 bits: handler, mask of 1024 bits, flags.
-SIZE, FLAGS_AT = 256, 8 + 128  # the former with room to spare
+SIZE, FLAGS_AT = 256, 8 + 128  # bytes; SIZE is larger than needed
 SA_NOCLDSTOP = 1
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
-    """Around the import of Jittor, which installs the handler before it compiles."""
+def ignore_stops() -> Iterator[None]:
+    """Wrap the import of Jittor, which installs the handler before it compiles."""
     import jittor_utils
 
     load = jittor_utils.try_import_jit_utils_core
@@ -36,7 +36,7 @@ def unheard() -> Iterator[None]:
 
 
 def ends_alone() -> None:
-    """From now on the handler of SIGCHLD, whatever it is, is not called for children that stop or go on."""
+    """Set SA_NOCLDSTOP for the handler of SIGCHLD: it is not called for children that stop or continue."""
     library, action = ctypes.CDLL(None), ctypes.create_string_buffer(SIZE)
     if library.sigaction(signal.SIGCHLD, None, action) != 0:
         return

@@ -1,4 +1,4 @@
-"""What Jittor needs from the machine, looked at before it is imported: compiler, headers, NumPy."""
+"""Checks of Jittor's requirements before it is imported: Python, compiler, headers, NumPy, environment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from data.errors import UserError, listed
 from models.machine import isa
 
 THREADS_VARIABLE = "OMP_NUM_THREADS"
-MOST_THREADS = 1024  # far above any machine's cores; a million threads end the process
-# Jittor turns them into numbers as it is imported.
+MOST_THREADS = 1024  # more than the cores of any machine; a million threads would end the process
+# Variables that Jittor converts to numbers during its import.
 NUMBER_VARIABLES = ("log_silent", "log_v", "log_sync", "use_parallel_op_compiler", "use_cuda", "debug", "disable_lock")
-FLAG_VARIABLES = ("cc_flags", "kernel_flags")  # the user's flags for the compiler, kept behind the program's
-# Flags of Jittor that any variable of that name would set. The device is the program's choice; the others change what
-# is computed, or lead Jittor to files that are not its own.
+FLAG_VARIABLES = ("cc_flags", "kernel_flags")  # the user's compiler flags, appended to those of the program
+# Environment variables that would set flags of Jittor. The program chooses the device; the other flags change results,
+# or make Jittor read foreign files.
 FORGOTTEN_VARIABLES = ("use_cuda", "use_cuda_managed_allocator", "device_id", "gdb_attach", "gdb_path", "no_grad")
 FORGOTTEN_VARIABLES += ("no_fuse", "amp_reg", "auto_mixed_precision_level", "auto_convert_64_to_32", "check_graph")
 FORGOTTEN_VARIABLES += ("cpu_mem_limit", "device_mem_limit", "exclude_pass", "jit_search_kernel", "lazy_execution")
@@ -31,32 +31,32 @@ FORGOTTEN_VARIABLES += ("node_order", "reuse_array", "th_mode", "rewrite_op", "g
 FORGOTTEN_VARIABLES += ("cache_path", "jittor_path", "python_path", "log_file", "log_vprefix", "trace_py_var")
 FORGOTTEN_VARIABLES += ("trace_depth", "trace_var_data", "profiler_enable", "profile_memory_enable", "l1_cache_size")
 FORGOTTEN_VARIABLES += ("use_threading", "use_tensorcore", "try_use_32bit_index", "use_stat_allocator", "enable_tuner")
-# Bytes that the libraries take of the limits on a process before there is any work, alone and for each thread: measured
-# at 1.4 GB of addresses and 0.3 GB of data with one thread, 1.6 and 0.4 with two. With less some end the process.
+# Bytes that the libraries need, in total and per thread: measured at 1.4 GB of address space and 0.3 GB of data with
+# one thread, 1.6 and 0.4 with two. With less, some libraries end the process.
 LEAST_LIMITS = {
     resource.RLIMIT_AS: ("-v", 1_400_000_000, 250_000_000),
     resource.RLIMIT_DATA: ("-d", 300_000_000, 100_000_000),
 }
-CACHE_NAME = "neus"  # else named after the git branch around site-packages
+CACHE_NAME = "neus"  # Jittor's default is the name of the git branch around site-packages
 USUAL_COMPILER = "/usr/bin/g++"
-CONFIG_VARIABLE = "NEUS_PYTHON_CONFIG"  # a program that answers as python-config does, where the headers lie elsewhere
-NO_HOME = "Jittor compiles into .cache/jittor of the home folder, and there is none that can be written to"
+CONFIG_VARIABLE = "NEUS_PYTHON_CONFIG"  # a replacement for python-config, for headers in another folder
+NO_HOME = "Jittor compiles into .cache/jittor of the home folder, which is not writable"
 HOME_HINT = "set HOME (or JITTOR_HOME) to a folder of yours"
 PYTHON_VERSIONS = ((3, 11), (3, 12))  # 3.13 breaks Jittor's loader of compiled modules
 
 
 def check() -> None:
-    """Raises UserError, naming the package to install, where Jittor could not be built or would compute garbage."""
+    """Raises UserError, naming the remedy, if Jittor cannot be built or would compute wrong results."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     if sys.version_info[:2] not in PYTHON_VERSIONS:
         raise UserError(f"Python {version} does not run Jittor 1.3.11: use Python 3.11 or 3.12")
     if int(importlib.metadata.version("numpy").split(".")[0]) >= 2:
-        raise UserError('numpy 2 gives Jittor 1.3.11 wrong numbers without an error: pip install "numpy<2"')
+        raise UserError('with numpy 2, Jittor 1.3.11 computes wrong numbers without an error: pip install "numpy<2"')
     if shutil.which(compiler()) is None:
         raise UserError(f"the C++ compiler {compiler()} is missing: {compiler_remedy()}")
     if not _compiles(march := " ".join(isa.core_flags())):
         raise UserError(
-            f"the C++ compiler {compiler()} does not take {march}: use GCC 11 or newer (cc_path names another), or set "
+            f"the C++ compiler {compiler()} does not support {march}: use GCC 11 or newer (set cc_path), or set "
             f"{isa.VARIABLE}={isa.BASELINE.name}"
         )
     header = Path(sysconfig.get_paths()["include"]) / "Python.h"
@@ -68,7 +68,7 @@ def check() -> None:
 
 
 def check_limits() -> None:
-    """Raises UserError for a limit on the process under which not even the libraries can be loaded."""
+    """Raises UserError for memory limits (ulimit) that are too low to load the libraries."""
     for kind, (flag, alone, each) in LEAST_LIMITS.items():
         limit = resource.getrlimit(kind)[0]
         if limit == resource.RLIM_INFINITY:
@@ -76,13 +76,13 @@ def check_limits() -> None:
         needed = alone + each * (threads(os.environ.get(THREADS_VARIABLE, "")) or len(os.sched_getaffinity(0)))
         if limit < needed:
             raise UserError(
-                f"ulimit {flag} {limit // 1024}: leaves this process less memory than its libraries take; raise it to "
-                f"{needed // 1024} at least"
+                f"ulimit {flag} {limit // 1024}: is too low to load the libraries; raise it to at least "
+                f"{needed // 1024}"
             )
 
 
 def check_environment() -> None:
-    """Raises UserError for a variable of the environment that a library would stumble over."""
+    """Raises UserError for environment variables with values that a library cannot handle."""
     threads(os.environ.get(THREADS_VARIABLE, ""))
     isa.level()
     for name in NUMBER_VARIABLES:
@@ -93,21 +93,21 @@ def check_environment() -> None:
             raise UserError(f"{name} = {os.environ[name]!r}: the C++ compiler {compiler()} fails with it; unset {name}")
     if re.search(r"[^\w/.+-]", compiler(), re.ASCII):
         raise UserError(
-            f"the C++ compiler {compiler()}: Jittor takes a path of letters, digits and / . _ + - only; set cc_path to "
-            "such a one, a link for instance"
+            f"the C++ compiler {compiler()}: Jittor supports only paths of letters, digits and / . _ + -; set cc_path "
+            "to such a path, for example a link"
         )
     for name in FLAG_VARIABLES:
         given = [flag for flag in os.environ.get(name, "").split() if flag.partition("=")[0] in isa.RELAXATIONS]
         if given:
             raise UserError(
-                f"{name} = {os.environ[name]!r}: with {listed(given)} a NaN may pass as a result; remove it there"
+                f"{name} = {os.environ[name]!r}: with {listed(given)} NaN may go undetected; remove the flag"
             )
     cache = os.environ.get("cache_name", CACHE_NAME)
     if not re.fullmatch(r"[\w.+-]{1,100}", cache, re.ASCII) or set(cache) == {"."}:
         raise UserError(f"the environment variable cache_name = {cache!r}: must be a plain name; set it or unset it")
     try:
         folder = Path(jittor_home()) / ".cache" / "jittor"
-        if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty one leads to the root of the disk
+        if not folder.is_absolute() or os.environ.get("HOME") == "":  # an empty HOME means the root folder
             raise ValueError("HOME is empty or not absolute")
         folder.mkdir(parents=True, exist_ok=True)
         is_open = os.access(folder, os.W_OK | os.X_OK)
@@ -119,25 +119,25 @@ def check_environment() -> None:
 
 
 def jittor_home() -> str:
-    """Where Jittor is to keep what it compiles: JITTOR_HOME, else the home folder.
+    """The folder of Jittor's cache: JITTOR_HOME, else the home folder.
 
-    It has to be told: it remembers a JITTOR_HOME that was set once, for one run, for all runs that follow.
+    It is always passed to Jittor, which would otherwise remember a JITTOR_HOME of one run for all later runs.
     """
     return os.environ.get("JITTOR_HOME") or str(Path.home())
 
 
 def _check_memory_of_homes(path: Path) -> None:
-    """Raises UserError where the file in which Jittor remembers its home is one that it cannot read."""
+    """Raises UserError if the file in which Jittor stores its home folder is damaged."""
     try:
         is_readable = not path.exists() or isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
     except (OSError, ValueError, RecursionError):
         is_readable = False
     if not is_readable:
-        raise UserError(f"{path}: Jittor keeps its home folder in it and cannot read it: delete it")
+        raise UserError(f"{path}: Jittor cannot read this file, in which it stores its home folder: delete it")
 
 
 def threads(text: str) -> int:
-    """The threads that OMP_NUM_THREADS asks for, a list whose first number counts; 0 for an empty text.
+    """The first number in the list OMP_NUM_THREADS; 0 for an empty text.
 
     Raises UserError for another text.
     """
@@ -153,9 +153,9 @@ def threads(text: str) -> int:
 
 
 def compiler() -> str:
-    """The C++ compiler that Jittor is built with: cc_path, or g++ by a path that does not hang on how PATH names it.
+    """The C++ compiler for Jittor: cc_path, or g++ with the folder of its path resolved.
 
-    /bin and /usr/bin are often one folder; a build by the one would be thrown away by the other.
+    /bin and /usr/bin are often the same folder, but Jittor rebuilds itself when the path of the compiler changes.
     """
     asked = os.environ.get("cc_path")
     found = shutil.which("g++")
@@ -165,12 +165,12 @@ def compiler() -> str:
 
 
 def compiler_remedy() -> str:
-    """What is to be done where it is missing or fails."""
+    """The remedy for a compiler that is missing or fails."""
     return "unset cc_path" if os.environ.get("cc_path") else "install g++ (Debian, Ubuntu: apt install g++)"
 
 
 def _compiles(flags: str) -> bool:
-    """Whether the C++ compiler takes the flags and compiles; true where it is missing, which `check` tells."""
+    """Whether the C++ compiler accepts the flags; True if it is missing, which `check` reports."""
     command = shutil.which(compiler())
     if command is None:
         return True
@@ -183,7 +183,7 @@ def _compiles(flags: str) -> bool:
 
 
 def cache_name() -> str:
-    """Name of Jittor's cache, one for each instruction set, compiler and Python: they would undo each other's build."""
+    """The name of Jittor's cache: one for each instruction set, compiler and Python, which need separate builds."""
     used = (compiler(), python_config())
     name = f"{CACHE_NAME}-{isa.level().name}"
     if used == (USUAL_COMPILER, str(_config_beside())):
@@ -192,7 +192,7 @@ def cache_name() -> str:
 
 
 def python_config() -> str:
-    """Path of pythonX.Y-config, which Jittor asks for include paths, or what the user names; "" where there is none."""
+    """The path of pythonX.Y-config, or of the user's replacement; "" if there is none. Jittor runs it."""
     if named := os.environ.get(CONFIG_VARIABLE):
         return named
     beside = _config_beside()
@@ -202,6 +202,6 @@ def python_config() -> str:
 
 
 def _config_beside() -> Path:
-    """Where pythonX.Y-config lies beside the interpreter; a virtual environment has none of its own."""
+    """The expected path of pythonX.Y-config, in the folder of the base interpreter (not the virtual environment)."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}-config"
     return Path(sys.base_prefix) / "bin" / name

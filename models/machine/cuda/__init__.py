@@ -1,1 +1,1 @@
-"""CUDA as it is found: driver, cards, toolkits, what follows from them, and a home that Jittor builds against."""
+"""CUDA: detection of driver, GPUs and toolkits, choice of a toolkit, and the folder that Jittor builds against."""

@@ -1,4 +1,4 @@
-"""What can be done with what was found: a pure function of the facts."""
+"""The choice of a CUDA toolkit for a GPU, as a pure function of the facts."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass
 
 from models.machine.cuda.facts import CUB, Card, Driver, Facts, Release, Toolkit, dotted
 
-OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, what Jittor 1.3.11 was compiled with
+OLDEST_MAJOR, NEWEST_MAJOR = 12, 13  # of CUDA, with which Jittor 1.3.11 was tested
 REQUIREMENTS = "requirements-cuda.txt"
 CARD_REMEDY = "see what nvidia-smi says; restart the machine, or install the driver anew"
 PIP_ALL = f"pip install -r {REQUIREMENTS}"
-PIP_MAJOR = 13  # whose wheels hold an nvcc; those of 12 do not
-PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the first drivers that run it, and CUDA 12
-PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the capabilities from which CUDA 13 compiles, and CUDA 12
+PIP_MAJOR = 13  # the wheels of CUDA 13 contain an nvcc, those of 12 do not
+PIP_DRIVER, OLDEST_DRIVER = "580", "525"  # the oldest drivers for CUDA 13 and CUDA 12
+PIP_OLDEST_CARD, OLDEST_CARD = 75, 50  # the lowest capabilities of CUDA 13 and CUDA 12
 TOO_OLD = "the card is too old for CUDA 12, the oldest that Jittor 1.3.11 is known to compile with; use --device cpu"
-# Capabilities of boards that hold the processor too: their code runs on them alone, whatever numbers follow.
+# Capabilities of embedded boards: their code does not run on other GPUs.
 EMBEDDED = (53, 62, 72, 87, 101, 110)
 NO_DRIVER = "no NVIDIA driver is installed"
-DRIVER_REMEDY = f"install one, version {PIP_DRIVER} or newer, or use --device cpu"  # where a card is insisted on
+DRIVER_REMEDY = f"install one, version {PIP_DRIVER} or newer, or use --device cpu"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A toolkit for a card, and how it is to compile for it."""
+    """A toolkit for a GPU, and the targets to compile for."""
 
     toolkit: Toolkit
     card: Card
-    codes: tuple[int, ...]  # the capabilities that are compiled for: one, but where kernels are only checked
-    is_translated: bool  # the card is newer than the toolkit: the driver translates what is compiled as it is loaded
+    codes: tuple[int, ...]  # the target capabilities: one, except in tests of the compilation
+    is_translated: bool  # the GPU is newer than the toolkit: the driver compiles PTX when it is loaded
 
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A plan, or why there is none, in a sentence without its end that says what to do."""
+    """A plan, or the reason why there is none."""
 
     plan: Plan | None
     reason: str = ""
-    others: tuple[Plan, ...] = ()  # with the other toolkits that fit, in order: where none can be built against it
+    others: tuple[Plan, ...] = ()  # with the other suitable toolkits, in order, in case the first does not work
 
 
 def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
-    """What becomes of the facts for card `gpu`: the first toolkit that fits it, else what is nearest to fitting."""
+    """The plan for GPU `gpu` with the first suitable toolkit, else the reason of the one nearest to suitable."""
     driver = facts.driver
     if driver is None:
         return Conclusion(None, NO_DRIVER)
@@ -63,27 +63,27 @@ def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
         return Conclusion(plans[0], others=tuple(plans[1:]))
     if not tried:
         return Conclusion(None, f"{card.words} is not used, there is no nvcc: {install(driver, card)}")
-    (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those that come equally far
+    (_, words), _ = max(tried, key=lambda entry: entry[0][0])  # the first of those with the most passed checks
     return Conclusion(None, f"{card.words} is not used, {words}")
 
 
 def insisted(reason: str) -> str:
-    """The sentence of a reason for who insists on a card."""
+    """The error sentence of --device cuda for a reason."""
     return f"--device cuda: {reason}{f': {DRIVER_REMEDY}' if reason == NO_DRIVER else ''}"
 
 
 def obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> str:
-    """Why a toolkit cannot be used and what to do; "" where it can."""
+    """Why a toolkit cannot be used and what to do; "" if it can be used."""
     return _obstacle(toolkit, driver, card)[1]
 
 
 def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
-    """Why a toolkit cannot be used and what to do, "" where it can; before it, how far it comes."""
+    """The number of passed checks, and why a toolkit cannot be used and what to do; "" if it can be used."""
     release, name = toolkit.release, toolkit.words
     if release == (0, 0):
-        return 0, f"{toolkit.nvcc} does not tell its version: {install(driver, card)}"
+        return 0, f"{toolkit.nvcc} does not print its version: {install(driver, card)}"
     if not OLDEST_MAJOR <= release[0] <= NEWEST_MAJOR:
-        untried = f"{name} is not of {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
+        untried = f"{name} is not {OLDEST_MAJOR}.0 to {NEWEST_MAJOR}.x, which Jittor 1.3.11 is known to compile with"
         return 1, f"{untried}: {install(driver, card)}"
     if release[0] > driver.cuda[0]:
         runs = f"{driver.words} runs CUDA up to {_told(driver.cuda)}, older than {name}"
@@ -101,15 +101,15 @@ def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
 
 
 def _plan(toolkit: Toolkit, card: Card) -> Plan:
-    """A toolkit that fits a card, and what it compiles for."""
+    """The plan for a suitable toolkit."""
     code, is_translated = _code(toolkit, card)
     return Plan(toolkit, card, (code,), is_translated)
 
 
 def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
-    """The capability to compile for, and whether the driver has to translate it for the card.
+    """The target capability, and whether the driver must compile its PTX for the GPU.
 
-    Code of one major number runs on the minor ones that follow it; code of an older one has to be translated.
+    Machine code runs on later minor capabilities of the same major one; for a newer major one PTX is needed.
     """
     known = [code for code in toolkit.codes if code < card.capability and code not in EMBEDDED]
     known += [code for code in toolkit.codes if code == card.capability]
@@ -120,7 +120,7 @@ def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:
 
 
 def install(driver: Driver, card: Card) -> str:
-    """What gives this machine a toolkit that fits, and a driver that runs it."""
+    """How to install a suitable toolkit, and a driver for it."""
     is_new = card.capability >= PIP_OLDEST_CARD
     if driver.cuda >= (PIP_MAJOR, 0):
         return PIP_ALL if is_new else _for_old(card)
@@ -133,23 +133,23 @@ def install(driver: Driver, card: Card) -> str:
 
 
 def anew(toolkit: Toolkit) -> str:
-    """What to do about a toolkit that is broken."""
-    return PIP_ALL if toolkit.is_pips else "install the CUDA toolkit anew"
+    """How to repair a broken toolkit."""
+    return PIP_ALL if toolkit.is_pips else "reinstall the CUDA toolkit"
 
 
 def _for_old(card: Card) -> str:
-    """What a card needs that is too old for pip's packages, or has a driver that is."""
+    """The remedy for a GPU or driver that is too old for pip's packages."""
     return TOO_OLD if card.capability < OLDEST_CARD else f"install a CUDA {OLDEST_MAJOR} toolkit"
 
 
 def _parts(toolkit: Toolkit) -> str:
-    """The missing files, in a clause."""
+    """The missing files, as `a, b and c`."""
     *first, last = toolkit.missing
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def _complete(toolkit: Toolkit) -> str:
-    """What adds the missing files to a toolkit."""
+    """How to install the missing files of a toolkit."""
     if toolkit.release[0] == PIP_MAJOR:
         return PIP_ALL
     wheels = {"cublas": "nvidia-cublas-cu12", "curand": "nvidia-curand-cu12", "cuda": "nvidia-cuda-runtime-cu12"}

@@ -1,6 +1,6 @@
-"""What the NVIDIA driver says, asked in a process of its own.
+"""Queries the NVIDIA driver in a child process.
 
-A process that has asked has chosen its cards: CUDA_VISIBLE_DEVICES, which picks one, is read at the first question.
+A child is used because the driver reads CUDA_VISIBLE_DEVICES, which selects the GPU, only at the first query.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from models.machine.cuda.facts import Card, Driver
 LIBRARY = "libcuda.so.1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 VERSION_FILE = Path("/proc/driver/nvidia/version")
-ANSWER_SECONDS = 60  # a card that sleeps takes some to wake
+ANSWER_SECONDS = 60  # a GPU in power saving needs some seconds
 MAJOR, MINOR = 75, 76  # cuda.h: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-# Prints one line of JSON: newest CUDA, status, cards. Without site-packages it starts in some ten milliseconds.
+# Prints one line of JSON: newest CUDA, status, GPUs. Without site-packages it starts in about ten milliseconds.
 QUESTION = f"""
 import ctypes, json
 cuda, number = ctypes.CDLL("{LIBRARY}"), ctypes.c_int(0)
@@ -39,7 +39,7 @@ for index in range(0 if status else ask("cuDeviceGetCount")):
 print(json.dumps([newest, status, cards]))
 """
 NO_CARD = "it finds no card"
-# cuda.h; the others come with their number.
+# Status codes of cuda.h; other codes are reported by number.
 STATUSES = {
     34: "its library is a stub of a toolkit: take that folder out of LD_LIBRARY_PATH",
     100: NO_CARD,
@@ -52,7 +52,7 @@ STATUSES = {
 
 
 def is_installed() -> bool:
-    """Whether there is a driver; it is not started."""
+    """Whether a driver is installed; it is not initialised."""
     try:
         ctypes.CDLL(LIBRARY)
     except OSError:
@@ -61,7 +61,7 @@ def is_installed() -> bool:
 
 
 def ask(environment: Mapping[str, str]) -> Driver | None:
-    """What the driver offers a process of that environment; None where there is no driver."""
+    """The driver as a process with that environment sees it; None without a driver."""
     if not is_installed():
         return None
     command = [sys.executable, "-I", "-S", "-c", QUESTION]
@@ -71,22 +71,22 @@ def ask(environment: Mapping[str, str]) -> Driver | None:
         ).stdout
         return _read(shown, environment.get(VISIBLE))
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return Driver((0, 0), own_version(), (), "it does not answer")
+        return Driver((0, 0), own_version(), (), "it does not respond")
 
 
 def _read(shown: str, visible: str | None) -> Driver:
-    """The answer to the question; ValueError where it is none. visible: what hides cards, where it is set."""
+    """Parse the output of QUESTION; raises ValueError if it is invalid. visible: CUDA_VISIBLE_DEVICES, if set."""
     newest, status, cards = json.loads(shown)
-    problem = "" if status == 0 else STATUSES.get(status, f"it answers with status {status}")
+    problem = "" if status == 0 else STATUSES.get(status, f"it fails with status {status}")
     chosen = "" if visible is None else f"{VISIBLE}={visible!r}"
     if problem == NO_CARD and chosen:
-        problem = f"it finds no card among those of {chosen}: unset it, or name one that is there"
+        problem = f"it finds no card among those of {chosen}: unset it, or name an existing one"
     offered = tuple(Card(str(name), int(capability), int(memory)) for name, capability, memory in cards)
     return Driver((newest // 1000, newest % 1000 // 10), own_version(), offered, problem, chosen)
 
 
 def own_version() -> str:
-    """The driver's own version, 580.65.06; "" where the system does not tell."""
+    """The version of the driver, such as 580.65.06; "" if unknown."""
     try:
         found = re.search(r"\s(\d{3,}\.[\d.]+)\s", VERSION_FILE.read_text(encoding="utf-8"))
     except OSError:

@@ -1,4 +1,4 @@
-"""What a machine has of CUDA, in plain values: what is concluded from them is tested without a card."""
+"""The CUDA installation of a machine as plain values, so that decisions on them can be tested without a GPU."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) where it is not told
-# What Jittor includes and links: cuBLAS loads cublasLt itself.
+Release = tuple[int, int]  # 12.4 is (12, 4); (0, 0) if unknown
+# What Jittor includes and links; cublasLt is loaded by cuBLAS.
 HEADERS = ("cuda_runtime.h", "cublas_v2.h", "curand.h")
 LIBRARIES = ("cudart", "cublas", "cublasLt", "curand")
-HOME_PREFIX = "cuda-home-"  # of the names of the folders that home.py makes: none is a toolkit
-CUB = "cub/cub.cuh"  # of CUDA 12, whose compiler may come without; where it lies nvcc 13 knows by itself
-NPP = "npp.h"  # Jittor takes eight limits from it: home.py writes them where it is missing
+HOME_PREFIX = "cuda-home-"  # name prefix of the folders made by home.py, which are not toolkits
+CUB = "cub/cub.cuh"  # of CUDA 12, whose compiler may be installed without it; nvcc 13 finds its own
+NPP = "npp.h"  # Jittor uses eight constants of it; home.py writes them if it is missing
 
 
 @dataclass(frozen=True)
 class Card:
-    """A card that the driver offers."""
+    """A GPU that the driver offers."""
 
     name: str
     capability: int  # 90 for 9.0
-    memory: int  # bytes in all
+    memory: int  # total, bytes
 
     @property
     def words(self) -> str:
-        """The card in a sentence."""
+        """Name and capability, for messages."""
         return f"{self.name} (capability {dotted(self.capability)})"
 
 
@@ -33,51 +33,51 @@ class Card:
 class Driver:
     """An NVIDIA driver."""
 
-    cuda: Release  # the newest CUDA it runs
-    version: str  # of its own, 580.65.06; "" where the system does not tell
+    cuda: Release  # the newest CUDA that it supports
+    version: str  # of the driver, such as 580.65.06; "" if unknown
     cards: tuple[Card, ...]  # those that this process may use
-    problem: str = ""  # why it offers none, in its own words
-    chosen: str = ""  # the variable that names these and hides others, with its value
+    problem: str = ""  # why it offers none
+    chosen: str = ""  # CUDA_VISIBLE_DEVICES with its value, if set
 
     @property
     def words(self) -> str:
-        """The driver in a sentence."""
+        """The driver with its version, for messages."""
         return f"the driver{f' {self.version}' if self.version else ''}"
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """An nvcc, with the headers and libraries of its CUDA version, its own before those found elsewhere."""
+    """An nvcc with the headers and libraries of its CUDA version; its own take precedence over others."""
 
     nvcc: str
     release: Release
-    codes: tuple[int, ...]  # capabilities it compiles for, ascending; none where it does not tell
+    codes: tuple[int, ...]  # capabilities it compiles for, ascending; () if unknown
     headers: Mapping[str, str] = field(default_factory=dict)  # name -> file
     libraries: Mapping[str, str] = field(default_factory=dict)  # name without lib and .so -> file
 
     @property
     def words(self) -> str:
-        """The toolkit in a sentence."""
+        """Release and path, for messages."""
         return f"CUDA {self.release[0]}.{self.release[1]} ({self.nvcc})"
 
     @property
     def is_pips(self) -> bool:
-        """Whether pip has installed it."""
+        """Whether pip installed it."""
         return "site-packages" in Path(self.nvcc).parts
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """What was not found, as files are named."""
+        """The names of missing files."""
         headers = tuple(name for name in HEADERS if name not in self.headers)
         return headers + tuple(f"lib{name}.so" for name in LIBRARIES if name not in self.libraries)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it; no driver where there is none, and then toolkits are not looked for."""
+    """Driver and toolkits; without a driver, toolkits are not searched."""
 
     driver: Driver | None
-    toolkits: tuple[Toolkit, ...] = ()  # those that the user names first, then in the order they are looked for
+    toolkits: tuple[Toolkit, ...] = ()  # those named by the user first, then in search order
 
 
 def dotted(capability: int) -> str:

@@ -1,7 +1,7 @@
-"""What no home could be made of is remembered: trying a compiler takes seconds, at every start.
+"""Remembers toolkits whose compiler failed, since a test takes seconds at every start.
 
-A user who mends it is not told what was so before. What was tried has to look the same, and where nothing else can be
-used it is tried again after a while, for what is mended elsewhere.
+A record is valid only while the files of the toolkit and the environment are unchanged. If no other toolkit works, a
+failed one is tested again after a while, in case it was fixed in another way.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from data.io.files import write_atomically
 from models.machine.cuda.facts import Toolkit
 
-PATIENCE = 600.0  # seconds for which it is not tried again, whatever was mended elsewhere
-MOST_BYTES = 1 << 16  # of such a file
-# What compilers read of the environment.
+PATIENCE = 600.0  # seconds until a failed toolkit is tested again
+MOST_BYTES = 1 << 16  # of a record
+# Environment variables that compilers read.
 VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 VARIABLES += ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CICC_PATH", "CUDA_PATH")
 
 
 def recall(file: Path, looks: str, patience: float) -> tuple[str, str] | None:
-    """What is wrong and what to do, as it was noted at most `patience` seconds ago for what looked so; else None."""
+    """Reason and remedy recorded at most `patience` seconds ago for the same `looks`; None otherwise."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         if file.stat().st_size <= MOST_BYTES and abs(time.time() - file.stat().st_mtime) < patience:
             noted = json.loads(file.read_text(encoding="utf-8"))
@@ -35,13 +35,13 @@ def recall(file: Path, looks: str, patience: float) -> tuple[str, str] | None:
 
 
 def note(file: Path, looks: str, words: str, remedy: str) -> None:
-    """From now on it is remembered; where it cannot be written it is tried again."""
+    """Record a failure; an error while writing is ignored."""
     with contextlib.suppress(OSError):
         write_atomically(file, json.dumps([looks, words, remedy]).encode())
 
 
 def looks(toolkit: Toolkit, compilers: Iterable[str]) -> str:
-    """What changes where any of it is installed anew, or something beside it: names, times and sizes."""
+    """A hash of names, times and sizes of the toolkit's files and the compilers, which changes on reinstallation."""
     root = Path(toolkit.nvcc).parent.parent
     files = [Path(file) for file in (toolkit.nvcc, *toolkit.headers.values(), *toolkit.libraries.values())]
     folders = {root, *_folders(root), *(file.parent for file in files)}
@@ -50,12 +50,12 @@ def looks(toolkit: Toolkit, compilers: Iterable[str]) -> str:
 
 
 def _folders(root: Path) -> list[Path]:
-    """The folders of a toolkit, two deep: pip's and NVIDIA's installers put programs no deeper, nvvm/bin."""
+    """The folders of a toolkit, two levels deep, which include all programs, such as those of nvvm/bin."""
     return [path for pattern in ("*", "*/*") for path in root.glob(pattern) if path.is_dir()]
 
 
 def _state(path: Path) -> tuple[int, int] | None:
-    """When a file was written, and its size; None where it is not there."""
+    """Modification time and size of a file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
-"""Where toolkits lie, and what of CUDA lies elsewhere: NVIDIA's folders, the system's, conda's, pip's `nvidia-*`.
+"""Finds CUDA toolkits and their parts: in NVIDIA's folders, the system's, conda's, and pip's `nvidia-*`.
 
-Nothing that lies there is believed to be in order: what cannot be read, leads nowhere or has an odd name is passed
-over. `os.path` is asked about files, since pathlib raises for loops, long names and closed folders.
+Files that cannot be read, broken links and unexpected names are skipped. `os.path` is used for tests of files, since
+pathlib raises for link loops, long names and unreadable folders.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ LIBRARY_FOLDERS = ("lib64", "lib", f"targets/{TARGET}/lib", SYSTEM_LIBRARIES)
 RUNTIME_VERSION = re.compile(r"#define\s+CUDART_VERSION\s+(\d+)")
 LIBRARY = re.compile(r"lib\w+\.so(?:\.(\d+)[\d.]*)?")
 OWN_HOME = re.compile(HOME_PREFIX + "[0-9a-f]{12}")
-VERSIONED = ("cudart", "cublas")  # libraries whose file names carry the version of CUDA; cuRAND has one of its own
+VERSIONED = ("cudart", "cublas")  # libraries with the version of CUDA in their file names; cuRAND has its own version
 
 
 def toolkits(environment: Mapping[str, str], path: Iterable[str]) -> list[Toolkit]:
-    """Every nvcc that is found with what goes with it; `path`: where Python looks for packages."""
+    """Every nvcc with its headers and libraries; `path`: the folders of Python packages."""
     roots = search_roots(environment, path)
     found: dict[Path, Toolkit] = {}
     for nvcc in _compilers(environment, roots):
@@ -43,7 +43,10 @@ def toolkits(environment: Mapping[str, str], path: Iterable[str]) -> list[Toolki
 
 
 def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Path]:
-    """The folders with bin/, include/ or lib/ of CUDA, those that the user names first, pip's last but the system's."""
+    """The folders that may contain CUDA's bin/, include/ or lib/, in the order of precedence.
+
+    Folders named by the user, usual folders, conda, pip packages, the system.
+    """
     named = [environment.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CUDA_ROOT")]
     usual = [match for pattern in USUAL for match in _newest_first(Path(pattern))]
     conda = [environment.get("CONDA_PREFIX", "")]
@@ -55,18 +58,18 @@ def search_roots(environment: Mapping[str, str], path: Iterable[str]) -> list[Pa
 
 
 def package_folders() -> list[str]:
-    """Where the interpreter's packages lie, which is where pip puts those of NVIDIA."""
+    """The folders of Python packages, which may contain NVIDIA's pip packages."""
     return [entry for entry in sys.path if os.path.isdir(entry)]
 
 
 def _newest_first(pattern: Path) -> list[Path]:
-    """The folders that match, the highest number in the last part of their names first."""
+    """The matching folders, sorted by the numbers in their names, the highest first."""
     matches = pattern.parent.glob(pattern.name) if os.path.isdir(pattern.parent) else []
     return sorted(matches, key=lambda match: [int(number) for number in re.findall(r"\d+", match.name)], reverse=True)
 
 
 def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
-    """Every nvcc: the one that nvcc_path names, that of CUDA_HOME, that on PATH, those of the roots."""
+    """Every nvcc: from nvcc_path, CUDA_HOME, CUDA_PATH, PATH and the roots, in this order."""
     named = [environment.get("nvcc_path", "")]
     named += [f"{environment[name]}/bin/nvcc" for name in ("CUDA_HOME", "CUDA_PATH") if environment.get(name)]
     folders = [folder for folder in environment.get("PATH", os.defpath).split(os.pathsep) if not _is_ours(folder)]
@@ -77,30 +80,30 @@ def _compilers(environment: Mapping[str, str], roots: list[Path]) -> list[Path]:
 
 
 def _is_ours(path: str | Path) -> bool:
-    """Whether it lies in a home that this program has made: a home of a home would be another for the same toolkit."""
+    """Whether a path is in a CUDA home made by this program, which is not a toolkit."""
     return any(OWN_HOME.fullmatch(part) for part in Path(os.path.realpath(path)).parts)
 
 
 def _own_root(nvcc: Path) -> Path:
-    """The folder that a compiler takes its headers from: a script named nvcc, as on many PATHs, calls one elsewhere."""
+    """The root folder of a compiler; an nvcc on PATH may be a script that calls one in another folder."""
     beside = nvcc.parent.parent
     if any(os.path.isfile(beside / folder / HEADERS[0]) for folder in INCLUDE_FOLDERS) and beside != SYSTEM:
         return beside
-    told = re.search(r"^#\$ _HERE_=(.+)$", _said(nvcc, "--dryrun", "-x", "cu", "-E", os.devnull), re.MULTILINE)
-    return Path(os.path.realpath(told[1])).parent if told else beside
+    here = re.search(r"^#\$ _HERE_=(.+)$", _output(nvcc, "--dryrun", "-x", "cu", "-E", os.devnull), re.MULTILINE)
+    return Path(os.path.realpath(here[1])).parent if here else beside
 
 
 def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
-    """A compiler with the headers and libraries of its major version, its own before others'."""
+    """A compiler with the headers and libraries of its major version; its own take precedence."""
     inner = own / "bin" / "nvcc"
     nvcc = inner if os.path.isfile(inner) else nvcc
-    release = release_of(_said(nvcc, "--version"))
-    codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _said(nvcc, "--list-gpu-code"))})
+    release = release_of(_output(nvcc, "--version"))
+    codes = sorted({int(code) for code in re.findall(r"sm_(\d+)", _output(nvcc, "--list-gpu-code"))})
     fitting = [own, *(root for root in roots if root != own and major_of(root) in (0, release[0]))]
     optional = (NPP, CUB) if release[0] == 12 else (NPP,)
     headers = {name: _first(name, fitting, INCLUDE_FOLDERS) for name in (*HEADERS, *optional)}
     libraries = {name: _library(name, fitting, release[0]) for name in LIBRARIES}
-    # A compiler without CUB of its own, as pip's is without nvidia-cuda-cccl, takes it from the folders of headers.
+    # A compiler without its own CUB (pip's without nvidia-cuda-cccl) uses that of the header folders.
     return Toolkit(
         nvcc=str(nvcc),
         release=release,
@@ -111,13 +114,13 @@ def _toolkit(nvcc: Path, own: Path, roots: list[Path]) -> Toolkit:
 
 
 def release_of(shown: str) -> Release:
-    """The release that `nvcc --version` tells; (0, 0) where it does not."""
+    """The release in the output of `nvcc --version`; (0, 0) if there is none."""
     found = re.search(r"release (\d+)\.(\d+)", shown)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def major_of(root: Path) -> int:
-    """The major version of CUDA that lies in a folder; 0 where nothing in it tells."""
+    """The major version of CUDA in a folder; 0 if it is unknown."""
     for folder in INCLUDE_FOLDERS:
         if found := RUNTIME_VERSION.search(_text(root / folder / "cuda_runtime_api.h")):
             return int(found[1]) // 1000
@@ -130,7 +133,7 @@ def major_of(root: Path) -> int:
 
 
 def _text(path: Path) -> str:
-    """What a file holds; "" where it cannot be read."""
+    """The text of a file; "" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -138,13 +141,13 @@ def _text(path: Path) -> str:
 
 
 def _libraries(folder: Path, name: str) -> list[Path]:
-    """The files of a library there, by the plain name or with versions, the shortest name first; no copies put by."""
+    """The files of a library in a folder, unversioned or versioned, the shortest name first; no backup copies."""
     files = (path for path in folder.glob(f"lib{name}.so*") if LIBRARY.fullmatch(path.name) and os.path.isfile(path))
     return sorted(files, key=lambda path: len(path.name))
 
 
 def _version(library: Path) -> int:
-    """The major version that the name of a library says, or that of the file it leads to; 0 where neither does."""
+    """The major version in the name of a library or of its link target; 0 if there is none."""
     found = LIBRARY.fullmatch(os.path.basename(os.path.realpath(library))) or LIBRARY.fullmatch(library.name)
     return int((found and found[1]) or 0)
 
@@ -156,7 +159,7 @@ def _first(name: str, roots: list[Path], folders: Iterable[str]) -> Path | None:
 
 
 def _library(name: str, roots: list[Path], major: int) -> Path | None:
-    """The first library of that name, by its plain name or one with a version; of another CUDA it is passed over."""
+    """The first library of that name, unversioned or of the right major version."""
     for root in roots:
         for folder in LIBRARY_FOLDERS:
             for path in _libraries(root / folder, name):
@@ -165,10 +168,10 @@ def _library(name: str, roots: list[Path], major: int) -> Path | None:
     return None
 
 
-def _said(nvcc: Path, *arguments: str) -> str:
-    """What the compiler answers, on either stream; "" where it does not."""
+def _output(nvcc: Path, *arguments: str) -> str:
+    """The compiler's output on both streams; "" if it cannot be run."""
     try:
         done = subprocess.run([nvcc, *arguments], capture_output=True, check=False, timeout=NVCC_SECONDS)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return os.fsdecode(done.stdout + done.stderr)  # it names folders, which may be called anything
+    return os.fsdecode(done.stdout + done.stderr)  # folder names may contain any bytes

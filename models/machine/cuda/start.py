@@ -1,4 +1,4 @@
-"""CUDA made ready for a process: asked, concluded, and its home made, once for each machine."""
+"""Prepares CUDA for a process: detection, choice of a toolkit, and the CUDA home, made once per machine."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from models.machine.cuda.home import Home, HomeError, prepare
 
 @dataclass(frozen=True)
 class Ready:
-    """A home to build against, or why there is none: a sentence with what to do."""
+    """A CUDA home, or the reason why there is none, with a remedy."""
 
     home: Home | None
     reason: str = ""
 
 
 def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """What the environment has to say for card `gpu` to be the first, of those that the user has chosen in it."""
+    """The environment in which GPU `gpu`, of those in CUDA_VISIBLE_DEVICES, is the first."""
     named = environment[VISIBLE].split(",") if VISIBLE in environment else None
     if named is None:
         return {**environment, VISIBLE: str(gpu)}
@@ -33,26 +33,26 @@ def visible(gpu: int, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def gather(environment: Mapping[str, str]) -> Facts:
-    """What there is; toolkits are looked for only where there is a driver."""
+    """Detect driver and toolkits; toolkits are searched only if there is a driver with a GPU."""
     found: Driver | None = driver.ask(environment)
     toolkits = search.toolkits(environment, search.package_folders()) if found and found.cards else ()
     return Facts(found, tuple(toolkits))
 
 
 def concluded(gpu: int = 0) -> tuple[Facts, Conclusion]:
-    """The facts, and what follows for card `gpu` of those that the driver offers this process."""
+    """The facts, and the conclusion for GPU `gpu`."""
     facts = gather(os.environ)
     return facts, conclude(facts, gpu)
 
 
 @lru_cache(maxsize=4)
 def ready(gpu: int, place: Path, host: str) -> Ready:
-    """A home for card `gpu` below `place`, with `host` as nvcc's C++ compiler; asked once in a process."""
+    """The home for GPU `gpu` below `place`, with `host` as nvcc's C++ compiler; computed once per process."""
     facts, conclusion = concluded(gpu)
     if conclusion.plan is None or facts.driver is None:
         return Ready(None, conclusion.reason)
     plans = (conclusion.plan, *conclusion.others)
-    for patience in (math.inf, refusal.PATIENCE):  # what was refused long ago is tried again only where nothing else is
+    for patience in (math.inf, refusal.PATIENCE):  # toolkits that failed are tested again only if no other works
         errors: list[HomeError] = []
         for plan in plans:
             try:
@@ -65,11 +65,11 @@ def ready(gpu: int, place: Path, host: str) -> Ready:
 
 
 def _refused(plans: Sequence[Plan], errors: Sequence[HomeError], driver: Driver) -> str:
-    """Why no toolkit can be built against, each with its reason; what helps the first, or pip's."""
+    """Why no toolkit works, with a reason for each; the remedy is that of the first toolkit, or pip's packages."""
     card, first, tried = plans[0].card, errors[0], list(zip(plans, errors, strict=False))
-    told = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)
+    reasons = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)
     remedies = [first.remedy]
     pips = {error.remedy for plan, error in tried if plan.toolkit.is_pips}
     if first.is_of_toolkit and install(driver, card) == PIP_ALL != first.remedy and pips <= {PIP_ALL}:
         remedies.append(PIP_ALL)
-    return f"{card.words} is not used, {told}: {', or '.join(remedies)}, or use --device cpu"
+    return f"{card.words} is not used, {reasons}: {', or '.join(remedies)}, or use --device cpu"

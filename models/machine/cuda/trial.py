@@ -1,7 +1,7 @@
-"""Whether Jittor runs on the card: tried once for each home, in a process whose end harms nobody.
+"""Tests whether Jittor works on the GPU, once per CUDA home, in a child process.
 
-A library or a driver that does not fit may end the whole process, and no exception tells of it. The trial compiles
-what every start needs, so a first start takes no longer for it.
+An incompatible library or driver may end the process without an exception. The trial compiles what every start needs,
+so it does not make the first start slower.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from data.io.lock import waited_for
 from models.machine.cuda.conclude import anew
 from models.machine.cuda.home import Home
 
-AGAIN = "Jittor built its compiler helper anew and asks to be started again"
+AGAIN = "Jittor rebuilt its compiler helper and has to be started again"
 UPDATE = "update the driver, or install a CUDA toolkit that is no newer than the driver"
 REPORT = "report it with that file"
-ATTEMPTS = 2  # Jittor asks for it once
-LAST_BYTES = 65536  # of the log: more than any one message
+ATTEMPTS = 2  # Jittor needs at most one restart
+LAST_BYTES = 65536  # of the log, longer than any message
 TELLING = re.compile(r"error|fail|fatal|cannot|can't|not found|no such|undefined|unsupported|no space", re.IGNORECASE)
 # Colours; [f 1122 17:57:37.828819 64 helper_cuda.h:128]; the C++ library's what(): ; folders of files.
 UNTOLD = re.compile(r"\x1b\[[\d;]*m|\[\w \d{4} [\d:.]+ \w+ [^\]]+\]|^\s*what\(\):|(?<![^\s'\"(])/[^\s'\":]*/")
-# Words of CUDA, Jittor and the loader, in small letters, and what helps.
+# Texts of CUDA, Jittor and the loader, in lower case, and their remedies.
 REMEDIES = (
-    (FAILURE_TEXTS, "end what else takes the memory of the card (nvidia-smi shows it) or of the machine"),
+    (FAILURE_TEXTS, "end other programs that use the memory of the card (see nvidia-smi) or of the machine"),
     (("requiresnewerdriver", "insufficientdriver", "unsupportedptx", "driver version"), UPDATE),
-    (("no space left", "quota exceeded"), "make room"),
+    (("no space left", "quota exceeded"), "free some disk space"),
 )
 BROKEN = ("cannot open shared object", "undefined symbol")
 
 
 def failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
-    """Why the task `task(report, gpu)` fails with the home and what to do, "" where it does not, now or when tried."""
+    """Why `task(report, gpu)` fails with the home and what to do; "" if it succeeds now or succeeded before."""
     with contextlib.suppress(OSError), waited_for(home.folder):
         if _mark(home).is_file():
             return ""
@@ -47,11 +47,11 @@ def failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
         if not words:
             remember(home)
         return words
-    return "" if _mark(home).is_file() else f"{home.folder} cannot be written to: check the folder and the space"
+    return "" if _mark(home).is_file() else f"{home.folder} cannot be written to: check the folder and the free space"
 
 
 def remember(home: Home) -> None:
-    """From now on the home counts as tried."""
+    """Record a successful trial."""
     write_atomically(_mark(home), b"")
 
 
@@ -68,13 +68,13 @@ def _failure(home: Home, task: Callable[..., Any], gpu: int) -> str:
             return ""
         except (ChildError, MemoryError) as error:
             words = str(error)
-    told = [_plain(words)]
-    told += [said for said in [_last_said(log)] if said and said not in told[0]]
-    return f"{', '.join(told)} (see {log}): {_remedy(' '.join(told), home)}, or use --device cpu"
+    reasons = [_plain(words)]
+    reasons += [line for line in [_last_error(log)] if line and line not in reasons[0]]
+    return f"{', '.join(reasons)} (see {log}): {_remedy(' '.join(reasons), home)}, or use --device cpu"
 
 
-def _last_said(log: Path) -> str:
-    """The last line of a log that tells of something wrong; "" where none does."""
+def _last_error(log: Path) -> str:
+    """The last line of a log that reports an error; "" if there is none."""
     with open(log, "rb") as file:
         file.seek(max(0, os.fstat(file.fileno()).st_size - LAST_BYTES))
         lines = file.read().decode("utf-8", "replace").splitlines()
@@ -83,17 +83,17 @@ def _last_said(log: Path) -> str:
 
 
 def _plain(line: str) -> str:
-    """A library's words without colours, its own place and time, and folders."""
+    """A library's message without colours, source locations, times and folders."""
     return " ".join(UNTOLD.sub("", line).split())[:LONGEST_REASON]
 
 
 def _remedy(words: str, home: Home) -> str:
-    """What is to be done about a trial that ended so."""
+    """The remedy for a failed trial."""
     remedies = (*REMEDIES, (BROKEN, anew(home.plan.toolkit)))
     return next((remedy for parts, remedy in remedies if any(part in words.lower() for part in parts)), REPORT)
 
 
 def _mark(home: Home) -> Path:
-    """The file that says so, for this Jittor and this Python."""
+    """The file that records a successful trial, for this version of Jittor and Python."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     return home.folder / f"tried-{importlib.metadata.version('jittor')}-{python}"

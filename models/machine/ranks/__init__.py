@@ -1,1 +1,1 @@
-"""Processes that share one piece of work: found out from the environment, kept together by MPI, ended together."""
+"""Processes (ranks) that share one computation: detected from the environment, connected by MPI."""

@@ -1,4 +1,4 @@
-"""Each rank's share of the cores of its machine."""
+"""Assigns each rank its share of the machine's cores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from models.machine.ranks.place import Place
 
 
 def share(cores: list[int], place: Place) -> list[int]:
-    """Of these cores those of one rank; where there are more ranks than cores, one that it has with others."""
+    """The cores of one rank; if there are more ranks than cores, a core that it shares with others."""
     if place.local_size > len(cores):
         return [cores[place.local_rank % len(cores)]]
     start, stop = (len(cores) * rank // place.local_size for rank in (place.local_rank, place.local_rank + 1))
@@ -16,10 +16,10 @@ def share(cores: list[int], place: Place) -> list[int]:
 
 
 def settle(place: Place, parent: int) -> int:
-    """Keep this process to its share; returns the number of its cores.
+    """Bind this process to its share of the cores; returns their number.
 
-    mpirun keeps each of two processes it starts to one core, however many there are: then the share is one of what
-    `parent`, mpirun itself, may use. A share that is larger than that is what was asked for, and stays.
+    mpirun binds each of two processes to a single core by default. Then the share is computed from the cores of
+    `parent`, mpirun itself. A larger binding was requested by the user and is kept.
     """
     own = sorted(os.sched_getaffinity(0))
     try:
@@ -27,8 +27,8 @@ def settle(place: Place, parent: int) -> int:
     except (ProcessLookupError, PermissionError):
         every = own
     wanted = share(every if len(every) >= len(own) else own, place)
-    is_kept_apart = len(own) < len(every)  # by mpirun, or by Slurm
-    if is_kept_apart and len(own) >= len(wanted):
+    is_bound = len(own) < len(every)  # by mpirun, or by Slurm
+    if is_bound and len(own) >= len(wanted):
         return len(own)
     try:
         os.sched_setaffinity(0, wanted)

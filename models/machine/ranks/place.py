@@ -1,4 +1,4 @@
-"""Which of how many processes this one is, as whatever started it says; nothing of MPI is imported for that."""
+"""The rank of this process, from the environment variables of mpirun or srun; MPI is not imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from data.errors import UserError
 
-# Rank, number of ranks, rank on this machine, ranks on this machine; by what sets them.
+# Variables for rank, number of ranks, local rank and number of local ranks, by starter.
 OPEN_MPI = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE")
 MPICH = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS")
 SLURM = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE")
@@ -17,21 +17,20 @@ STARTERS = {"mpirun": OPEN_MPI, "mpiexec": MPICH, "srun": SLURM}
 
 @dataclass(frozen=True)
 class Place:
-    """One of `size` processes, the first of which is 0."""
+    """Rank and size."""
 
     rank: int = 0
     size: int = 1
-    local_rank: int = 0  # among those on this machine
+    local_rank: int = 0  # among the ranks on this machine
     local_size: int = 1
-    # Of STARTERS; "" for a process that was started by itself, as is one of a shell that srun has started.
-    starter: str = ""
+    starter: str = ""  # of STARTERS; "" for a single process, also in a shell started by srun
 
 
 def place_of(environ: Mapping[str, str]) -> Place:
-    """What the variables of Open MPI, MPICH (Intel MPI, MVAPICH) or Slurm say; raises UserError for what cannot be."""
+    """The place from variables of Open MPI, MPICH (Intel MPI, MVAPICH) or Slurm; raises UserError if invalid."""
     for starter, names in STARTERS.items():
         if starter == "srun" and "SLURM_STEP_ID" not in environ:
-            continue  # the script of a job has the numbers of its first process, and is none
+            continue  # a job's script has the variables of its first process but is not a rank
         if names[0] in environ and names[1] in environ:
             rank, size, local_rank, local_size = (_first_number(environ, name, names) for name in names)
             place = Place(rank, size, local_rank, local_size, starter)
@@ -42,7 +41,7 @@ def place_of(environ: Mapping[str, str]) -> Place:
 
 
 def _first_number(environ: Mapping[str, str], name: str, names: tuple[str, ...]) -> int:
-    """The number at the beginning of a variable, as in `4(x2)`; of a machine's, where it is not set, those of all."""
+    """The number at the start of a variable such as `4(x2)`; an unset local one defaults to the global one."""
     if name not in environ:
         return _first_number(environ, names[names.index(name) - 2], names)
     digits = environ[name].split("(")[0].split(",")[0]
@@ -52,21 +51,21 @@ def _first_number(environ: Mapping[str, str], name: str, names: tuple[str, ...])
 
 
 def here() -> Place:
-    """Of this process."""
+    """The place of this process."""
     return place_of(os.environ)
 
 
 def own_card(first: int, environ: Mapping[str, str]) -> int:
-    """Which of the cards that this process may see is its own: one for each rank of a machine, from `first` on.
+    """The index of this rank's GPU: one for each local rank, starting at `first`.
 
-    Where whatever started the ranks offers a single one, as Slurm does that gives each its own, it is that.
+    If only one GPU is visible, as with Slurm's GPU binding, it is `first` itself.
     """
     has_single = "," not in environ.get("CUDA_VISIBLE_DEVICES", ",")
     return first if has_single else first + place_of(environ).local_rank
 
 
 def be_alone(environ: MutableMapping[str, str]) -> None:
-    """From now on this process is one by itself."""
+    """Remove the variables of mpirun and srun, so that this process counts as a single one."""
     for names in STARTERS.values():
         for name in names:
             environ.pop(name, None)

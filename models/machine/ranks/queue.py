@@ -1,4 +1,4 @@
-"""A queue of pieces of work that ranks take from as they become free. Rank 0 hands them out, and works itself."""
+"""A work queue for ranks: each free rank takes the next item. Rank 0 distributes the items and also works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLL_SECONDS = 0.1
 
 
 class Queue(Generic[Outcome]):
-    """Pieces of work by name."""
+    """A queue of named items."""
 
     def __init__(self, ranks: Ranks, names: Sequence[str]) -> None:
         self._ranks, self._left = ranks, list(names)
@@ -23,10 +23,10 @@ class Queue(Generic[Outcome]):
     def go_through(
         self, work: Callable[[str], Outcome], is_stopped: Callable[[], bool], tell: Callable[[Outcome], None]
     ) -> list[Outcome]:
-        """The outcomes of all pieces for rank 0, in the order in which they were done; of its own for another.
+        """The outcomes in the order of completion: all of them on rank 0, its own ones on another rank.
 
-        Rank 0 hears of each by `tell`; it works in a thread of its own, beside the handing out. After `is_stopped` none
-        is begun.
+        Rank 0 passes each outcome to `tell`; it works in a separate thread while it distributes items. After
+        `is_stopped` no item is started.
         """
         if self._ranks.size == 1:
             return self._by_itself(work, is_stopped, tell)
@@ -44,7 +44,7 @@ class Queue(Generic[Outcome]):
     def _by_itself(
         self, work: Callable[[str], Outcome], is_stopped: Callable[[], bool], tell: Callable[[Outcome], None]
     ) -> list[Outcome]:
-        """One after the other."""
+        """Process all items in this process."""
         found = []
         while self._left and not is_stopped():
             found.append(work(self._left.pop(0)))
@@ -54,9 +54,9 @@ class Queue(Generic[Outcome]):
     def _hand_out(
         self, work: Callable[[str], Outcome], is_stopped: Callable[[], bool], tell: Callable[[Outcome], None]
     ) -> list[Outcome]:
-        """Work, and answer the others meanwhile."""
+        """Work in a thread and answer the requests of other ranks."""
         found: list[Outcome] = []
-        told = 0
+        reported = 0
         own: threading.Thread | None = None
         working = set(range(1, self._ranks.size))
         while own is not None or ((working or self._left) and not is_stopped()):
@@ -71,13 +71,13 @@ class Queue(Generic[Outcome]):
                     name = self._left.pop(0) if self._left and not is_stopped() else None
                     self._ranks.send(rank, name)
                     working -= {rank} if name is None else set()
-            for outcome in found[told:]:
+            for outcome in found[reported:]:
                 tell(outcome)
-                told += 1
+                reported += 1
             time.sleep(POLL_SECONDS)
         return found
 
 
 def _do(work: Callable[[str], Outcome], name: str, found: list[Outcome]) -> None:
-    """One piece, in a thread."""
+    """Process one item; the target of the thread."""
     found.append(work(name))

@@ -1,8 +1,7 @@
-"""What processes that share a piece of work say to each other. One process by itself is all of its ranks.
+"""Communication between ranks; a single process is rank 0 of one.
 
-Messages go by MPI (mpi4py), none of which is imported for a single process. Waiting is done by asking, with short
-sleeps between: so a signal is heard, another rank's failure too, and where there are more ranks than cores the others
-get on.
+Messages use MPI (mpi4py), which is not imported for a single process. Waiting polls with short sleeps, so that signals
+and failures of other ranks are noticed, and ranks that share a core do not block each other.
 """
 
 from __future__ import annotations
@@ -16,19 +15,21 @@ from data.errors import UserError, is_allocation_failure, listed
 from models.machine.ranks import place as places
 from models.machine.ranks.place import Place
 
-if TYPE_CHECKING:  # it reads the environment, which is put in order before
+    import numpy as np
+if TYPE_CHECKING:  # NumPy reads environment variables that are set before it is imported
+    import numpy as np
     import numpy as np
 
 Result = TypeVar("Result")
 
 TAG_RESULT, TAG_TOLD, TAG_FAILED = 1, 2, 3
-SPIN_SECONDS = 2e-4  # of asking without sleep: messages within a machine are there by then
+SPIN_SECONDS = 2e-4  # of polling without sleep: most messages within a machine arrive in this time
 FIRST_SLEEP, LONGEST_SLEEP = 2e-5, 1e-3
-FAREWELL_SECONDS = 8.0  # that a rank which failed gives rank 0 to save and to end everything
-# Numbers that ranks of one machine add at a time: they stay in the cache, and MPI holds as many of another rank beside
-# them. Between machines each message costs time.
+FAREWELL_SECONDS = 8.0  # that a failed rank waits for rank 0 to save and to end all ranks
+# Numbers per message in sums on one machine: they fit into the cache together with MPI's buffer. Between machines each
+# message has a latency, so one message is used.
 SUM_BLOCK = 1 << 17
-MACHINE = "machine"  # in what ranks compare: which one each is on
+MACHINE = "machine"  # key of the host name in the comparison of ranks
 MISSING = (
     "{starter} started {size} processes, and the Python package mpi4py is missing: "
     "run `pip install -r requirements-mpi.txt`, or start one process"
@@ -36,11 +37,11 @@ MISSING = (
 
 
 class AbandonedError(Exception):
-    """A signal came while ranks waited for each other; nothing of what they were about has taken place."""
+    """A signal arrived while ranks waited for each other; the collective operation had no effect."""
 
 
 class RankFailedError(UserError):
-    """Another rank cannot go on, in its own words."""
+    """Another rank failed; the message is that rank's."""
 
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
@@ -48,30 +49,30 @@ class RankFailedError(UserError):
 
 
 class Ranks:
-    """The processes as one of them sees them. This class is that of a single one, for which all is done by itself."""
+    """The ranks of a run. This base class is a single process, for which collective operations are trivial."""
 
     place = Place()
 
     @property
     def rank(self) -> int:
-        """Which one this is."""
+        """The index of this rank."""
         return self.place.rank
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of ranks."""
         return self.place.size
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the one that writes."""
+        """Whether this is rank 0, which writes all files."""
         return self.place.rank == 0
 
     def add(self, values: np.ndarray) -> None:
-        """Replace float32 or float64 values by their sums over all ranks, which are the same everywhere bit for bit."""
+        """Replace float32 or float64 values by their sums over all ranks, bitwise equal on all ranks."""
 
     def gather(self, value: Any) -> list[Any] | None:
-        """Everyone's value in the order of the ranks, for rank 0; None for the others."""
+        """The values of all ranks, in rank order, on rank 0; None on the others."""
         return [value]
 
     def broadcast(self, value: Any) -> Any:
@@ -79,11 +80,11 @@ class Ranks:
         return value
 
     def everyone(self, value: Any) -> list[Any]:
-        """Everyone's value, for all."""
+        """The values of all ranks, in rank order, on every rank."""
         return self.broadcast(self.gather(value))
 
     def everyones(self, work: Callable[[], Result]) -> list[Result]:
-        """What everyone's work gives, for all; where it fails for one, it fails for all, with MemoryError."""
+        """The results of `work` of all ranks, on every rank; out of memory on one rank raises MemoryError on all."""
         if self.size == 1:
             return [work()]
         try:
@@ -98,20 +99,22 @@ class Ranks:
         return [value for value, _ in found]
 
     def barrier(self) -> None:
-        """Go on when all are here."""
+        """Wait until all ranks have called this."""
 
     def part(self, count: int) -> slice:
-        """Of `count` things in a row, those of this rank."""
+        """The share of this rank in a sequence of `count` items."""
         start, stop = (count * rank // self.size for rank in (self.rank, self.rank + 1))
         return slice(start, stop)
 
     def fail(self, sentence: str, status: int) -> None:
-        """Tell rank 0 that this rank cannot go on, and give it the time to end all."""
+        """Report a failure of this rank to rank 0, and wait for it to end all ranks."""
 
     def close(self) -> None:
-        """All work is done."""
 
-    # Whether a signal has come, which ends all waiting; who takes signals says so here.
+
+        """Finish the communication."""
+
+    # Whether a signal arrived, which ends all waiting; set by the signal handlers.
     stopping: Callable[[], bool] = staticmethod(lambda: False)
 
 
@@ -119,10 +122,12 @@ ALONE = Ranks()
 
 
 class MpiRanks(Ranks):
-    """Several processes."""
+
+
+    """Several ranks, connected by MPI."""
 
     def __init__(self, place: Place, mpi: Any) -> None:
-        """`mpi`: the module mpi4py.MPI. Raises UserError where it sees other processes than the environment says."""
+        """`mpi`: the module mpi4py.MPI. Raises UserError if MPI and the environment disagree on the ranks."""
         self.place = place
         self._mpi = mpi
         if not mpi.Is_initialized():
@@ -138,7 +143,7 @@ class MpiRanks(Ranks):
     def add(self, values: np.ndarray) -> None:
         """See `Ranks`."""
         if not values.flags.c_contiguous:
-            raise ValueError("only what lies in one piece can be added in its place")
+            raise ValueError("only contiguous arrays can be summed in place")
         flat = values.reshape(-1)
         block = SUM_BLOCK if self.place.local_size == self.size else max(1, values.size)
         for start in range(0, values.size, block):
@@ -164,19 +169,19 @@ class MpiRanks(Ranks):
         self._wait(self._world.Ibarrier().Test)
 
     def send(self, rank: int, value: Any) -> None:
-        """Something to one rank."""
+        """Send a value to a rank."""
         self._wait(self._done(self._world.isend(value, rank, TAG_TOLD)))
 
     def has_sent(self, rank: int) -> bool:
-        """Whether `receive` would not wait for a rank."""
+        """Whether `receive` would return without waiting."""
         return self._world.iprobe(rank, TAG_TOLD)
 
     def receive(self, rank: int) -> Any:
-        """What a rank has sent."""
+        """The next value that a rank has sent."""
         return self._receive(rank, TAG_TOLD)
 
     def fail(self, sentence: str, status: int) -> None:
-        """See `Ranks`. Rank 0 itself tells nobody: what started it ends the others as it leaves."""
+        """See `Ranks`. A failure of rank 0 is not reported: the starter ends the other ranks."""
         if self.is_first or self._mpi.Is_finalized():
             return
         where = f"rank {self.rank} ({platform.node()}): {sentence}"
@@ -187,21 +192,21 @@ class MpiRanks(Ranks):
             time.sleep(LONGEST_SLEEP)
 
     def close(self) -> None:
-        """See `Ranks`; raises AbandonedError or RankFailedError where some are not done."""
+        """See `Ranks`; raises AbandonedError or RankFailedError if other ranks do not finish."""
         self.barrier()
         self._mpi.Finalize()
 
     def _receive(self, rank: int, tag: int) -> Any:
-        """What a rank sends."""
+
         self._wait(lambda: self._world.iprobe(rank, tag))
         return self._world.recv(source=rank, tag=tag)
 
     def _done(self, request: Any) -> Callable[[], bool]:
-        """Whether what was sent is on its way."""
+        """A function that returns whether a request is complete."""
         return lambda: request.test()[0]
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
-        """Until it is; raises AbandonedError after a signal, RankFailedError where another rank has failed."""
+        """Wait for `is_done`; raises AbandonedError after a signal, RankFailedError if another rank failed."""
         begin, pause = time.perf_counter(), FIRST_SLEEP
         while not self._is_stopped() and not is_done():
             if time.perf_counter() - begin < SPIN_SECONDS:
@@ -212,7 +217,7 @@ class MpiRanks(Ranks):
             pause = min(2 * pause, LONGEST_SLEEP)
 
     def _is_stopped(self) -> bool:
-        """Raises AbandonedError where a signal has come: from then on MPI is not asked again, which would end us."""
+        """Raises AbandonedError after a signal; MPI must not be called then, since it would abort."""
         if self.stopping():
             raise AbandonedError
         return False
@@ -223,14 +228,14 @@ _asked: dict[str, str] = {}
 
 
 def ask(what: Mapping[str, str]) -> None:
-    """What this process was asked to do, by flag: `joined` compares it with what the others were asked."""
+    """Store the flags of this process, which `joined` compares with those of other ranks."""
     _asked.update(what)
 
 
 def joined() -> Ranks:
     """The ranks of this process, joined at the first call.
 
-    Raises UserError where mpi4py is missing or unfit and, on all ranks, where they were not asked the same.
+    Raises UserError if mpi4py is missing or incompatible and, on all ranks, if their flags differ.
     """
     if not _joined:
         _joined.append(_join(places.here()))
@@ -241,12 +246,12 @@ def joined() -> Ranks:
 
 
 def is_joined() -> bool:
-    """Whether MPI has been asked for."""
+    """Whether `joined` was called."""
     return bool(_joined)
 
 
 def _join(place: Place) -> Ranks:
-    """Those that the environment says there are."""
+    """The ranks according to the environment."""
     if place.size == 1:
         alone = Ranks()
         alone.place = place
@@ -259,12 +264,12 @@ def _join(place: Place) -> Ranks:
     except ImportError as error:
         if getattr(error, "name", "") == "mpi4py":
             raise UserError(MISSING.format(starter=place.starter, size=place.size)) from None
-        raise UserError(f"mpi4py does not find the MPI it was built for ({error}): install openmpi or mpich") from None
+        raise UserError(f"mpi4py cannot load its MPI library ({error}): install openmpi or mpich") from None
     return MpiRanks(place, MPI)
 
 
 def differences(of_all: Sequence[dict[str, Any]]) -> list[str]:
-    """Where ranks disagree, each by name: what the first one has, and what the first that differs has."""
+    """The values on which ranks disagree: for each name the value of rank 0 and of the first rank that differs."""
     first, found = of_all[0], []
     for name in dict.fromkeys(name for one in of_all for name in one if name != MACHINE):
         for rank, other in enumerate(of_all):

@@ -1,12 +1,12 @@
-"""Who is told first when ranks are stopped: two small processes between the starter and a rank.
+"""Two small processes between mpirun and a rank, which give the rank time to save when the run is stopped.
 
-mpirun, once it is told to stop or a rank has died, gives each process it started 0.2 seconds and then kills it: less
-than a step takes. So the rank works in a grandchild, in a session of its own. Its parent, the keeper, hands on
-signals, waits for it, and ends it where it takes longer than it may; the keeper's parent is what mpirun knows.
+When mpirun is stopped or a rank has died, it kills its children after 0.2 seconds, less than a training step. So the
+rank runs in a grandchild, in its own session. Its parent, the keeper, forwards signals, waits for the rank, and kills
+it after a timeout; the keeper's parent is the child of mpirun.
 
     mpirun -> outer (killed at will) -> keeper -> rank
 
-Where any of them is killed the next one hears of it from the kernel: no process is left behind.
+If one of them is killed, the kernel signals the next one, so that no process is left behind.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from typing import NoReturn
 from data.errors import UserError
 from models.machine.ranks.place import here
 
-DONE_VARIABLE = "NEUS_RANK_OF"  # set in the rank itself, which may start itself anew
+DONE_VARIABLE = "NEUS_RANK_OF"  # set in the rank itself, which may restart itself
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
-PATIENCE = 12  # seconds that a rank has to save and to end
+PATIENCE = 12  # seconds that a rank has for saving
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FORWARDED = (*STOPPING, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_BASE = 128
 
 
 def enter_where_ranks() -> None:
-    """`enter` where mpirun started this process; a wrong environment is told later, where sentences are."""
+    """`enter` if mpirun started this process; an invalid environment is reported later."""
     with contextlib.suppress(UserError):
         if sys.platform == "linux" and here().starter:
             enter()
 
 
 def enter() -> None:
-    """Return in the rank alone, which is a grandchild of the process that called; to be called before all else."""
+    """Fork twice and return only in the grandchild, the rank; must be called before anything else."""
     if os.environ.get(DONE_VARIABLE) == str(os.getpid()):
         return
     _become_child_of_a_watcher(signal.SIGTERM, ends_late=False)
@@ -47,8 +47,8 @@ def enter() -> None:
 
 
 def _become_child_of_a_watcher(at_death: signal.Signals, ends_late: bool) -> None:
-    """Fork; the parent watches and never returns. `at_death`: what the child gets where the parent dies."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # none is lost on the way
+    """Fork; the parent watches the child and never returns. `at_death`: the child's signal when the parent dies."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)  # so that no signal is lost
     parent = os.getpid()
     child = os.fork()
     if child:
@@ -60,20 +60,23 @@ def _become_child_of_a_watcher(at_death: signal.Signals, ends_late: bool) -> Non
 
 
 def _watch(child: int, ends_late: bool) -> NoReturn:
-    """Hand on signals to the child, and leave with its status; where it `ends_late` it is killed.
+    """Forward signals to the child and exit with its status; with `ends_late` it is killed after PATIENCE.
 
-    It is told to stop once: the death of the one before says so again, and a second time would mean at once.
+    Only the first stop signal is forwarded: the death of the parent sends another one, and a second stop signal would
+    end the rank immediately.
     """
     _at_death_of_parent(signal.SIGTERM)
-    is_told = False
+
+
+    is_stopping = False
 
     def hand_on(signum: int, frame: object) -> None:
-        nonlocal is_told
+        nonlocal is_stopping
         del frame
         if signum not in STOPPING:
             _send(child, signum)
-        elif not is_told:
-            is_told = True
+        elif not is_stopping:
+            is_stopping = True
             _send(child, signum)
             signal.alarm(PATIENCE if ends_late else 0)
 
@@ -90,7 +93,7 @@ def _watch(child: int, ends_late: bool) -> NoReturn:
 
 
 def _send(process: int, signum: int) -> None:
-    """A signal to a process, if it is still there."""
+    """Send a signal to a process, if it still exists."""
     try:
         os.kill(process, signum)
     except ProcessLookupError:
@@ -98,5 +101,5 @@ def _send(process: int, signum: int) -> None:
 
 
 def _at_death_of_parent(signum: signal.Signals) -> None:
-    """What the kernel sends this process when its parent ends."""
+    """Set the signal that the kernel sends this process when its parent ends."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signum), 0, 0, 0)

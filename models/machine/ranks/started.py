@@ -1,8 +1,8 @@
-"""The start and the end of a process that may be one of several: who takes part, who speaks, how a failure is told.
+"""Start and end of a process that may be a rank: participation, output, and the report of failures.
 
-All ranks meet most mistakes of a user, in the conf or the scene, at the same time: rank 0 tells them and ends, and what
-started the ranks ends the others. What another rank alone meets it tells rank 0, or tells itself where that is not to
-be had.
+Most mistakes of the user, in the conf or the scene, occur on all ranks at the same time: rank 0 prints the error and
+ends, and the starter ends the others. A rank that fails alone reports to rank 0, or prints the error if rank 0 does not
+respond.
 """
 
 from __future__ import annotations
@@ -20,24 +20,23 @@ from models.machine.ranks.ranks import MISSING, ask, is_joined, joined
 
 PACKAGE = "mpi4py"
 THREADS_VARIABLE = "OMP_NUM_THREADS"
-GRACE_SECONDS = 3.0  # in which rank 0 meets the same mistake and ends everything
-BY_SIGNAL = (129, 130, 143)  # exit statuses after SIGHUP, SIGINT, SIGTERM: all ranks get those
+GRACE_SECONDS = 3.0  # in which rank 0 detects the same mistake and ends all ranks
+BY_SIGNAL = (129, 130, 143)  # exit statuses after SIGHUP, SIGINT, SIGTERM, which all ranks receive
 CRASH_WORDS = "error: "
 
 
 def quietly() -> None:
-    """A process that is not the first of several prints nothing."""
+    """Switch off output on ranks other than 0."""
     try:
         hush(place.here().rank > 0)
     except UserError:
-        hush(False)  # told by all: nobody knows who is first
+        hush(False)  # the rank is unknown, so all print
 
 
 def takes_part(is_shared: bool, asked: Mapping[str, str]) -> bool:
-    """Whether this process has to work; work that is not shared the first of several does as if it were alone.
+    """Whether this process takes part; work that is not shared is done by rank 0 as a single process.
 
-    `asked`: by flag, what all have to be asked alike. Raises UserError where there are several and nothing that they
-    could talk by.
+    asked: the flags that must agree on all ranks. Raises UserError if there are several ranks without mpi4py.
     """
     where = place.here()
     if not where.starter:
@@ -54,7 +53,7 @@ def takes_part(is_shared: bool, asked: Mapping[str, str]) -> bool:
 
 
 def ended(status: int) -> int:
-    """The exit status of a process whose work has ended so; where it failed and is not the first, that is told."""
+    """The exit status of the process; a failure of a rank other than 0 is reported."""
     try:
         where = place.here()
     except UserError:
@@ -72,7 +71,7 @@ def ended(status: int) -> int:
 
 
 def _grandparent() -> int:
-    """mpirun, or what it is on this machine: beyond the two processes of the shield."""
+    """The process number of mpirun or its local daemon, above the two processes of the shield."""
     process = os.getpid()
     for _ in range(3):
         process = _parent(process)
@@ -80,7 +79,7 @@ def _grandparent() -> int:
 
 
 def _parent(process: int) -> int:
-    """The parent of a process; itself where that cannot be told."""
+    """The parent of a process; the process itself if that is unknown."""
     try:
         with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
             return int(file.read().rpartition(")")[2].split()[1])

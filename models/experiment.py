@@ -48,7 +48,6 @@ class Experiment:
     scene: Scene
     checkpoint: Checkpoint | None
 
-
     traces: Traces | None = None  # files of this run, for removal; None if it writes none
     lock: FolderLock | None = None  # of a training
     store: CheckpointFolder | None = None  # the checkpoints of a training
@@ -124,7 +123,7 @@ def open_training(
 
 def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
     """The error message for a training in a folder with checkpoints from which it would not continue."""
-    ways = "--is_continue to continue it, --overwrite to start again (they are removed when the first new one is complete)"
+    ways = "--is_continue to continue, --overwrite to start again (they are removed when the first new one is complete)"
     if chosen is not None:
         ways = (
             f"--overwrite to replace them by those after {chosen} (they are removed when the first new one is "
@@ -134,8 +133,7 @@ def _existing_checkpoints(checkpoints: Path, chosen: Path | None) -> str:
 
 
 def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable[[str], None]) -> Experiment:
-    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint.
-    """
+    """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint."""
     folder = results_folder(conf)
     if here().rank > 0:
         return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
@@ -154,9 +152,9 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
 
 
 def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:
-    """Of an experiment, the Gaussians of a .ply in the scene's frame; raises UserError where the conf has none such.
+    """An experiment with the Gaussians of a .ply in the scene's frame; raises UserError for other model types.
 
-    They bring nothing that was learned of photographs, so the conf asks for nothing of it.
+    A .ply has no learned exposures, so they are switched off in the conf.
     """
     if conf.model.type != GAUSSIANS:
         raise UserError(
@@ -169,7 +167,7 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
-    """The photographs held out for `evaluate`; None without any. Raises UserError where they cannot be used."""
+    """The held-out images for `evaluate`; None if there are none. Raises UserError if they are invalid."""
     return load_held_out(experiment.conf.dataset, experiment.scene, background(experiment.conf))
 
 
@@ -229,8 +227,8 @@ def _read(path: Path) -> Checkpoint:
         return to_checkpoint(read_torch_checkpoint(path), str(path))
     if path.suffix == splat_ply.SUFFIX:
         raise UserError(
-            f"--checkpoint {path}: training cannot continue from a .ply of Gaussians, which has no optimiser state; pass "
-            "a ckpt_*.safetensors"
+            f"--checkpoint {path}: training cannot continue from a .ply of Gaussians, which has no optimiser state; "
+            "pass a ckpt_*.safetensors"
         )
     return load_checkpoint(path)
 
@@ -253,9 +251,9 @@ def frame_state(scene: Scene) -> dict[str, Any]:
 
 
 def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
-    """Raises CheckpointError where the networks were trained around another region of interest.
+    """Raises CheckpointError if the networks were trained with another region of interest.
 
-    It may have been found anew in other photographs. A checkpoint of the published code does not say where it was.
+    The region may change if it is estimated from other images. Checkpoints of the published code do not store it.
     """
     trained = np.array(checkpoint.state.get(FRAME_KEY, scene.scene_to_world), dtype=np.float64)
     radius = np.linalg.norm(trained[:3, 0])

@@ -1,7 +1,7 @@
 """Checkpoints of the published NeuS (https://github.com/Totoro97/NeuS, commit 6e0a230, `exp_runner.save_checkpoint`).
 
-They hold the state dicts of four networks, the state of `torch.optim.Adam` and the step. The published code reads its
-photographs with OpenCV and trains on them as they come, in BGR order; here colours are RGB.
+They contain the state dicts of four networks, the state of `torch.optim.Adam` and the step. The published code reads
+images with OpenCV and trains in BGR order; here colours are RGB.
 """
 
 from __future__ import annotations

@@ -18,15 +18,15 @@ from models.kinds.conf import parse_config
 from models.machine.available import available_bytes
 
 GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
-LARGEST_MATRIX_ENTRY = 1e30  # beyond it squares leave float32 and soon float64
+LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied
 LONGEST_TRAINING = 1e12  # seconds; 30,000 years
-REAL_KINDS = {"F16": 2, "F32": 4, "F64": 8}  # safetensors' names of what weights can be, and their bytes
-WHOLE_KINDS = frozenset({"BOOL", "U8", "I8", "I16", "I32", "I64"})  # likewise of what buffers can be besides
-BUFFERS = "buffer/"  # how the names of buffers begin
-GROUPS = 4  # weights, averaged weights and two moments: each holds every parameter at most once
-MOST_BYTES_UNBOUND = 1 << 30  # of a file that names no conf; the published networks take 17 MB with their moments
-HEADER_BYTES = 1 << 24  # room for names, conf and the order of the photographs
-READING_COPIES = 3  # the file's pages, the arrays made of them, and one array's bytes for the checksum
+REAL_KINDS = {"F16": 2, "F32": 4, "F64": 8}  # safetensors' types of weights, and their bytes
+WHOLE_KINDS = frozenset({"BOOL", "U8", "I8", "I16", "I32", "I64"})  # further types of buffers
+BUFFERS = "buffer/"  # prefix of the names of buffers
+GROUPS = 4  # weights, averaged weights and two moments: each has every parameter at most once
+MOST_BYTES_UNBOUND = 1 << 30  # of a file without a conf; the published networks have 17 MB with their moments
+HEADER_BYTES = 1 << 24  # for names, conf and the order of the images
+READING_COPIES = 3  # in memory: the file's pages, the arrays, and the bytes of one array for the checksum
 
 
 class StateError(ValueError):
@@ -126,9 +126,9 @@ def _check_generator(value: object, key: str) -> None:
 
 
 def _check_sampler(value: object, key: str) -> None:
-    """The generator of the batches and, where photographs have their turn, their order and how many had it.
+    """The generator and, if present, the order of the images and the position in it.
 
-    What else a kind of model's own sampler keeps is its own business.
+    Further entries are validated by the sampler itself.
     """
     _check_generator(_part(value, "generator", key), f"generator of the {key}")
     if "order" not in value:

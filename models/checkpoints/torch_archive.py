@@ -63,8 +63,6 @@ _STORAGE_TYPES = {
 
 
 def read_torch_checkpoint(path: Path) -> dict[str, Any]:
-
-
     """The content of a file of `torch.save`: nested dicts, lists and tuples, with tensors as separate arrays.
 
     Arrays are C-ordered in native byte order, 0-d tensors stay 0-d, bfloat16 becomes float32. Raises CheckpointError

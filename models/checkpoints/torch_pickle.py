@@ -1,8 +1,8 @@
 """Python's unpickler, restricted to the operations of a checkpoint: plain values, and calls of given functions.
 
-A `find_class` alone does not make the unpickler in C safe: a memo index could allocate gigabytes, a recursive tuple as a
-key could hang or overflow its stack, and a state could set attributes. The unpickler in Python looks up each operation
-in a table, which is restricted here.
+A `find_class` alone does not make the unpickler in C safe: a memo index could allocate gigabytes, a recursive tuple as
+a key could hang or overflow its stack, and a state could set attributes. The unpickler in Python looks up each
+operation in a table, which is restricted here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def read_pickle(stream: IO[bytes], names: Mapping[str, object], persistent: Call
     """The value pickled in `stream`.
 
     `names` maps "module name" to its replacement. Functions in it may be called with any arguments; other values must
-    not be callable. The returned objects may have a method `take_state` for BUILD. `persistent` resolves persistent ids.
-    Raises RefusedError for anything else, including names that are not in `names`.
+    not be callable. The returned objects may have a method `take_state` for BUILD. `persistent` resolves persistent
+    ids. Raises RefusedError for anything else, including names that are not in `names`.
     """
     data = stream.read(MAX_PICKLE_BYTES + 1)
     if len(data) > MAX_PICKLE_BYTES:

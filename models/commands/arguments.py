@@ -111,13 +111,9 @@ def parse_mode(text: str) -> Mode:
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
-
-    --help prints its page and raises SystemExit(0), as argparse does.
     """Parse the command line (without the program's name); raises UserError for mistakes.
 
     --help prints the help page and raises SystemExit(0), as in argparse.
-
-    --help prints its page and raises SystemExit(0), as argparse does.
     """
     parser = make_parser()
     values, unknown = parser.parse_known_args(argv)

@@ -28,8 +28,8 @@ CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
 LISTED_CONFS = 12  # file names in the message about a missing conf
 # The escapes that pyhocon decodes; it does not decode other JSON escapes.
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-# A conf has a few kB in five files. Nested includes and substitutions grow exponentially: these limits keep the result of
-# a malicious conf below about a thousand times MAX_CHARACTERS.
+# A conf has a few kB in five files. Nested includes and substitutions grow exponentially: these limits keep the result
+# of a malicious conf below about a thousand times MAX_CHARACTERS.
 MAX_FILES = 64
 MAX_CHARACTERS = 1 << 16
 MAX_SUBSTITUTIONS = 20
@@ -121,8 +121,8 @@ class _Parser(config_parser.ConfigParser):
 class _LocalFiles:
     """Replaces pyhocon's ConfigFactory and glob, with which its parser reads includes.
 
-    pyhocon would open any URL. The parser cannot be configured, so its code is run with other globals; pyhocon itself is
-    not changed.
+    pyhocon would open any URL. The parser cannot be configured, so its code is run with other globals; pyhocon itself
+    is not changed.
     """
 
     def __init__(self, may_include: bool = True) -> None:
@@ -136,7 +136,7 @@ class _LocalFiles:
     def parse_file(self, filename: str, **_options: Any) -> ConfigTree:
         """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
         if not self._may_include:
-            raise ConfigException(f"include {shown(filename)}: includes are not allowed here; insert the file's content")
+            raise ConfigException(f"include {shown(filename)}: not allowed here; insert the file's content instead")
         path, resolved = Path(filename), _real_path(filename)
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")

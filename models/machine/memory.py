@@ -25,8 +25,6 @@ SAFE_SHARE = 0.5  # of the budget; an upper bound below it needs no further meas
 
 @dataclass(frozen=True)
 class Choice:
-
-
     """The chosen chunk and its memory."""
 
     chunk: int

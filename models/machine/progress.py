@@ -19,8 +19,6 @@ INTERVAL_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Word:
-
-
     """A progress message."""
 
     text: str

@@ -90,8 +90,6 @@ SCRATCH, REFUSED = "cuda-new-", "cuda-refused-"  # prefixes of temporary folders
 
 
 class HomeError(Exception):
-
-
     """The home cannot be made, or its compiler does not work."""
 
     def __init__(self, words: str, remedy: str, *, is_of_toolkit: bool = True) -> None:

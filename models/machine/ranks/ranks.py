@@ -15,9 +15,7 @@ from data.errors import UserError, is_allocation_failure, listed
 from models.machine.ranks import place as places
 from models.machine.ranks.place import Place
 
-    import numpy as np
 if TYPE_CHECKING:  # NumPy reads environment variables that are set before it is imported
-    import numpy as np
     import numpy as np
 
 Result = TypeVar("Result")
@@ -110,8 +108,6 @@ class Ranks:
         """Report a failure of this rank to rank 0, and wait for it to end all ranks."""
 
     def close(self) -> None:
-
-
         """Finish the communication."""
 
     # Whether a signal arrived, which ends all waiting; set by the signal handlers.
@@ -122,8 +118,6 @@ ALONE = Ranks()
 
 
 class MpiRanks(Ranks):
-
-
     """Several ranks, connected by MPI."""
 
     def __init__(self, place: Place, mpi: Any) -> None:

@@ -67,7 +67,6 @@ def _watch(child: int, ends_late: bool) -> NoReturn:
     """
     _at_death_of_parent(signal.SIGTERM)
 
-
     is_stopping = False
 
     def hand_on(signum: int, frame: object) -> None:

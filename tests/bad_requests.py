@@ -58,10 +58,10 @@ BAD_REQUESTS: dict[str, tuple[Change, list[str]]] = {
         ["train.mesh_resolution = 100000", "points per side fit"],
     ),
     # files that are none
-    "a pipe for a conf": (then(pipe("p.conf"), flags("--conf", "p.conf")), ["p.conf", "no regular file"]),
+    "a pipe for a conf": (then(pipe("p.conf"), flags("--conf", "p.conf")), ["p.conf", "not a regular file"]),
     "a socket for a conf": (then(listener("s.conf"), flags("--conf", "s.conf")), ["s.conf", "cannot be read"]),
-    "a device that never ends": (flags("--conf", "/dev/zero"), ["/dev/zero", "no regular file"]),
-    "a pipe included": (then(pipe("p.conf"), conf('include "p.conf"')), ["p.conf", "no regular file"]),
+    "a device that never ends": (flags("--conf", "/dev/zero"), ["/dev/zero", "not a regular file"]),
+    "a pipe included": (then(pipe("p.conf"), conf('include "p.conf"')), ["p.conf", "not a regular file"]),
     "a device included": (conf('include "/dev/tty0"'), ["/dev/tty0", "cannot be read"]),
     "a folder included": (conf('include "teapot"'), ["teapot", "cannot be read"]),
     "a pipe for a checkpoint": (then(pipe("c.safetensors"), flags("--checkpoint", "c.safetensors")), ["no such file"]),

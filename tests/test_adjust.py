@@ -101,7 +101,7 @@ def test_cameras_that_were_moved_are_found_again(parsed, pixels):
 def test_cameras_far_off_lose_their_region(parsed):
     found = [adjusted(replace(moved(parsed, pixels), scale_mat=np.eye(4)), False) for pixels in (5, 25)]
     assert found[0].scale_mat is not None and found[1].scale_mat is None
-    assert "found anew" in found[1].notes[-1] and np.median(found[1].points.error) < 0.1
+    assert "recomputed" in found[1].notes[-1] and np.median(found[1].points.error) < 0.1
 
 
 def test_a_focal_length_is_found_where_it_is_asked_for(parsed):
@@ -116,7 +116,7 @@ def test_photographs_with_nothing_in_common_are_refused(parsed, tmp_path):
     for number, posed in enumerate(parsed.images):
         write_image(tmp_path / f"{number}.png", np.full((HEIGHT, WIDTH, 3), 100, np.uint8))
         posed_images.append(replace(posed, path=tmp_path / f"{number}.png"))
-    with pytest.raises(SceneError, match=r"0 points only .*dataset\.refine_cameras = none"):
+    with pytest.raises(SceneError, match=r"only 0 points .*dataset\.refine_cameras = none"):
         adjusted(replace(parsed, images=tuple(posed_images)), False)
 
 

@@ -92,7 +92,7 @@ def test_one_damaged_checkpoint_in_the_folder_is_a_warning_and_a_sentence(work, 
     before = listing(work)
     assert exp_runner.main(["--conf", "x.conf", "--is_continue"]) == 2
     warning, sentence = capfd.readouterr().err.splitlines()
-    assert "Trying the checkpoint before it" in warning and sentence.startswith("error: None of the 1 checkpoints")
+    assert "Trying the previous checkpoint" in warning and sentence.startswith("error: None of the 1 checkpoints")
     assert listing(work) == before
 
 

@@ -90,7 +90,7 @@ def test_a_queue_ends_where_it_is_told_to():
     ("more", "sentence"),
     [
         (("--case", "A"), "--cases, --case: "),
-        (("--mode", "evaluate"), "--cases: belongs to --mode train"),
+        (("--mode", "evaluate"), "--cases: is a flag of --mode train"),
         (("--view",), "--cases, --view: "),
     ],
 )
@@ -116,7 +116,7 @@ def test_ranks_train_the_scenes_of_a_queue_and_one_that_fails_stops_no_other(sce
     rows = [line.split() for line in out.partition("\nscene ")[2].splitlines()[1:]]
     assert [row[0] for row in rows] == ["A", "empty", "B"]
     assert [row[1] for row in rows] == ["6", "0", "6"] and [row[-1] for row in rows[::2]] == ["done", "done"]
-    assert "is no scene of a known format" in out
+    assert "is not a scene of a known format" in out
     assert run(tmp_path / "alone") == 0
     for name in "AB":
         assert contents(saved(scenes / "results" / name, 6)) == contents(saved(tmp_path / "alone", 6))

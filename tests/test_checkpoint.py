@@ -99,7 +99,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     assert noticed > 1.9 * len(content)
 
 
-WRITTEN = "is not what was written"
+WRITTEN = "checksum does not match"
 OTHER_HEADERS = [
     (b'"F32"', b'"I32"', "holds I32"),
     (b"[2,3]", b"[3,2]", WRITTEN),

@@ -118,5 +118,5 @@ def test_a_number_beyond_all_floats_is_shown_as_it_is(tmp_path, compare):
 def test_words_belong_to_the_modes_that_take_them(compare, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     assert exp_runner.main(["--mode", "evaluate", "--experiments", "a", "b"]) == 2
-    assert "belongs to --mode compare" in capsys.readouterr().err
+    assert "is a flag of --mode compare" in capsys.readouterr().err
     assert compare("a", "--b")[0] == 2

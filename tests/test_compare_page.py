@@ -38,7 +38,7 @@ def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):  # 
     assert (tmp_path / "x.html").is_file() and not (tmp_path / "a/compare.html").exists()
     (tmp_path / "b/report.html").write_bytes(b"a training")
     status, told, err = compare(first, second, "--output", str(tmp_path / "b/report.html"))
-    assert status == 2 and "is the page of that experiment itself" in err
+    assert status == 2 and "is the report of that experiment" in err
     assert (tmp_path / "b/report.html").read_bytes() == b"a training"
     status, told, err = compare(first, second, "--output", str(tmp_path / "x.png"))
     assert status == 2 and told == "" and "name a .html file" in err

@@ -176,8 +176,8 @@ def test_a_driver_is_asked_in_a_process_of_its_own_with_the_cards_that_are_visib
         ("print('[13000, 34, []]')", "take that folder out of LD_LIBRARY_PATH"),
         ("print('[13000, 802, []]')", "fabricmanager"),
         ("print('[13000, 42, []]')", "status 42"),
-        ("import os; os.abort()", "does not answer"),
-        ("print('what?')", "does not answer"),
+        ("import os; os.abort()", "does not respond"),
+        ("print('what?')", "does not respond"),
     ],
 )
 def test_a_driver_that_does_not_work_is_told_of(monkeypatch, program, words):

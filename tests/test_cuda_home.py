@@ -105,8 +105,11 @@ def test_another_toolkit_card_or_compiler_has_a_home_of_its_own(plan, tmp_path):
         ("echo 'error: cannot find cicc' >&2; exit 1", "cannot find cicc"),
         ("echo '#error -- unsupported GNU version! gcc later than 12' >&2; exit 1", "install g++-12"),
         ("echo '#error -- unsupported GNU version!' >&2; exit 1", "install an older g++"),
-        ("echo 'd.cudafe1.cpp: No space left on device' >&2; exit 1", "or set TMPDIR to a folder"),
-        ("echo \"nvcc fatal : Could not open output file '/none/tmpxft_1'\" >&2; exit 1", "or set TMPDIR to a folder"),
+        ("echo 'd.cudafe1.cpp: No space left on device' >&2; exit 1", "or set TMPDIR to another folder"),
+        (
+            "echo \"nvcc fatal : Could not open output file '/none/tmpxft_1'\" >&2; exit 1",
+            "or set TMPDIR to another folder",
+        ),
         ("exit 3", "status 3"),
         ("kill -9 $$", "status -9"),
     ],

@@ -74,8 +74,8 @@ def test_the_next_toolkit_that_fits_is_taken_and_the_first_not_tried_again(start
 def test_where_none_is_left_the_reasons_are_told_the_first_one_first(started, tmp_path):
     first, second = broken(tmp_path / "first", TOO_NEW), broken(tmp_path / "local" / "cuda-12.6", release="12.6")
     told = started(CUDA_HOME=str(first)).reason
-    words = ["H100 (capability 9.0) is not used, CUDA 12.4 (", "does not take /usr/bin/g++, which is too new"]
-    words += ["and CUDA 12.6 (", "headers are incompatible", ": install g++-12, which is then found"]
+    words = ["H100 (capability 9.0) is not used, CUDA 12.4 (", "does not support /usr/bin/g++, which is too new"]
+    words += ["and CUDA 12.6 (", "headers are incompatible", ": install g++-12"]
     words += [f", or {PIP_ALL}, or use --device cpu"]
     places = [told.find(word) for word in words]
     assert -1 not in places and places == sorted(places), told
@@ -94,7 +94,7 @@ def test_pips_toolkit_is_mended_by_pip_and_no_remedy_where_it_refuses_the_compil
     root = broken(tmp_path / "lib" / "site-packages" / "nvidia" / "cu13", release="13.0")
     assert started().reason.endswith(f": {PIP_ALL}, or use --device cpu")
     write_nvcc(root / "bin" / "nvcc", compile_with=TOO_NEW)
-    assert started().reason.endswith(": install g++-12, which is then found, or use --device cpu")
+    assert started().reason.endswith(": install g++-12, or use --device cpu")
 
 
 def test_an_older_compiler_on_the_path_is_taken_for_what_nvcc_compiles(started, tmp_path):
@@ -145,14 +145,14 @@ def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_pat
     first, second = broken(tmp_path / "first", says), broken(tmp_path / "local" / "cuda")
     for count in (1, 2):
         told = started(CUDA_HOME=str(first)).reason
-        assert told.endswith(": make room, or set TMPDIR to a folder that has some, or use --device cpu")
+        assert told.endswith(": free some space, or set TMPDIR to another folder, or use --device cpu")
         assert (tries(first), tries(second)) == (count, 0)
 
 
 @pytest.mark.parametrize("letter", homes.UNFIT)
 def test_a_home_folder_that_nvcc_does_not_take_is_told_of(machine, tmp_path, letter):
     root = broken(tmp_path / "local" / "cuda")
-    with pytest.raises(HomeError, match="set JITTOR_HOME to a folder without"):
+    with pytest.raises(HomeError, match="set JITTOR_HOME to another folder"):
         prepare(planned(machine()[0]), tmp_path / f"a{letter}b", "g++")
     assert tries(root) == 0
 

@@ -90,7 +90,9 @@ def test_half_a_neus_scene_is_left_to_its_reader(tmp_path):
 
 def test_photographs_alone_lead_to_prepare(tmp_path):
     blank_png(tmp_path / "flat" / "IMG_1.PNG", 4, 4)
-    assert f"no cameras; find them first with --mode prepare --images {tmp_path / 'flat'}" in refused(tmp_path / "flat")
+    assert f"no cameras; estimate them first with --mode prepare --images {tmp_path / 'flat'}" in refused(
+        tmp_path / "flat"
+    )
     blank_png(tmp_path / "deep" / "images" / "1.png", 4, 4)
     assert f"--mode prepare --images {tmp_path / 'deep' / 'images'}" in refused(tmp_path / "deep")
     touch(tmp_path / "film", "walk.MP4")
@@ -99,11 +101,11 @@ def test_photographs_alone_lead_to_prepare(tmp_path):
 
 def test_a_folder_around_a_scene_names_the_scene(tmp_path):
     write_ngp(tmp_path / "data" / "fox", make_views(1))
-    assert "fox/ in it looks like one; set dataset.data_dir to that" in refused(tmp_path / "data")
+    assert "its subfolder fox/ may be one; set dataset.data_dir to that" in refused(tmp_path / "data")
 
 
 def test_anything_else_is_said_with_what_it_holds(tmp_path):
-    assert "it holds nothing" in refused(tmp_path)
+    assert "it contains nothing" in refused(tmp_path)
     touch(tmp_path, "notes.txt", "mesh.ply")
     message = refused(tmp_path)
     assert "it holds mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)

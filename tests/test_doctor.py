@@ -135,7 +135,7 @@ def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
     found = machine(None, toolkit())
     assert all(line.is_ok for line in found) and any("not used: no card" in line.found for line in found)
     told = machine(None, gpu=7)[-1]
-    assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 chooses nothing")
+    assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 is ignored")
 
 
 def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine):
@@ -147,9 +147,9 @@ def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine)
 
 def test_of_several_toolkits_each_is_told_whether_and_why_not(machine):
     found = machine(driver((13, 0)), toolkit((13, 0), without=("cublas",)), toolkit((12, 4)), toolkit((12, 8)))
-    fates = [line.found.rpartition("whole, ")[2] for line in found if line.name == "CUDA toolkit"]
-    assert "lacks libcublas.so" in fates[0] and fates[1:] == ["not used: nothing can be built against it"] * 2
-    assert found[-1].remedy == "make room"
+    fates = [line.found.rpartition("complete, ")[2] for line in found if line.name == "CUDA toolkit"]
+    assert "lacks libcublas.so" in fates[0] and fates[1:] == ["not used: its compiler does not work"] * 2
+    assert found[-1].remedy == "free some space"
 
 
 def test_the_toolkit_that_is_used_is_the_one_whose_home_was_made(machine, monkeypatch, tmp_path):
@@ -158,8 +158,8 @@ def test_the_toolkit_that_is_used_is_the_one_whose_home_was_made(machine, monkey
     home = Home(tmp_path / "cuda-home-0123456789ab", planned(good))
     monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(home))
     found = lines_of(lambda: cuda.cuda("auto", 0))
-    fates = [line.found.rpartition("whole, ")[2] for line in found if line.name == "CUDA toolkit"]
-    assert fates == ["not used: nothing can be built against it", "used", "not used: another comes first"]
+    fates = [line.found.rpartition("complete, ")[2] for line in found if line.name == "CUDA toolkit"]
+    assert fates == ["not used: its compiler does not work", "used", "not used: another toolkit takes precedence"]
 
 
 # what is computed

@@ -176,7 +176,7 @@ REFUSED = {
     "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
     "a table of something else": (foreign_table, "is no table of figures that this program wrote"),
     "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
-    "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "nothing can be written in"),
+    "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "is not writable"),
     "a table with a name too long": (lambda folder: ("--csv", "n" * 5000), "cannot be written"),
     "a protocol without its folder": (lambda folder: ("--protocol", "dtu"), "one needs the other"),
     "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),

@@ -30,9 +30,9 @@ def test_the_size_of_a_jpeg_is_found_behind_any_amount_of_metadata(tmp_path):
     [
         (b"", "neither PNG nor JPEG"),
         (b"hello", "neither PNG nor JPEG"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0", "cut short"),
-        (b"\xff\xd8\xff\xe0\0\x10JFIF", "cut short"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + struct.pack(">II", 0, 5), "cut short or damaged"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0", "truncated"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "truncated"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + struct.pack(">II", 0, 5), "truncated or damaged"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR" + struct.pack(">II", 2**31, 2**31), "beyond the limit"),
     ],
 )

@@ -91,12 +91,12 @@ GOOD_JPEG = cv2.imencode(".jpg", NOISE)[1].tobytes()
         (b"", "neither PNG nor JPEG"),
         (b"hello", "neither PNG nor JPEG"),
         (cv2.imencode(".bmp", NOISE)[1].tobytes(), "neither PNG nor JPEG"),
-        (GOOD_PNG[:12], "cut short"),
-        (GOOD_PNG[: len(GOOD_PNG) // 2], "cut short"),
+        (GOOD_PNG[:12], "truncated"),
+        (GOOD_PNG[: len(GOOD_PNG) // 2], "truncated"),
         (GOOD_PNG[:3000] + b"\0\0\0\0" + GOOD_PNG[3004:], "damaged"),
-        (GOOD_JPEG[:3], "cut short"),
-        (GOOD_JPEG[:100], "cut short"),
-        (GOOD_JPEG[: len(GOOD_JPEG) // 2], "cut short"),
+        (GOOD_JPEG[:3], "truncated"),
+        (GOOD_JPEG[:100], "truncated"),
+        (GOOD_JPEG[: len(GOOD_JPEG) // 2], "truncated"),
         (png(60000, 60000, 8, 0, b"\0"), "limit"),
         (png(2**31 - 1, 1, 8, 0, b"\0"), "limit"),
         (png(0, 5, 8, 0, b"\0"), "decoded"),
@@ -243,7 +243,7 @@ def test_the_size_is_known_without_decoding(tmp_path):
     (path,) = write_all(tmp_path, a=NOISE)
     assert image_size(path) == (80, 60)
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(ImageError, match="cut short"):
+    with pytest.raises(ImageError, match="truncated"):
         image_size(path)
 
 

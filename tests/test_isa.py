@@ -65,13 +65,13 @@ def test_another_architecture_is_compiled_for_as_the_compiler_has_it(processor, 
     processor("fp asimd", machine="aarch64")
     assert (isa.level().name, isa.core_flags(), isa.NO_ESTIMATES in isa.operation_flags()) == ("aarch64", (), False)
     monkeypatch.setenv(isa.VARIABLE, "x86-64-v3")
-    with pytest.raises(UserError, match="this processor can run aarch64;"):
+    with pytest.raises(UserError, match="this processor supports aarch64;"):
         isa.level()
 
 
 def test_a_compiler_that_does_not_know_the_level_is_named(monkeypatch):
     monkeypatch.setattr(isa, "core_flags", lambda: ("-march=x86-64-v9",))
-    with pytest.raises(UserError, match="g.. does not take -march=x86-64-v9: use GCC 11 or newer"):
+    with pytest.raises(UserError, match="g.. does not support -march=x86-64-v9: use GCC 11 or newer"):
         toolchain.check()
 
 

@@ -97,7 +97,7 @@ def test_the_newest_good_checkpoint_is_used_and_nothing_before_it_is_touched(nam
     half.write_bytes(b"\x18\x00\x00\x00half a record")
     assert run(tmp_path, "--is_continue") == 0
     told = capsys.readouterr()
-    assert newest in told.err and "Trying the checkpoint before it" in told.err and "Traceback" not in told.err
+    assert newest in told.err and "Trying the previous checkpoint" in told.err and "Traceback" not in told.err
     assert "checkpoint of step 3" in told.out
     assert (tmp_path / "checkpoints" / first).read_bytes() == trained[first]
     assert half.read_bytes() == b"\x18\x00\x00\x00half a record"

@@ -195,7 +195,7 @@ CANNOT_WORK = [
     ("model.nerf_renderer.near=2 model.nerf_renderer.far=2", "model.nerf_renderer.far = 2: must be above near = 2"),
     ("model.nerf_renderer.far=inf", "model.nerf_renderer.far"),
     ("train.learning_rate_decay=linear", "train.learning_rate_decay = 'linear': must be one of cosine, exponential"),
-    ("train.learning_rate_alpha=0", "train.learning_rate_alpha = 0: an exponential decay never gets there"),
+    ("train.learning_rate_alpha=0", "train.learning_rate_alpha = 0: an exponential decay cannot reach 0"),
     ("model.nerf_renderer.n_sample=3", "did you mean model.nerf_renderer.n_samples?"),
 ]
 

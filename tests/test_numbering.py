@@ -69,7 +69,7 @@ def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path
     renamed(tmp_path, ("image",), ["000000.png", "000001.png", "000002.png", "000003.png"])
     assert load(tmp_path).n_views == 4
     renamed(tmp_path, ("mask",), ["000.png", "001.png", "003.png", "004.png"])
-    with pytest.raises(UserError, match="003.png is the mask of 000002.png, and their numbers differ.*put it back"):
+    with pytest.raises(UserError, match="003.png is the mask of 000002.png, but their numbers differ.*restore"):
         load(tmp_path)
 
 

@@ -83,7 +83,7 @@ def test_a_scene_that_lost_its_cameras_gets_them_back(copied):
 
 def test_another_region_repeats_the_last_step_only(copied, monkeypatch):
     forbid(monkeypatch, "copy_images", "find_features", "match_features", "map_images")
-    with pytest.raises(UserError, match="holds the scene of other photographs or options; pass --overwrite"):
+    with pytest.raises(UserError, match="contains a scene of other photographs or options; pass --overwrite"):
         prepare(request(copied, roi="0 0 6 2"), str)
     assert prepare(request(copied, roi="0 0 6 2", overwrite=True), str)
     assert np.allclose(read(copied / "scene").scene_to_world[:3, 3], [0, 0, 6])
@@ -156,7 +156,9 @@ def test_masks_by_grabcut_come_with_a_preview(copied, monkeypatch):
     assert (copied / "scene" / "masks.png").is_file()
 
 
-@pytest.mark.parametrize(("radius", "words"), [(None, "fills the photographs"), (1.0, "has the colours of what lies")])
+@pytest.mark.parametrize(
+    ("radius", "words"), [(None, "fills the photographs"), (1.0, "has the same colours as its surroundings")]
+)
 def test_grabcut_that_tells_nothing_is_refused(copied, radius, words):
     centre = read(copied / "scene").scene_to_world[:3, 3]
     roi = " ".join(map(str, [*centre, radius])) if radius else ""
@@ -167,7 +169,7 @@ def test_grabcut_that_tells_nothing_is_refused(copied, radius, words):
 
 def test_photographs_are_not_taken_from_where_the_scene_is_written(tmp_path):
     rendered_photographs.write_photographs(tmp_path / "scene" / "image", 3)
-    with pytest.raises(UserError, match="which is written here; move it elsewhere"):
+    with pytest.raises(UserError, match="which would be overwritten; move it elsewhere"):
         prepare(request(tmp_path, images=tmp_path / "scene" / "image", overwrite=True), str)
     assert len(list_images(tmp_path / "scene" / "image")) == 3
 
@@ -198,7 +200,7 @@ def one_is_cut_short(folder):
 
 
 def a_text(folder):
-    folder.write_text("no video")
+    folder.write_text("not a video")
 
 
 def an_empty_folder(folder):
@@ -206,12 +208,12 @@ def an_empty_folder(folder):
 
 
 FAILURES = {
-    two_groups: "fall into 2 groups with nothing in common: a_0.png, a_1.png and a_2.png; b_0.png, b_1.png and b_2.png",
+    two_groups: "form 2 groups with nothing in common: a_0.png, a_1.png and a_2.png; b_0.png, b_1.png and b_2.png",
     two_pictures: "holds 2 photographs; at least 3 are needed",
     no_texture: "none of the 4 photographs has 15 points in common with another",
-    no_pictures: "holds no PNG or JPEG; IMG_1.HEIC: HEIC, left out; `pip install -r requirements-heic.txt` has them",
+    no_pictures: "holds no PNG or JPEG; IMG_1.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt` to read them",
     one_is_cut_short: "photo_1.png: cannot be decoded",
-    a_text: "is no video that OpenCV can decode",
+    a_text: "is not a video that OpenCV can decode",
     an_empty_folder: "holds no .png, .jpg or .jpeg photographs",
 }
 

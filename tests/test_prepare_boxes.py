@@ -78,15 +78,15 @@ def test_a_box_that_misses_the_object_is_told():
     missing = np.array([0.0, 0.0, 0.15, 0.15])
     with pytest.raises(UserError, match="the box of 000.png holds [0-9]+ points .* too few"):
         grabcut_masks.cut_by_boxes(scene(0), {"000.png": missing}, True)
-    with pytest.raises(UserError, match="the box of 005.png holds [0-9]+% of the points that the other boxes hold"):
+    with pytest.raises(UserError, match="the box of 005.png contains [0-9]+% of the points in the other boxes"):
         half = box_of(5) * np.array([1.0, 1.0, 0.0, 1.0]) + np.array([0, 0, box_of(5)[0] + 0.12, 0])
         grabcut_masks.cut_by_boxes(scene(), {**named(0, 9), "005.png": half}, True)
-    with pytest.raises(UserError, match="lie where the photographs look: the boxes miss the object"):
+    with pytest.raises(UserError, match="are in the region of interest: the boxes miss the object"):
         grabcut_masks.cut_by_boxes(replace(scene(), points=cloud(scene().points.xyz * 3.0)), named(0), True)
     with pytest.raises(UserError, match="no camera was found for stray.png; draw on another photograph"):
         grabcut_masks.cut_by_boxes(scene(), {"stray.png": missing}, True)
     grey = replace(scene(), images=tuple(np.full_like(image, 100) for image in scene().images))
-    with pytest.raises(UserError, match="has the colours of what lies around"):
+    with pytest.raises(UserError, match="has the same colours as its surroundings"):
         grabcut_masks.cut_by_boxes(grey, named(0, 5), True)
 
 
@@ -94,7 +94,7 @@ def test_a_box_that_misses_the_object_is_told():
 def test_a_box_beside_what_the_photographs_look_at_is_doubted(box, is_doubted):
     assert box_masks.doubts(scene(), {0: box_of(0), 3: np.array([0.6, 0.1, 0.9, 0.9])}) == []
     found = box_masks.doubts(scene(), {3: np.array(box)})
-    assert ["(003.png)" in line and "draw it anew" in line for line in found] == [True] * is_doubted
+    assert ["(003.png)" in line and "draw it again" in line for line in found] == [True] * is_doubted
 
 
 def written(folder, content):
@@ -109,8 +109,8 @@ BAD_FILES = {
     "three numbers": ({"boxes": {"a.png": [1, 2, 3]}}, "a.png: is a list and must be four numbers"),
     "a text": ({"boxes": {"a.png": [1, 2, 3, "4"]}}, "a.png"),
     "a stranger": ({"boxes": {"z.png": [1, 2, 3, 9]}}, "z.png: no such photograph; there are a.png"),
-    "inside out": ({"boxes": {"a.png": [9, 2, 3, 9]}}, "the box 9 2 3 9 holds nothing of the 30x20 pixels"),
-    "elsewhere": ({"boxes": {"a.png": [50, 2, 80, 9]}}, "holds nothing of the 30x20 pixels"),
+    "inside out": ({"boxes": {"a.png": [9, 2, 3, 9]}}, "the box 9 2 3 9 contains none of the 30x20 pixels"),
+    "elsewhere": ({"boxes": {"a.png": [50, 2, 80, 9]}}, "contains none of the 30x20 pixels"),
 }
 
 
@@ -156,7 +156,7 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(
         monkeypatch.setattr(pipeline, name, lambda *given, step=name: pytest.fail(f"{step} ran again"))
     said = []
     assert prepare(request(copied_scene, masks="box", boxes=drawn, overwrite=True), said.append)
-    assert any(line.startswith("boxes drawn on photographs: 1, carried to the others by") for line in said)
+    assert any(line.startswith("boxes drawn on photographs: 1, transferred to the others by") for line in said)
     found = read(copied_scene / "scene")
     assert [np.mean(mask > 127) > 0.05 for mask in found.masks] == [True] * found.n_views
     assert (copied_scene / "scene" / "masks.png").is_file()
@@ -166,7 +166,7 @@ def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(
     write_image(copied_scene / "scene" / "mask" / "002.png", own)
     assert not prepare(request(copied_scene, masks="box", boxes=drawn), str), "what was replaced stays"
     assert np.array_equal(read(copied_scene / "scene").masks[2], own)
-    with pytest.raises(UserError, match="holds the scene of other photographs or options"):
+    with pytest.raises(UserError, match="contains a scene of other photographs or options"):
         prepare(request(copied_scene, masks="box", boxes=(Box("photo_1.png", (0, 0, 99, 99), "--box"),)), str)
 
 

@@ -21,7 +21,7 @@ def run(capsys, *arguments):
 def own_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "text.mp4").write_text("no video")
+    (tmp_path / "text.mp4").write_text("not a video")
     rendered_photographs.write_photographs(tmp_path / "two", 2)
     rendered_photographs.write_photographs(tmp_path / "four", 4)
     (tmp_path / "masks").mkdir()
@@ -35,7 +35,7 @@ MISTAKES = {
     "a path as case": (["--images", "two", "--case", "../a"], "give --case NAME, a plain name"),
     "missing": (["--images", "nowhere", "--case", "a"], "--images nowhere: no such folder or video"),
     "a long name": (["--images", "x" * 5000, "--case", "a"], "no such folder or video"),
-    "no video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is no video"),
+    "not a video": (["--images", "text.mp4", "--case", "a"], "text.mp4: is not a video"),
     "no photographs": (["--images", "empty", "--case", "a"], "holds no .png, .jpg or .jpeg photographs"),
     "two photographs": (["--images", "two", "--case", "a"], "at least 3 are needed"),
     "a region in words": (["--images", "four", "--case", "a", "--roi", "a b c d"], '--roi "a b c d": give the centre'),
@@ -59,7 +59,7 @@ def test_a_mistake_is_one_sentence(capsys, name):
 
 def test_the_flags_belong_to_prepare(capsys):
     assert exp_runner.main(["--images", "two"]) == exp_runner.EXIT_USER_ERROR
-    assert "they belong to --mode prepare" in capsys.readouterr().err
+    assert "are flags of --mode prepare" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("conf", "is_shrunk"), [((), False), (("--conf", "womask_cpu.conf"), True)])

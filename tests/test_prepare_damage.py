@@ -135,7 +135,7 @@ def test_one_damaged_step_does_not_repeat_the_long_ones(copied_scene):
     missing_picture(copied_scene / "scene" / "prepare")
     said = []
     assert prepare(request(copied_scene, overwrite=True), said.append)
-    assert "photographs: what an earlier run left is damaged or missing; done again" in said
+    assert "photographs: the result of an earlier run is damaged or missing; done again" in said
     assert {"features: done before", "matches: done before", "cameras: done before"} < set(said)
 
 
@@ -170,7 +170,7 @@ def test_what_its_user_changed_is_not_undone(copied_scene):
     (copied_scene / "scene" / "image" / "001.png").write_bytes(retouched)
     assert not prepare(request(copied_scene), str)
     (copied_scene / "scene" / "overview.png").unlink()
-    with pytest.raises(UserError, match="overview.png: missing or damaged, and image/001.png: changed since; put"):
+    with pytest.raises(UserError, match="overview.png: missing or damaged, and image/001.png: changed since; restore"):
         prepare(request(copied_scene), str)
     assert (copied_scene / "scene" / "image" / "001.png").read_bytes() == retouched
     assert prepare(request(copied_scene, overwrite=True), str)
@@ -185,7 +185,7 @@ def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(c
     opened.close()
     said = []
     assert prepare(request(copied_scene, overwrite=True), said.append)
-    assert any("features, matches and cameras are done again" in line for line in said)
+    assert any("features, matches and cameras are redone" in line for line in said)
     assert read(copied_scene / "scene").n_views == N_VIEWS
 
 
@@ -211,7 +211,7 @@ def test_a_second_preparation_is_refused_and_told_who_is_at_work(holder, tmp_pat
     rendered_photographs.write_photographs(tmp_path / "photos", 3)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(
-        UserError, match=rf"another --mode prepare \(process {holder.pid}\) is at work in .*scene: wait"
+        UserError, match=rf"another --mode prepare \(process {holder.pid}\) is running in .*scene: wait"
     ):
         prepare(request(tmp_path), str)
     assert sorted(tmp_path.rglob("*")) == before

@@ -128,7 +128,7 @@ def test_sharpest_covers_every_interval_once():
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"RIFF" + b"\xff" * 500 + b"AVI LIST"])
 def test_what_is_no_video_is_refused(tmp_path, content):
     (tmp_path / "x.mp4").write_bytes(content)
-    with pytest.raises(UserError, match="is no video that OpenCV can decode"):
+    with pytest.raises(UserError, match="is not a video that OpenCV can decode"):
         find_images(tmp_path / "x.mp4")
 
 
@@ -161,5 +161,5 @@ NO_VIDEOS = {
 def test_what_is_no_container_does_not_reach_the_video_library(clip, tmp_path, monkeypatch, name):
     (tmp_path / name).write_bytes(NO_VIDEOS[name])
     monkeypatch.setattr(cv2, "VideoCapture", lambda *given: pytest.fail(f"{given} was opened"))
-    with pytest.raises(UserError, match="is no video that OpenCV can decode"):
+    with pytest.raises(UserError, match="is not a video that OpenCV can decode"):
         find_images(tmp_path / name)

@@ -41,10 +41,10 @@ def test_what_its_user_put_into_a_scene_stays(copied_scene):
     assert prepare(request(copied_scene, roi="0 0 6 2", overwrite=True), said.append)
     assert [(scene / name).read_bytes() for name in foreign] == [b"mine"] * len(foreign)
     assert len(list_images(scene / "mask")) == N_VIEWS and read(scene).masks is not None
-    assert any("mask/000.png" in line and "not made here" in line for line in said)
+    assert any("mask/000.png" in line and "not made by --mode prepare, unchanged" in line for line in said)
     give_masks(copied_scene)
     before = {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match="mask/000.png.*: there already, and not made by --mode prepare"):
+    with pytest.raises(UserError, match="mask/000.png.*: exists and was not made by --mode prepare"):
         prepare(request(copied_scene, masks=str(copied_scene / "given"), overwrite=True), str)
     assert {path: path.stat().st_mtime_ns for path in scene.rglob("*") if path.is_file()} == before
 
@@ -54,7 +54,7 @@ def test_what_was_not_made_here_is_never_overwritten(tmp_path):
     (tmp_path / "scene" / "image").mkdir(parents=True)
     (tmp_path / "scene" / "image" / "000.png").write_bytes(b"mine")
     for overwrite in (False, True):
-        with pytest.raises(UserError, match="image/000.png: there already, and not made by --mode prepare"):
+        with pytest.raises(UserError, match="image/000.png: exists and was not made by --mode prepare"):
             prepare(request(tmp_path, overwrite=overwrite), str)
     (tmp_path / "scene" / "image").rename(tmp_path / "mine")
     (tmp_path / "scene" / "image").symlink_to(tmp_path / "mine")

@@ -57,7 +57,7 @@ def test_masks_are_found_by_stem_or_whole_name(tmp_path):
         write_image(tmp_path / name, np.zeros((4, 4), np.uint8))
     found = masks.mask_files(tmp_path, ["a.jpg", "b.jpg", "c.png"])
     assert [path.name for path in found] == ["a.png", "b.jpg.png", "c.JPG"]
-    with pytest.raises(UserError, match="1 of 2 photographs have no mask, d.jpg first; name it d.png"):
+    with pytest.raises(UserError, match="1 of 2 photographs have no mask, the first is d.jpg; name its mask d.png"):
         masks.mask_files(tmp_path, ["a.jpg", "d.jpg"])
 
 

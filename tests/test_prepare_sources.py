@@ -44,8 +44,8 @@ def test_each_kind_that_is_left_out_is_named(photos, without_heic):
     notes = sources.left_out(photos)
     assert notes[0].startswith("IMG_1.heic and IMG_2.HEIC: HEIC, left out; `pip install -r requirements-heic.txt`")
     assert notes[1].startswith("b.gif and c.TIFF: left out, neither PNG nor JPEG")
-    assert notes[2].startswith("gone.jpg, loop.png and pipe.jpg: left out, a link that leads nowhere")
-    assert notes[3].startswith("more: left out, photographs in folders of their own")
+    assert notes[2].startswith("gone.jpg, loop.png and pipe.jpg: left out, a broken link")
+    assert notes[3].startswith("more: left out, photographs in subfolders")
     assert len(notes) == 4
 
 
@@ -60,7 +60,7 @@ def test_prepare_says_what_is_left_out(photos, tmp_path, without_heic):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("2024/a.jpg", r"its photographs lie in folders of their own \(2024\); give one of them"),
+        ("2024/a.jpg", r"its photographs are in subfolders \(2024\); give one of them"),
         ("a.gif", "holds no PNG or JPEG; a.gif: left out"),
         ("a.heic", "holds no PNG or JPEG; a.heic: HEIC, left out; `pip install -r requirements-heic.txt`"),
         ("a.txt", "holds no .png, .jpg or .jpeg photographs"),

@@ -21,9 +21,7 @@ def test_an_object_that_turns_before_a_wall_is_told(tmp_path):
         picture = wall.copy()
         picture[90:162, 110:206] = cv2.resize(rendered_photographs.render(pose, surfaces), (96, 72))
         write_image(tmp_path / "photos" / f"{index}.png", picture)
-    with pytest.raises(
-        UserError, match="the camera stood still and the object turned, .*; walk around the object"
-    ) as caught:
+    with pytest.raises(UserError, match="the camera stood still.*; walk around the object") as caught:
         prepare(request(tmp_path), str)
     assert "\n" not in str(caught.value) and not (tmp_path / "scene").exists()
 

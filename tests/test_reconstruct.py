@@ -41,7 +41,7 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     with monkeypatch.context() as stopped:
         stopped.setattr(reconstruction, "train", _ending(130))
         status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
-    assert status == 130 and "the same call goes on where it stopped" in said.out
+    assert status == 130 and "the same call continues where it stopped" in said.out
     plan = json.loads(Path("exp/my_photos/fast/reconstruct.json").read_text())
     assert int(plan["settings"]["train.end_iter"]) >= 6 and plan["seconds_per_step"] > 0
 
@@ -52,15 +52,15 @@ def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(phot
     assert sorted(path.name for path in result.iterdir()) == sorted(RESULTS)
     assert f"train.end_iter={plan['settings']['train.end_iter']}" in said.out
     assert (result / "mesh.ply").read_bytes().count(b"property uchar red") == 1
-    assert "## How far to trust it" in (result / "result.md").read_text()
+    assert "## Reliability" in (result / "result.md").read_text()
     assert "--clean views" in said.out.split("step 4 of 5")[1].splitlines()[0], "a made-up back is no result"
     assert "--clean views" in (result / "result.md").read_text()
-    assert "how far to trust it: " in said.out
+    assert "reliability: " in said.out
 
     status, said = run(capsys, "--images", photographs, "--minutes", 1e-4)
-    assert status == 0 and "is ready already" in said.out and "step 3" not in said.out
+    assert status == 0 and "was ready already" in said.out and "step 3" not in said.out
     status, said = run(capsys, "--images", photographs, "--minutes", 5)
-    assert status == 2 and "holds a reconstruction of 0.0001 minutes; pass" in said.err
+    assert status == 2 and "contains a reconstruction of 0.0001 minutes; pass" in said.err
 
 
 def _ending(status):
@@ -71,7 +71,7 @@ def _ending(status):
 def test_what_may_go_wrong_is_said_before_the_training(photographs, capsys, monkeypatch):
     monkeypatch.setattr(reconstruction, "train", _ending(130))
     _, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
-    assert "before the training: views (bad): 6; between so few views the shape is guessed" in said.out
+    assert "before the training: views (bad): 6; so few views do not determine the shape" in said.out
     assert said.out.index("before the training") < said.out.index("step 3 of 5")
     assert "train.end_iter=7" in said.out.split("step 3 of 5")[1], "steps that are given are not measured"
 
@@ -99,7 +99,7 @@ def test_what_was_settled_is_not_set_otherwise_later(photographs, capsys):
     (folder / "reconstruct.json").write_text('{"minutes": 10, "settings": {"train.end_iter": "900"}}')
     status, said = run(capsys, "--images", photographs, "--minutes", "10", "--set", "train.end_iter=7")
     assert status == 2 and "--set train.end_iter=7: " in said.err
-    assert "holds a reconstruction with train.end_iter = 900; leave it out" in said.err
+    assert "contains a reconstruction with train.end_iter = 900; leave it out" in said.err
     assert not Path("public_data").exists(), "it is said before the cameras are sought"
 
 
@@ -108,7 +108,7 @@ MISTAKES = {
     "missing": (["--images", "nowhere"], "--images nowhere: no such folder or video"),
     "no time": (["--images", "x", "--minutes", "0"], "--minutes 0: must be above 0"),
     "minutes in words": (["--images", "x", "--minutes", "ten"], "'ten' is not a finite number"),
-    "an output": (["--images", "x", "--output", "a.ply"], "--output: not for --mode reconstruct"),
+    "an output": (["--images", "x", "--output", "a.ply"], "--output: does not apply to --mode reconstruct"),
     "a nameless folder": (["--images", "/"], "pass --case NAME"),
 }
 
@@ -123,7 +123,7 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
 
 def test_minutes_belong_to_it(capsys):
     assert exp_runner.main(["--minutes", "3"]) == 2
-    assert "--minutes: belongs to --mode reconstruct" in capsys.readouterr().err
+    assert "--minutes: is a flag of --mode reconstruct" in capsys.readouterr().err
 
 
 def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
@@ -138,15 +138,15 @@ def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
     ("figures", "words"),
     [
         ({"points_missing": 0.7}, "only 30% of the points"),
-        ({"points_missing": 0.3}, "parts of the mesh are made up"),
-        ({"points_missing": 0.01}, "can be trusted"),
-        ({"psnr": 12.0}, "the views do not fit one shape"),
+        ({"points_missing": 0.3}, "parts of the mesh are wrong"),
+        ({"points_missing": 0.01}, "is reliable"),
+        ({"psnr": 12.0}, "the views are not consistent with one shape"),
         (
             {"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"},
-            "met to 30.0 dB, which says nothing of hidden",
+            "30.0 dB, which does not verify depth",
         ),
         ({"epipolar_px": 9.0}, "the cameras are wrong"),
-        ({}, "nothing says how good the mesh is"),
+        ({}, "the quality of the mesh could not be measured"),
     ],
 )
 def test_figures_say_how_far_to_trust_a_result(figures, words):
@@ -169,7 +169,7 @@ def test_a_training_that_diverges_leaves_mesh_pictures_and_a_page_that_says_so_a
     line = "the training stopped at step 8 of 12 because 2 steps in a row were skipped ("
     assert line in said.out and line in (result / "result.md").read_text()
     assert sorted(path.name for path in result.iterdir()) == sorted(RESULTS)
-    assert "the same call goes on from there" in said.out and "how far to trust it" in said.out
+    assert "the same call continues from there" in said.out and "reliability" in said.out
 
     status, said = run(capsys, "--images", photographs, *few)
     assert status == 0 and "times the learning rate" in said.out, said.err
@@ -181,7 +181,7 @@ def test_a_training_that_learns_nothing_leaves_a_page_that_says_so(photographs, 
     status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
     result = Path("exp/my_photos/fast/result")
     assert status == 1 and "NaN or Inf in the gradient of" in said.err
-    assert "stopped at step 0 of 7 and learnt nothing" in (result / "result.md").read_text()
+    assert "stopped at step 0 of 7, so there is no mesh" in (result / "result.md").read_text()
     assert not (result / "mesh.ply").exists()
 
 

@@ -114,7 +114,7 @@ def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeyp
     save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
     settle(settings={"train.end_iter": "99"})
     assert call() == EXIT_DONE and steps(CHECKPOINTS / EARLIER) == [10]
-    assert "holds the checkpoints of an earlier training; remove them" in capsys.readouterr().out
+    assert "contains checkpoints of an earlier training; remove them" in capsys.readouterr().out
 
 
 def test_a_call_that_ends_while_the_scene_is_replaced_settles_a_new_plan_next_time(links, capsys):
@@ -144,7 +144,7 @@ def test_a_plan_sets_its_own_keys_alone(links, capsys, tmp_path, key):
     settle(settings={key: str(tmp_path / "elsewhere"), "train.end_iter": "9"})
     assert call() == 2
     told = capsys.readouterr().err
-    assert f"reconstruct.json: sets {key}, which a plan may not" in told and told.count("\n") == 1
+    assert f"reconstruct.json: sets {key}, but a plan may set only" in told and told.count("\n") == 1
     assert not (tmp_path / "elsewhere").exists() and not SCENE.exists()
 
 

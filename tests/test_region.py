@@ -170,7 +170,7 @@ def test_a_camera_that_would_be_inside_is_left_outside_and_named():
     assert "shrunk from" in region.how and "view 7" in region.how
     as_found = find_region(*rigs.stacked(poses), None, points, cameras_outside=False)  # where it may stand within
     assert_holds_the_object(as_found)
-    assert as_found.radius > distances.min() and as_found.how.endswith("; within it: the cameras of view 7")
+    assert as_found.radius > distances.min() and as_found.how.endswith("; cameras inside: view 7")
 
 
 def test_most_cameras_stay_outside_even_where_they_may_stand_within():
@@ -194,14 +194,14 @@ def test_a_camera_in_the_middle_of_the_object_is_an_error_that_names_it():
 FAR = np.array([0.0, 0.0, 500.0])
 LOST = {
     "in a row": (rigs.row_of_cameras(), "parallel axes"),
-    "at one place": (rigs.row_of_cameras(spread=0.0), "at one place"),
+    "at one position": (rigs.row_of_cameras(spread=0.0), "at one position"),
     "outward": (rigs.turned_round(rigs.arc_of_cameras(16, 345.0)), "look away from each other"),
     "two looking away": (rigs.turned_round(rigs.around([[1, 0, 0.2], [-1, 0, 0.1]])), "look away from each other"),
     "two places": (
         np.concatenate([rigs.arc_of_cameras(8, 60.0), rigs.arc_of_cameras(8, 60.0, middle=FAR)]),
         "no common",
     ),
-    "one camera": (rigs.around([[1, 0, 0]]), "at one place"),
+    "one camera": (rigs.around([[1, 0, 0]]), "at one position"),
     "without a focal length": (rigs.sphere_of_cameras(), "too small"),
     "not finite": (rigs.sphere_of_cameras() * np.nan, "not finite"),
     "flat": (rigs.sphere_of_cameras() @ np.diag([1.0, 1, 0, 1]), "not finite"),

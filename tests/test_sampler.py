@@ -118,7 +118,7 @@ def changed(**changes):
     ("change", "reason"),
     [
         (changed(order=[0, 1, 2]), "made with 3 photographs and the scene .* has 5"),
-        (changed(order=[0, 1, 2, 3, 3]), "no permutation"),
+        (changed(order=[0, 1, 2, 3, 3]), "not a permutation"),
         (changed(order=None), "damaged"),
         (changed(order=["a"] * 5), "damaged"),
         (changed(position=6), "damaged"),

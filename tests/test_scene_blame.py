@@ -49,7 +49,7 @@ def test_pictures_of_another_size_are_not_cameras_that_look_away(tmp_path):
     for path in (*(tmp_path / "image").iterdir(), *(tmp_path / "mask").iterdir()):
         save(path, cv2.resize(cv2.imread(str(path)), (20, 15)))
     message = refusal(tmp_path)
-    assert "pictures of another size" in message and "20x15 pixels" in message and "look away" not in message
+    assert "images of another size" in message and "20x15 pixels" in message and "look away" not in message
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -88,7 +88,7 @@ def test_pictures_that_are_not_read_are_named(kind, write, folders, tmp_path):
     notes = [note for note in load_scene(dataset_config(tmp_path, type=kind)).notes if "left out, as only" in note]
     assert len(notes) == len(folders)
     for note in notes:
-        assert note.endswith("are read: b.gif, c.png (a link that leads nowhere) and IMG_1.HEIC")
+        assert note.endswith("are read: b.gif, c.png (a broken link) and IMG_1.HEIC")
 
 
 @pytest.mark.parametrize(("kind", "folder"), [("neus", "image"), ("llff", "images")])

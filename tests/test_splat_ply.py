@@ -102,13 +102,13 @@ WORDS = {
     "claims": "1000000000",
     "short": "damaged",
     "text": "binary",
-    "list": "one number to a property",
+    "list": "without list properties",
     "twice": "twice",
     "none": "no Gaussians",
-    "endless header": "no .ply of Gaussians",
+    "endless header": "not a .ply of Gaussians",
     "harmonics": "44 properties f_rest",
-    "no ply": "no .ply of Gaussians",
-    "empty": "no .ply of Gaussians",
+    "no ply": "not a .ply of Gaussians",
+    "empty": "not a .ply of Gaussians",
 }
 
 

@@ -174,7 +174,7 @@ def two_values():
 
 
 CHANGED = "is damaged or truncated"
-FOREIGN = "is no file of torch.save"
+FOREIGN = "is not a file of torch.save"
 BAD_ARCHIVES = {
     "compressed": (
         lambda: zip_file({"x": tensor(np.zeros(100000, np.float32))}, compression=zipfile.ZIP_DEFLATED),
@@ -182,8 +182,8 @@ BAD_ARCHIVES = {
     ),
     "overlapping": (overlapping_archive, "its entries are larger than the file"),
     "encrypted": (encrypted_archive, CHANGED),
-    "no data.pkl": (lambda: zip_file({}).replace(b"data.pkl", b"data.txt"), "none that torch.save wrote"),
-    "two of them": (two_values, "none that torch.save wrote"),
+    "no data.pkl": (lambda: zip_file({}).replace(b"data.pkl", b"data.txt"), "not of torch.save"),
+    "two of them": (two_values, "not of torch.save"),
     "no such storage": (
         lambda: zip_file({"x": tensor(np.zeros(2, np.float32))}).replace(b"/data/0", b"/data/1"),
         "it has no entry data/0",
@@ -197,7 +197,7 @@ BAD_ARCHIVES = {
     "text": (lambda: b"not a checkpoint\n", FOREIGN),
     "an image": (lambda: b"\x89PNG\r\n\x1a\n" + bytes(100), FOREIGN),
     "another pickle": (lambda: pickled({"nerf": 1})[0], FOREIGN),
-    "no dictionary": (lambda: zip_file([1, 2]), "holds no dictionary"),
+    "no dictionary": (lambda: zip_file([1, 2]), "is not a dictionary"),
     "the format before PyTorch 1.6": (lambda: legacy_file(SMALL), "format of PyTorch before 1.6"),
 }
 

@@ -64,7 +64,7 @@ ATTACKS = {
 def test_a_file_that_asks_for_a_foreign_name_is_refused_and_nothing_is_run(tmp_path, attack):
     canary = tmp_path / "canary"
     text = refusal(tmp_path, zip_file(ATTACKS[attack](canary)))
-    assert "nothing was run" in text
+    assert "nothing was executed" in text
     assert not canary.exists()
 
 

@@ -44,7 +44,7 @@ def scene():
     ("words", "told"),
     [
         (["--mode", "view", "--port", "80"], "'80' is not a whole number in 1024..65535"),
-        (["--mode", "evaluate", "--view"], "--view: belongs to --mode train and inspect"),
+        (["--mode", "evaluate", "--view"], "--view: is a flag of --mode train and inspect"),
     ],
 )
 def test_a_wrong_flag_gets_its_sentence(words, told, capsys):

@@ -170,7 +170,7 @@ def test_a_camera_inside_the_unit_sphere_is_named(tmp_path):
         if fits:
             assert load(written.folder).n_views == 4
         else:
-            with pytest.raises(SceneError, match=r"view \d \(00\d.png\) lies inside the unit sphere"):
+            with pytest.raises(SceneError, match=r"view \d \(00\d.png\) is inside the unit sphere"):
                 load(written.folder)
 
 

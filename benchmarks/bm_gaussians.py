@@ -27,8 +27,8 @@ from models.machine.backend import jt
 from models.ops.splat_project import camera_numbers, project_ellipsoids
 from models.ops.splat_raster import Look, Raster, composite_ellipsoids
 from models.ops.splat_shade import shade_splats
+from models.results.render import psnr
 from models.training.trainer import Trainer
-from models.views.render import psnr
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDE, COUNT = 256, 16384  # of the picture that is timed beside a peer

@@ -19,10 +19,10 @@ from data.io.streams import say
 from models.commands.arguments import parse_arguments
 from models.commands.conf import read_conf
 from models.commands.shared import choose_device, open_trained, show
+from models.evaluation.mesh_distance import point_to_mesh
 from models.kinds.protocol import LevelSet
 from models.surface import clean, sparse
 from models.surface.extraction import marching_cubes, sample_grid
-from models.surface.metrics import point_to_mesh
 
 LOW, HIGH = np.full(3, -1.01), np.full(3, 1.01)
 CHUNK = 2**16

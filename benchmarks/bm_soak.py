@@ -17,8 +17,8 @@ from models.experiment import Experiment, open_training
 from models.kinds.conf import ExperimentConfig, load_config
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.monitoring.logger import RunLogger, complain
 from models.runner import Runner
-from models.watch.logger import RunLogger, complain
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS, FIRST = 20_000, 1_000

@@ -19,8 +19,8 @@ from benchmarks.quality.surfaces import read_points
 from data.errors import UserError
 from data.io.streams import complain
 from data.scenes.load import load_held_out, load_scene
+from models.evaluation.mesh_distance import SAMPLES, read_mesh
 from models.experiment import background
-from models.surface.metrics import SAMPLES, read_mesh
 
 EXIT_USER_ERROR = 2
 DESCRIPTION = """

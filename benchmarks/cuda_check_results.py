@@ -27,13 +27,13 @@ RADIUS = 0.5  # of the sphere, working-frame units
 
 def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
     """A photograph's view with its normals; meshes as the training writes them and as `--mode validate_mesh` does."""
+    from models.evaluation.validation import validate_image
     from models.experiment import Experiment
+    from models.monitoring.logger import RunLogger
+    from models.results.chunks import ResultChunks
+    from models.results.context import Snapshot
     from models.results.meshes import validate_mesh
-    from models.results.pictures import validate_image
-    from models.results.snapshot import Snapshot
     from models.surface.request import NETWORK, PIECES, VERTEX, MeshRequest
-    from models.views.chunks import ResultChunks
-    from models.watch.logger import RunLogger
 
     _pretend(type(trainer.result_model))
     trainer.settle()

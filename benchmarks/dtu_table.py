@@ -21,9 +21,9 @@ from benchmarks.dtu_published import ROWS, SCANS
 from data.errors import UserError
 from data.io.streams import complain, say
 from data.readers.dtu import reference_files
+from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, read_json
+from models.evaluation.metric_table import aligned
 from models.kinds.conf import ExperimentConfig, load_config
-from models.results.figure_table import aligned
-from models.results.records import CSV_FILE, FOLDER, JSON_FILE, read_json
 
 PROGRAM = Path(__file__).resolve().parents[1] / "exp_runner.py"
 INTERRUPTED = (129, 130, 143, -2, -15)  # exit statuses of a run that was stopped

@@ -22,8 +22,8 @@ from models.kinds.registry import build_model
 from models.machine import backend
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.results.render import render_view
 from models.training.trainer import Trainer
-from models.views.render import render_view
 
 IMAGE_CHUNK = 1024  # rays of a picture at a time, on both sides
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks

@@ -26,9 +26,9 @@ from models.checkpoints.torch_archive import read_torch_checkpoint
 from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
 from models.kinds.gaussians.conf import GAUSSIANS
 from models.machine.ranks.place import here
-from models.watch.lock import FolderLock
-from models.watch.logger import LOG_FOLDER, TEXT_LOG
-from models.watch.traces import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
+from models.monitoring.lock import FolderLock
+from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
+from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.

@@ -15,34 +15,34 @@ import numpy as np
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
+from models.callback import FINISHED, STOPPED, TRAINING, Follower
+from models.evaluation.collapse import CollapseWatch
+from models.evaluation.validation import validate_image
 from models.experiment import Experiment, frame_state, record
 from models.kinds.conf import to_hocon
 from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
-from models.results.collapse import CollapseWatch
-from models.results.follower import FINISHED, STOPPED, TRAINING, Follower
-from models.results.meshes import validate_mesh
-from models.results.pictures import validate_image
-from models.results.report import REPORT, TrainingReport
-from models.results.snapshot import Snapshot
-from models.surface.extraction import EmptySurfaceError
-from models.surface.request import NETWORK, MeshRequest
-from models.training.chunks import chunk_state, settled_chunk, training_chunk
-from models.training.trainer import StepOutput, Trainer
-from models.views.chunks import ResultChunks
-from models.watch.agreement import require_agreement
-from models.watch.endings import (
+from models.monitoring.endings import (
     Ending,
     saved_at_the_end_of_memory,
     saved_at_the_end_of_ranks,
     told_where_the_card_fails,
 )
-from models.watch.interrupts import DivergedError, Interrupted, Interrupts
-from models.watch.logger import RunLogger
-from models.watch.recovery import Recovery
-from models.watch.saving import Saving
-from models.watch.speed import Speed
+from models.monitoring.interrupts import DivergedError, Interrupted, Interrupts
+from models.monitoring.logger import RunLogger
+from models.monitoring.rank_consistency import require_agreement
+from models.monitoring.recovery import Recovery
+from models.monitoring.saving import Saving
+from models.monitoring.speed import Speed
+from models.report.training_page import REPORT, TrainingReport
+from models.results.chunks import ResultChunks
+from models.results.context import Snapshot
+from models.results.meshes import validate_mesh
+from models.surface.extraction import EmptySurfaceError
+from models.surface.request import NETWORK, MeshRequest
+from models.training.chunks import chunk_state, settled_chunk, training_chunk
+from models.training.trainer import StepOutput, Trainer
 
 
 class Runner:

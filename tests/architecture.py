@@ -34,22 +34,22 @@ FLOORS = {
     "models.checkpoints": 8,
     "models.surface": 8,
     "models.doctor": 9,
-    "models.pages": 9,
-    "models.scores": 9,
-    "models.views": 8,
     "models.training": 9,
-    "models.watch": 10,
+    "models.monitoring": 10,
     "models.experiment": 11,
     "models.results": 12,
-    "models.runner": 13,
-    "models.viewer": 13,
-    "models.commands": 14,
-    "exp_runner": 15,
+    "models.evaluation": 13,
+    "models.callback": 14,
+    "models.report": 15,
+    "models.viewer": 15,
+    "models.runner": 16,
+    "models.commands": 17,
+    "exp_runner": 18,
 }
 # Modules at the root of a folder of packages. data's are the words that all its packages share.
 LOOSE = {
     "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
-    "models": {"experiment", "runner", "structs"},
+    "models": {"callback", "experiment", "runner", "structs"},
 }
 MAX_FRAMES = 8  # of our own, between the training loop and a kernel
 MAY_PRINT = ("data.demo",)

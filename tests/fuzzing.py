@@ -53,10 +53,10 @@ from data.scenes.load import load_scene
 from models.checkpoints.ours import _encode, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.commands.arguments import parse_arguments
+from models.evaluation.mesh_distance import read_mesh
 from models.kinds.conf import load_config, parse_config, to_hocon
-from models.surface.metrics import read_mesh
+from models.monitoring.logger import RunLogger
 from models.training.chunks import settled_chunk
-from models.watch.logger import RunLogger
 
 ROOT = Path(__file__).resolve().parents[1]
 EIGHT_RAYS = changed(train={"batch_size": 8}).train

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 from rigs import sphere_of_cameras, textured_scene
 
-from models.results import agreement
-from models.views.render import RenderedView
+from models.evaluation import outlier_views as agreement
+from models.results.render import RenderedView
 
 
 def snapshot_of(scene, wrong=()):

@@ -74,7 +74,7 @@ def test_a_test_or_benchmark_keeps_the_size_budget(path):
         ("data.io.images", "data.scenes.scene"),
         ("data.errors", "data.io.files"),
         ("models.fields.sdf", "models.rendering.sections"),
-        ("models.surface.export", "models.views.shading"),
+        ("models.surface.export", "models.results.shading"),
         ("models.ops.scan", "data.scenes.scene"),
         ("models.runner", "models.commands.train"),
         ("models.training.trainer", "models.runner"),

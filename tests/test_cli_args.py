@@ -14,8 +14,8 @@ from data.errors import UserError
 from models.commands.arguments import parse_arguments, parse_mode
 from models.commands.command import Mode
 from models.commands.shared import mesh_request
+from models.evaluation.references import Asked
 from models.kinds.conf import load_config
-from models.results.asked import Asked
 from models.surface.request import MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,9 +40,9 @@ class FakeRunner:
 
 RESULTS = {
     "validate_mesh": "models.results.meshes",
-    "validate_image": "models.results.pictures",
-    "interpolate": "models.results.video",
-    "evaluate": "models.results.evaluation",
+    "validate_image": "models.evaluation.validation",
+    "interpolate": "models.results.interpolation",
+    "evaluate": "models.evaluation.evaluate",
 }
 
 
@@ -69,7 +69,7 @@ def runner(monkeypatch, tmp_path):
         setattr(sys.modules[module], name, record)
     monkeypatch.setattr("models.experiment.open_training", fake_opening("open_training"))
     monkeypatch.setattr("models.experiment.open_results", fake_opening("open_results"))
-    monkeypatch.setattr("models.results.asked.read_references", lambda experiment, asked: "references")
+    monkeypatch.setattr("models.evaluation.references.read_references", lambda experiment, asked: "references")
     monkeypatch.setattr(FakeRunner, "calls", [])
     monkeypatch.chdir(tmp_path)
     return FakeRunner

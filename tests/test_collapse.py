@@ -10,9 +10,9 @@ from test_guard import NO_PROBE
 
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import load_checkpoint
-from models.results import collapse
-from models.results.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
-from models.watch.setbacks import restored as setbacks_of
+from models.evaluation import collapse
+from models.evaluation.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
+from models.monitoring.setbacks import restored as setbacks_of
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=2", *SHORT[3:], NO_PROBE)
 

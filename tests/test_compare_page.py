@@ -5,7 +5,7 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide,
 from runs import run
 from test_compare import compare, experiment  # noqa: F401 (a fixture)
 
-from models.pages.document import data_of
+from models.report.document import data_of
 
 SETTINGS = ("train.warm_up_end=1", "train.val_freq=2", "train.val_mesh_freq=4", "train.report_freq=2")
 SETTINGS += ("train.mesh_resolution=24", "train.end_iter=4")

@@ -11,7 +11,7 @@ from rigs import project
 from data.cameras import decompose_projection, pixels_to_rays
 from data.demo import make_demo
 from data.io.images import read_image
-from models.surface.metrics import read_mesh, sample_surface
+from models.evaluation.mesh_distance import read_mesh, sample_surface
 
 DEMO = Path(make_demo.__file__).parent
 SETS = [(DEMO, make_demo.TRAIN_VIEWS), (DEMO / "test", len(make_demo.TEST_DIRECTIONS))]

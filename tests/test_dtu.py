@@ -9,8 +9,8 @@ import trimesh
 
 from data.errors import UserError
 from data.readers.dtu import read_dtu
-from models.scores.dtu import dtu_figures, masked, mesh_points, thinned
-from models.surface.sight import cameras
+from models.evaluation.dtu import dtu_figures, masked, mesh_points, thinned
+from models.surface.visibility import cameras
 
 SCAN = 7
 

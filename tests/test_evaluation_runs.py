@@ -13,9 +13,9 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
+from models.evaluation.references import Asked, read_references
 from models.experiment import Experiment
 from models.kinds.conf import load_config
-from models.results.asked import Asked, read_references
 
 # Wide enough for the geometric initialisation to be a sphere; pictures of 50x50.
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
@@ -228,7 +228,7 @@ def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkey
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
     scene = textured_scene(sphere_of_cameras(6, middle=np.zeros(3)), masks=False)
     scene = dataclasses.replace(scene, points=cloud(points[:200]))
-    monkeypatch.setattr("models.results.asked.held_out_scene", lambda experiment: scene)
+    monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment: scene)
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
     def witness(trains, **asked):

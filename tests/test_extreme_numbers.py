@@ -17,7 +17,7 @@ from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from data.scenes.scene import check_scene
 from models.kinds.conf import load_config
-from models.views.paths import from_file, orbit
+from models.results.camera_paths import from_file, orbit
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.views.figures import NAMES, Figures, compare, greyed, mask_counts_first, mean, text
-from models.views.render import RenderedView
+from models.evaluation.image_metrics import NAMES, Figures, compare, greyed, mask_counts_first, mean, text
+from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
 SIZE = 40

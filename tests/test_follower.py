@@ -7,8 +7,8 @@ from runs import ROOT, run
 
 from data.scenes.load import load_scene
 from models.kinds.conf import load_config
-from models.viewer.looking import ViewFollower
-from models.viewer.scenery import Place
+from models.viewer.model_viewer import ViewFollower
+from models.viewer.scene_viewer import Place
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
 

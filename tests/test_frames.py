@@ -6,8 +6,8 @@ import trimesh
 from runs import ROOT
 
 from data.errors import UserError
-from models.scores.frames import require_in_region, require_same_frame
-from models.surface.metrics import sample_surface
+from models.evaluation.frames import require_in_region, require_same_frame
+from models.evaluation.mesh_distance import sample_surface
 
 RNG = np.random.default_rng(5)
 JUG = trimesh.load(ROOT / "data/demo/ground_truth.ply", process=False)

@@ -21,8 +21,8 @@ from data.errors import UserError
 from data.io.images import read_image
 from data.readers.points import read_points
 from data.scenes.load import load_held_out, load_scene
-from models.surface.metrics import read_mesh
-from models.surface.sight import cameras, project
+from models.evaluation.mesh_distance import read_mesh
+from models.surface.visibility import cameras, project
 
 SMALL = SceneSpec("small", "blob", "noise", photographs=9, size=(48, 36), cells=48, exposure=0.4, has_points=True)
 GOOD = {

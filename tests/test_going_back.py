@@ -12,9 +12,9 @@ from test_guard import NO_PROBE, spoil_batches, spoil_gradients, spoil_image
 
 import exp_runner
 from models.checkpoints.ours import save_checkpoint
+from models.monitoring import anomaly, setbacks
+from models.monitoring.setbacks import Setbacks, restored
 from models.training.optimizer import Adam
-from models.watch import anomaly, setbacks
-from models.watch.setbacks import Setbacks, restored
 
 QUIET = (*SHORT[3:], NO_PROBE)
 LONG = ("train.end_iter=40", "train.warm_up_end=2", "train.save_freq=2", "train.max_bad_steps=3", *QUIET)

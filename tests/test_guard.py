@@ -18,12 +18,12 @@ from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_check
 from models.estimators.pixels import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
+from models.monitoring.anomaly import load_anomaly, save_anomaly
 from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training import trainer as trainer_module
 from models.training.guard import BadStep, Guard, StepInputs
 from models.training.optimizer import Adam
-from models.watch.anomaly import load_anomaly, save_anomaly
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
 INPUTS = StepInputs(

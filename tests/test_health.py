@@ -7,8 +7,8 @@ import pytest
 from runs import SHORT, run
 
 from models.kinds.protocol import LevelSet
-from models.watch import collapse as health
-from models.watch.collapse import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
+from models.monitoring import health
+from models.monitoring.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 
 NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
 

@@ -16,7 +16,7 @@ from data.io.images import read_image
 from models.commands import inspection
 from models.commands.inspection import markdown, table
 from models.kinds.conf import load_config
-from models.watch.lock import FolderLock
+from models.monitoring.lock import FolderLock
 
 FOUND = (
     Finding("views", "44", "good", "there are enough"),

@@ -10,10 +10,10 @@ import pytest
 from runs import ROOT, run
 
 from data.errors import UserError
-from models.watch.lock import LOCK_NAME, FolderLock
+from models.monitoring.lock import LOCK_NAME, FolderLock
 
 HOLD = (
-    "import sys, time; from pathlib import Path; from models.watch.lock import FolderLock\n"
+    "import sys, time; from pathlib import Path; from models.monitoring.lock import FolderLock\n"
     "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
 )
 

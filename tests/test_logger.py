@@ -8,8 +8,8 @@ import sys
 import pytest
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from models.watch import logger
-from models.watch.logger import RunLogger, complain, say
+from models.monitoring import logger
+from models.monitoring.logger import RunLogger, complain, say
 
 
 def read_events(folder):

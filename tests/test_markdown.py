@@ -11,7 +11,7 @@ from data.scenes.load import load_scene
 from models.commands import inspection, reconstruction_page
 from models.config.hocon import check_case
 from models.kinds.conf import load_config
-from models.pages.markdown import escaped
+from models.report.markdown import escaped
 
 NAME = "<script>alert(1)</script> [a](http://b) ![c](d) `e` *f* _g_ | # &amp; \\*h"
 READS = r"&lt;script&gt;alert(1)&lt;/script&gt; \[a\](http://b) !\[c\](d) \`e\` \*f\* \_g\_ \| \# &amp;amp; \\\*h"

@@ -8,7 +8,7 @@ from data.errors import UserError
 from models.surface import clean, color, texture
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.refine import onto_level
-from models.surface.sight import Camera, Sight, clustered, project
+from models.surface.visibility import Camera, Sight, clustered, project
 from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -125,7 +125,7 @@ def test_normals_are_those_of_the_sphere_and_unit():
 
 
 def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
-    monkeypatch.setattr("models.surface.sight.MOST_FACES", 1000)
+    monkeypatch.setattr("models.surface.visibility.MOST_FACES", 1000)
     mesh = marched(80)
     camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
     assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)

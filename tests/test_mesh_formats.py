@@ -8,8 +8,8 @@ import pytest
 import trimesh
 
 from data.errors import UserError
-from models.surface.described import About, Surface
 from models.surface.formats import companions, require_format, write_surface
+from models.surface.mesh import About, Surface
 
 ABOUT = About("world", "those of the cameras' file", 300, "confs/wmask.conf")
 MESH = trimesh.creation.icosphere(3, 0.7)

@@ -10,8 +10,8 @@ import trimesh
 from trimesh import resources, util
 
 from data.io.images import read_image
-from models.surface.described import About, Surface
 from models.surface.gltf import to_glb
+from models.surface.mesh import About, Surface
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SECONDS = 120

@@ -9,12 +9,12 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide,
 from runs import run
 
 from data.errors import UserError
-from models.pages import parts
-from models.pages.document import ASSETS, data_of, document, mesh_library
-from models.pages.history import MOST_PICTURES, MOST_POINTS, History, restored
-from models.results import figure_table
-from models.results.basis import base_values, same
-from models.surface.described import Surface
+from models.config.defaults import base_values, same
+from models.evaluation import metric_table as figure_table
+from models.report import parts
+from models.report.document import ASSETS, data_of, document, mesh_library
+from models.report.history import MOST_PICTURES, MOST_POINTS, History, restored
+from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
 SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")

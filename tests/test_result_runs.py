@@ -143,9 +143,11 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
 
 
 def test_a_picture_that_takes_a_while_says_how_long(trained, monkeypatch, capfd):
-    monkeypatch.setattr("models.results.snapshot.A_MOMENT", 0.0)
-    monkeypatch.setattr("models.watch.logger.TERMINAL_SECONDS", 0.0)
-    monkeypatch.setattr("models.watch.logger.is_watched", lambda: True)  # into a file no bar is drawn that vanishes
+    monkeypatch.setattr("models.results.context.A_MOMENT", 0.0)
+    monkeypatch.setattr("models.monitoring.logger.TERMINAL_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "models.monitoring.logger.is_watched", lambda: True
+    )  # into a file no bar is drawn that vanishes
     settings = (*WIDE, "train.render_chunk=100")
     assert run(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
     assert re.search(r"picture: .*16/16 \[\d\d:\d\d<\d\d:\d\d", capfd.readouterr().err)

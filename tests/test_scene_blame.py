@@ -15,8 +15,8 @@ from synthetic_scene import dataset_config, save, write_scene
 from data.errors import UserError
 from data.io.images import left_out, read_image
 from data.scenes.load import load_scene
+from models.evaluation.mesh_distance import read_mesh
 from models.surface.extraction import EmptySurfaceError, marching_cubes
-from models.surface.metrics import read_mesh
 
 
 def refusal(folder, **settings):

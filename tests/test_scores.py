@@ -5,9 +5,9 @@ import pytest
 import trimesh
 
 from data.errors import UserError
-from models.scores.compared import against_truth
-from models.scores.reference import Reference, read_reference
-from models.surface.metrics import chamfer
+from models.evaluation.ground_truth import Reference, read_reference
+from models.evaluation.mesh_distance import chamfer
+from models.evaluation.surface_metrics import against_truth
 
 
 def truth(mesh):

@@ -5,7 +5,7 @@ import pytest
 import trimesh
 from scipy.spatial.transform import Rotation
 
-from models.views import shading
+from models.results import shading
 
 INTRINSICS = np.array([[90.0, 0.0, 40.0], [0.0, 80.0, 30.0], [0.0, 0.0, 1.0]])
 HEIGHT, WIDTH = 64, 80

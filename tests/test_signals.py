@@ -11,7 +11,7 @@ import pytest
 from runs import ROOT, command, contents, run, saved
 
 from models.checkpoints.folder import latest_checkpoint
-from models.watch.interrupts import STOPPING, Interrupts
+from models.monitoring.interrupts import STOPPING, Interrupts
 
 LONG = ("train.end_iter=100000", "train.warm_up_end=2", "train.save_freq=0", "train.val_freq=0")
 LONG += ("train.val_mesh_freq=0", "train.report_freq=1")
@@ -53,7 +53,7 @@ def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum,
 def test_the_second_signal_ends_the_process_at_once():
     program = (
         "import os, signal, sys, time; sys.path.insert(0, sys.argv[1])\n"
-        "from models.watch.interrupts import Interrupts\n"
+        "from models.monitoring.interrupts import Interrupts\n"
         "with Interrupts() as interrupts:\n"
         "    os.kill(os.getpid(), signal.SIGINT); print(interrupts.received, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGTERM); print('still here')\n"

@@ -7,11 +7,11 @@ import pytest
 import trimesh
 
 from data.errors import UserError
+from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse
 from models.surface.block import march
 from models.surface.extraction import EmptySurfaceError, marching_cubes, sample_grid
 from models.surface.lattice import DIRECTIONS, halved, mixed_corners, mixed_parents, points_of_parents, steepest
-from models.surface.metrics import point_to_mesh
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid
 from models.surface.weld import weld

@@ -14,7 +14,7 @@ from runs import ROOT, SHORT, command, contents, run, saved
 from data.io import streams
 from data.io.bars import Bar
 from data.io.child import run_apart
-from models.watch.logger import RunLogger
+from models.monitoring.logger import RunLogger
 
 PROGRAM = ROOT / "exp_runner.py"
 # How a shell starts a program whose streams are no good; {} is the command.
@@ -157,7 +157,7 @@ sys.path.insert(0, sys.argv[1])
 import exp_runner
 def main():
     from models.commands import plan_table
-    from models.results import video
+    from models.results import interpolation as video
     video.VIDEO_FRAMES, plan_table.IMPORTANCES = 2, ()
     statuses = [exp_runner.main(argv) for argv in json.loads(sys.argv[3])]
     Path(sys.argv[2]).write_text(json.dumps(statuses))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
-from models.surface import export, extraction, metrics, sparse
-from models.surface.described import About, Surface
+from models.evaluation import mesh_distance as metrics
+from models.surface import export, extraction, sparse
 from models.surface.formats import write_surface
+from models.surface.mesh import About, Surface
 
 BOX = (np.array([-1.0, -1.0, -1.0]), np.array([1.0, 1.0, 1.0]))
 

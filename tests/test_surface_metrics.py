@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
-from models.surface import metrics
+from models.evaluation import mesh_distance as metrics
 
 
 def square(height=0.0, size=1.0):

@@ -23,7 +23,7 @@ from models.kinds.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit
-from models.viewer.stage import Stage, pose_of, roi_flag, wxyz_of
+from models.viewer.scene_display import Stage, pose_of, roi_flag, wxyz_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(

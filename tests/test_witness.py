@@ -7,9 +7,9 @@ import pytest
 import trimesh
 from rigs import FOCAL, INTRINSICS, SIZE, cloud, sphere_of_cameras
 
-from data.parsed_scene import training_points
-from models.scores.witness import others, point_figures, witnesses
-from models.surface.sight import cameras
+from data.parsed_scene import training_points, witness_points
+from models.evaluation.held_out_points import others, point_figures, witnesses
+from models.surface.visibility import cameras
 
 DISTANCE = 4.0
 POSES = sphere_of_cameras(12, distance=DISTANCE, middle=np.zeros(3))

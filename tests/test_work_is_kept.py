@@ -9,8 +9,8 @@ from runs import GOLDEN, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
+from models.monitoring.lock import LOCK_NAME
 from models.training.trainer import Trainer
-from models.watch.lock import LOCK_NAME
 
 
 def files(folder):
@@ -158,7 +158,7 @@ def test_results_behind_a_link_made_meanwhile_are_not_written(tmp_path, monkeypa
 @pytest.mark.parametrize("name", ["logs", "logs/train.log", "recording", "recording/confs", "recording/config.conf"])
 def test_logs_and_recordings_are_not_written_through_links(name, tmp_path, monkeypatch):
     from models.experiment import record
-    from models.watch.logger import RunLogger
+    from models.monitoring.logger import RunLogger
 
     target, folder = tmp_path / "target", tmp_path / "run"
     target.mkdir()

@@ -22,7 +22,7 @@ from data.parsed_scene import SparsePoints
 from data.readers.poses import OPENGL_TO_OPENCV
 from data.scenes.scene import Scene
 from data.writers.neus import write_neus_scene, write_points
-from models.surface.sight import Camera, cameras, project
+from models.surface.visibility import Camera, cameras, project
 
 SUPERSAMPLES = 2  # per pixel and axis: smooth edges
 CHUNK_PIXELS = 1 << 16  # photographed at a time: bounds memory

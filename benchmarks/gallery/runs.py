@@ -22,10 +22,10 @@ from data.errors import UserError
 from data.io.files import write_result
 from data.io.images import read_image, size_within, write_image
 from data.scenes.load import load_held_out, load_scene
+from models.evaluation.evaluate import PICTURE
+from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 from models.experiment import background
 from models.kinds.conf import load_config
-from models.results.evaluation import PICTURE
-from models.results.records import FOLDER, JSON_FILE, read_json
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ("fast", "geo", "fast_nerf", "gaussians", "surfels")

@@ -10,9 +10,9 @@ import cv2
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.results.collapse import BLUR, FALL
-from models.views.figures import compare, mean
-from models.views.render import RenderedView
+from models.evaluation.collapse import BLUR, FALL
+from models.evaluation.image_metrics import compare, mean
+from models.results.render import RenderedView
 
 SCORE = re.compile(r"INFO step (\d+): \d+ (?:held-out|training) views reach (-?[\d.]+) dB")
 SKIPPED = re.compile(r"WARNING step \d+ skipped:")

@@ -14,21 +14,21 @@ from benchmarks.quality.job import CONF, Asked, weights_file
 from benchmarks.quality.surfaces import against_truth, from_points, read_points
 from benchmarks.serve import serve
 from data.scenes.load import load_held_out, load_scene
+from models.evaluation import image_metrics as figures
+from models.evaluation.mesh_distance import read_mesh
 from models.experiment import background
 from models.kinds.conf import parse_config
 from models.kinds.protocol import Moment
 from models.kinds.registry import build_model
 from models.machine import backend
+from models.results.chunks import ResultChunks
 from models.results.meshes import UNITS
+from models.results.render import render_view
 from models.surface import clean, sparse
-from models.surface.described import About, Surface
 from models.surface.extraction import EmptySurfaceError
 from models.surface.formats import write_surface
-from models.surface.metrics import read_mesh
+from models.surface.mesh import About, Surface
 from models.surface.request import UNIT
-from models.views import figures
-from models.views.chunks import ResultChunks
-from models.views.render import render_view
 
 OF_VIEWS = ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou")
 

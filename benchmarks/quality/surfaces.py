@@ -9,8 +9,8 @@ import trimesh
 
 from data.errors import UserError
 from data.readers import points as point_files
-from models.scores.compared import Pairs, both_ways, figures
-from models.surface.metrics import point_to_mesh
+from models.evaluation.mesh_distance import point_to_mesh
+from models.evaluation.surface_metrics import Pairs, both_ways, figures
 
 NINE_TENTHS = 90.0  # percent
 
@@ -26,9 +26,9 @@ def read_points(path: Path) -> np.ndarray:
 def against_truth(mesh: trimesh.Trimesh, truth: trimesh.Trimesh, threshold: float, samples: int) -> dict[str, float]:
     """Chamfer distance, F-score at `threshold`, and the mean angle between the normals, degrees.
 
-    As `models.scores.compared` has them, with `samples` points on either surface. Normals point outwards, so that a
-    surface turned inside out has 180 degrees. The same meshes give the same figures. Raises ValueError for a mesh
-    without area.
+    As `models.evaluation.surface_metrics` has them, with `samples` points on either surface. Normals point outwards, so
+    that a surface turned inside out has 180 degrees. The same meshes give the same figures. Raises ValueError for a
+    mesh without area.
     """
     pairs = both_ways(mesh, truth, samples, np.random.default_rng(0))
     found = figures(*pairs, threshold)

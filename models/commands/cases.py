@@ -213,7 +213,7 @@ class _Work:
 
 def _last_psnr(folder: Path) -> str:
     """The last PSNR in the log of a training; "-" if there is none."""
-    from models.watch.logger import LOG_FOLDER, TEXT_LOG
+    from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
 
     try:
         lines = (folder / LOG_FOLDER / TEXT_LOG).read_text(encoding="utf-8", errors="replace").splitlines()

@@ -36,8 +36,8 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
-    from models.results.comparison import compare, evaluated
-    from models.results.comparison_page import write_page
+    from models.evaluation.comparison import compare, evaluated
+    from models.report.comparison_page import write_page
 
     del conf
     values = arguments.values

@@ -12,9 +12,9 @@ from models.commands.flag_types import finite, whole
 from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, choose_device, mesh_request, open_trained, show
 
 if TYPE_CHECKING:
+    from models.evaluation.references import Asked, References
     from models.kinds.conf import ExperimentConfig
-    from models.results.asked import Asked, References
-    from models.results.snapshot import Snapshot
+    from models.results.context import Snapshot
     from models.surface.request import MeshRequest
 
 DTU = "dtu"
@@ -87,7 +87,7 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the metrics and the report's image; returns the exit status."""
-    from models.results.asked import Asked, read_references
+    from models.evaluation.references import Asked, read_references
 
     choose_device(arguments, conf)
     values = arguments.values
@@ -101,7 +101,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 
 def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
-    from models.results.evaluation import evaluate
+    from models.evaluation.evaluate import evaluate
 
     evaluate(snapshot, request, asked, references)
 

@@ -33,7 +33,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 def _write(experiment: Experiment) -> None:
     """Write `splats/<step>.ply` in the experiment's folder, in the world frame."""
     from models.checkpoints.splat_ply import NETWORK, encode
-    from models.watch.logger import RunLogger
+    from models.monitoring.logger import RunLogger
 
     checkpoint, form = experiment.checkpoint, experiment.conf.model.gaussians.form
     splats = checkpoint.tensors.get(NETWORK)

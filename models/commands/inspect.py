@@ -24,7 +24,7 @@ def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
     """Show the scene in the viewer until Ctrl-C."""
     from data.scenes.load import load_scene
     from models.experiment import background
-    from models.viewer.scenery import look_at_scene
+    from models.viewer.scene_viewer import look_at_scene
 
     scene = load_scene(conf.dataset, background(conf))
     look_at_scene(scene, Path(conf.dataset.data_dir), conf.dataset.downscale, place_of(arguments), say)

@@ -18,8 +18,8 @@ from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
 from models.kinds.conf import ExperimentConfig
-from models.pages.markdown import escaped
-from models.watch.traces import Traces
+from models.monitoring.run_files import Traces
+from models.report.markdown import escaped
 
 FOLDER = "inspect"
 FILES = PICTURE, PAGE, FIGURES = ("overview.png", "health.md", "health.json")

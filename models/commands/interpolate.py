@@ -22,7 +22,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
     choose_device(arguments, conf)
     experiment = open_trained(arguments, conf, *arguments.mode.views)  # before Jittor, which the next import loads
-    from models.results.video import interpolate
+    from models.results.interpolation import interpolate
 
     return show(experiment, lambda snapshot: interpolate(snapshot, *arguments.mode.views))
 

@@ -17,9 +17,9 @@ from models.kinds.registry import ModelConfig, build_model
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.machine.ranks.ranks import joined
+from models.results.chunks import ResultChunks
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
-from models.views.chunks import ResultChunks
 
 IMPORTANCES = (0, 16, 32, 48, 64, 96, 128)
 TIMED_STEPS = 3

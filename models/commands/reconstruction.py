@@ -144,7 +144,7 @@ def _set_checkpoints_aside(folder: Path) -> None:
     """Move old checkpoints away, so that training starts at step 0; raises UserError if another training is running."""
     from models.checkpoints.folder import SUFFIX, has_checkpoints, set_aside
     from models.experiment import CHECKPOINTS
-    from models.watch.lock import FolderLock
+    from models.monitoring.lock import FolderLock
 
     if has_checkpoints(folder / CHECKPOINTS, SUFFIX):
         lock = FolderLock(folder)
@@ -220,7 +220,7 @@ def _train_and_mesh(arguments: Arguments, plan: Plan, folder: Path) -> int:
 
 def _warn_on_report(folder: Path) -> None:
     """Add a warning about the missing surface to the training's report."""
-    from models.results.report import REPORT, with_warning
+    from models.report.training_page import REPORT, with_warning
 
     with_warning(folder / REPORT, NO_SURFACE)
 

@@ -18,7 +18,7 @@ from models.commands.inspection import FIGURES as HEALTH_FIGURES
 from models.commands.inspection import FOLDER as HEALTH_FOLDER
 from models.commands.inspection import PAGE as HEALTH_PAGE
 from models.commands.inspection import PICTURE as OVERVIEW
-from models.watch.setbacks import STOPPED_KEY
+from models.monitoring.setbacks import STOPPED_KEY
 
 PLAN = "reconstruct.json"
 RESULT, MESH, PAGE = "result", "mesh.ply", "result.md"

@@ -9,9 +9,9 @@ from typing import Any
 
 from data.errors import UserError, one_line
 from data.io.files import read_regular
-from models.pages.markdown import escaped
-from models.results.figure_table import lines
-from models.scores.witness import MISSING
+from models.evaluation.held_out_points import MISSING
+from models.evaluation.metric_table import lines
+from models.report.markdown import escaped
 
 MOST_BYTES = 1 << 24
 SOME_MISSING, MOST_MISSING = 0.2, 0.5  # fraction of held-out points without a surface: parts or most of it are wrong

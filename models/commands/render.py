@@ -16,9 +16,9 @@ from models.commands.shared import CHECKPOINT, MESH, choose_device, mesh_request
 if TYPE_CHECKING:
     from data.scenes.scene import Scene
     from models.kinds.conf import ExperimentConfig
-    from models.results.rendering import Film
-    from models.results.snapshot import Snapshot
-    from models.views.paths import CameraPath
+    from models.results.camera_paths import CameraPath
+    from models.results.context import Snapshot
+    from models.results.path_video import Film
 
 ORBIT = "orbit"
 SHOWN = ("colour", "normals", "depth", "shape", "mesh")
@@ -71,7 +71,7 @@ def _views(text: str) -> tuple[int, ...] | None:
 def camera_path(values: argparse.Namespace, scene: Scene) -> CameraPath:
     """The camera path of the flags; raises UserError for an invalid view index or file."""
     from data.scenes.scene import require_view
-    from models.views import paths
+    from models.results import camera_paths as paths
 
     seconds, fps = values.seconds or SECONDS, values.fps or FPS
     if values.path == ORBIT:
@@ -96,7 +96,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     level = values.resolution_level or (1 if is_file else conf.train.validate_resolution_level)
 
     def make(snapshot: Snapshot) -> None:
-        from models.results.rendering import Film, render
+        from models.results.path_video import Film, render
 
         film: Film = Film(path, shown, level, values.output, request)
         render(snapshot, film)

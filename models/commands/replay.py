@@ -23,7 +23,7 @@ def check(values: argparse.Namespace) -> None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Compute a skipped step again; the exit status tells whether it still contains NaN or Inf."""
     choose_device(arguments, conf)
-    from models.watch.replay import replay
+    from models.monitoring.replay import replay
 
     return EXIT_NOT_FINITE if replay(arguments.values.replay, say) else EXIT_DONE
 

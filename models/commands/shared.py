@@ -25,12 +25,12 @@ from models.commands.command import (
 from models.commands.flag_types import finite, whole
 from models.machine.ranks.place import here, own_card
 from models.machine.ranks.ranks import AbandonedError, joined
-from models.pages.document import LANGUAGES
+from models.report.document import LANGUAGES
 from models.surface.request import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
-    from models.results.snapshot import Snapshot
+    from models.results.context import Snapshot
     from models.runner import Runner
 
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
@@ -115,9 +115,9 @@ def open_trained(arguments: Arguments, conf: ExperimentConfig, *views: int) -> E
 
 def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
     """Load Jittor and do the work, with a log; returns the exit status. A UserError removes the files of the run."""
+    from models.monitoring.interrupts import DivergedError, Interrupted
+    from models.monitoring.logger import RunLogger
     from models.surface.extraction import EmptySurfaceError
-    from models.watch.interrupts import DivergedError, Interrupted
-    from models.watch.logger import RunLogger
 
     resumed_at = experiment.checkpoint.step if experiment.checkpoint else None
     try:

@@ -15,8 +15,8 @@ from models.commands.view import VIEWER, place_of
 from models.machine.ranks.place import here
 
 if TYPE_CHECKING:
+    from models.callback import Follower
     from models.experiment import Experiment
-    from models.results.follower import Follower
 
 
 def check(values: argparse.Namespace) -> None:
@@ -45,7 +45,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def _viewer(arguments: Arguments, experiment: Experiment) -> Follower:
     """The viewer of a training; raises UserError if it cannot listen."""
-    from models.viewer.looking import ViewFollower
+    from models.viewer.model_viewer import ViewFollower
 
     dataset = experiment.conf.dataset
     try:

@@ -13,7 +13,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     view = arguments.values.image
     level = arguments.values.resolution_level or conf.train.validate_resolution_level
     experiment = open_trained(arguments, conf, view)  # before Jittor, which the next import loads
-    from models.results.pictures import validate_image
+    from models.evaluation.validation import validate_image
 
     return show(experiment, lambda snapshot: validate_image(snapshot, view, level))
 

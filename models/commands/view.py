@@ -13,10 +13,10 @@ from models.commands.shared import CHECKPOINT, LANGUAGE, choose_device, open_tra
 from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT, require_viser
 
 if TYPE_CHECKING:
-    from models.results.snapshot import Snapshot
+    from models.results.context import Snapshot
     from models.runner import Runner
-    from models.surface.described import Surface
-    from models.viewer.scenery import Place
+    from models.surface.mesh import Surface
+    from models.viewer.scene_viewer import Place
 
 NAME = "view"
 VIEW = flag(
@@ -59,7 +59,7 @@ def check(values: argparse.Namespace) -> None:
 
 def place_of(arguments: Arguments) -> Place:
     """Address, port and language of the viewer."""
-    from models.viewer.scenery import Place
+    from models.viewer.scene_viewer import Place
 
     values = arguments.values
     return Place(values.host, values.port, values.language)
@@ -81,7 +81,7 @@ def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
     from models.results.meshes import finished_mesh
     from models.surface.extraction import EmptySurfaceError
     from models.surface.request import NETWORK, MeshRequest
-    from models.viewer.looking import look_at_model, mesh_or_none
+    from models.viewer.model_viewer import look_at_model, mesh_or_none
 
     request = MeshRequest(runner.conf.mesh_resolution, color=NETWORK)
 

@@ -13,17 +13,17 @@ import trimesh
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.kinds.protocol import LevelSet
+from models.results.context import Snapshot
 from models.results.sharing import shared_out
-from models.results.snapshot import Snapshot
 from models.surface import clean, sparse
 from models.surface.color import Fallback, Photographs, paint
-from models.surface.described import About, Surface
 from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
+from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
 from models.surface.request import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
-from models.surface.sight import Sight, cameras
+from models.surface.visibility import Sight, cameras
 
 UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}

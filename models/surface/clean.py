@@ -12,7 +12,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from data.parsed_scene import MASK_HALF
-from models.surface.sight import Camera, Sight, project
+from models.surface.visibility import Camera, Sight, project
 
 SMALL = 0.01  # of the largest piece's area: what is below is dust
 # Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.io.images import sample_bilinear
-from models.surface.sight import Camera, Sight, project
+from models.surface.visibility import Camera, Sight, project
 
 GRAZING = 0.15  # cosine: a surface seen more edge-on than 81 degrees shows a smear of its neighbourhood
 SHARPNESS = 1  # of the cosine, so that pixels count; higher powers leave a few photographs and their light

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import trimesh
 
-from models.surface.described import Surface
+from models.surface.mesh import Surface
 
 
 def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:

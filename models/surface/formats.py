@@ -10,8 +10,8 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
-from models.surface.described import About, Surface
 from models.surface.gltf import to_glb, unit
+from models.surface.mesh import About, Surface
 from models.surface.request import NONE, TEXTURE, VERTEX
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}

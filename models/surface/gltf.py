@@ -10,7 +10,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from models.surface.described import About, Surface
+from models.surface.mesh import About, Surface
 
 FLOAT, UNSIGNED_SHORT, UNSIGNED_INT = 5126, 5123, 5125
 COMPONENTS = {np.dtype("<f4"): FLOAT, np.dtype("<u2"): UNSIGNED_SHORT, np.dtype("<u4"): UNSIGNED_INT}

@@ -1,9 +1,9 @@
 """A surface from a field that is asked only where the surface may be; the same triangles as from the dense grid.
 
-A coarse lattice is evaluated everywhere. Of its cells those are refined that the rule of the field cannot exclude
-(models.surface.rules), block by block, each of which is marched and kept by itself (models.surface.kept). Then what
-blocks say of their common faces is compared: where a surface leaves a block, and its neighbour knows nothing of it,
-both are evaluated there whole, until all agree. So whatever piece of the surface is found, all of it is found.
+A coarse lattice is evaluated everywhere. Cells that the field's rule (rules.py) cannot exclude are refined, block by
+block; each block is marched and stored by itself (block_store.py). Then common faces of blocks are compared: where the
+surface leaves a block and its neighbour has no surface there, both are evaluated densely at that place, until all
+agree. So of each piece of the surface that is found, all is found.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import trimesh
 
 from models.surface.block import Block, face_signs, march, refine
+from models.surface.block_store import Kept, Key, Patch
 from models.surface.extraction import EmptySurfaceError, no_crossing, require_crossing
-from models.surface.kept import Kept, Key, Patch
 from models.surface.lattice import DIRECTIONS, mixed_corners, steepest
 from models.surface.rules import COARSEST_BOUNDED, COARSEST_UNBOUNDED, MARGIN, Bounded, Rule, Unbounded
 from models.surface.samples import BLOCK, Grid, Progress, Samples, unchanged

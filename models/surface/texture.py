@@ -11,7 +11,7 @@ import trimesh
 from scipy.ndimage import distance_transform_edt
 
 from data.errors import UserError
-from models.surface.described import Surface
+from models.surface.mesh import Surface
 
 TEXTURED_FACES = 100_000  # unless told otherwise: laying out takes minutes beyond, and the picture has the detail
 PADDING = 2  # texels between charts: a viewer's interpolation reaches one, its first smaller picture two

@@ -15,7 +15,7 @@ from data.io.files import is_file, read_regular, write_result
 from data.io.images import eight_bits
 from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
-from models.viewer.stage import Stage, look_through, wxyz_of
+from models.viewer.scene_display import Stage, look_through, wxyz_of
 
 BOXES_FILE = "boxes.json"  # in the scene folder
 SCREEN = 720  # pixels of the height of what is shown before everything

@@ -8,8 +8,8 @@ from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import is_file
-from models.results.figure_table import aligned, lines
-from models.results.records import FOLDER, JSON_FILE, read_json
+from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
+from models.evaluation.metric_table import aligned, lines
 
 UNTOLD = ("general.base_exp_dir", "general.recording")  # they differ, and change nothing
 # How it was evaluated: figures of runs that differ in these are no comparison of the models.

@@ -10,10 +10,10 @@ import numpy as np
 
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
-from models.results.snapshot import Snapshot
-from models.views import figures
-from models.views.figures import Figures
-from models.views.render import RenderedView, distance_picture, normal_picture
+from models.evaluation import image_metrics as figures
+from models.evaluation.image_metrics import Figures
+from models.results.context import Snapshot
+from models.results.render import RenderedView, distance_picture, normal_picture
 
 
 @dataclass(frozen=True)

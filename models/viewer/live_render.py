@@ -12,11 +12,11 @@ import trimesh
 
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
-from models.pages.parts import thinned
-from models.results.snapshot import Snapshot
-from models.surface.described import Surface
-from models.viewer.stage import Stage, pose_of
-from models.views.render import distance_picture, normal_picture
+from models.report.parts import thinned
+from models.results.context import Snapshot
+from models.results.render import distance_picture, normal_picture
+from models.surface.mesh import Surface
+from models.viewer.scene_display import Stage, pose_of
 
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)

@@ -14,7 +14,7 @@ import numpy as np
 from data.io.images import to_float
 from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
-from models.views.render import RenderedView, psnr
+from models.results.render import RenderedView, psnr
 
 SSIM_SIGMA = 1.5  # of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
 SSIM_RADIUS = 5  # that window's, as scikit-image cuts it off: pixels nearer to the border have no whole window

@@ -12,8 +12,8 @@ from scipy.spatial import cKDTree
 
 from data.parsed_scene import MASK_HALF, SparsePoints
 from data.roi.sparse import well_supported
-from models.surface.metrics import point_to_mesh
-from models.surface.sight import Camera, project
+from models.evaluation.mesh_distance import point_to_mesh
+from models.surface.visibility import Camera, project
 
 MISSING = 0.01  # of the sphere's radius: a point farther off has no surface; see compared.TAU
 MOST_POINTS = 20_000  # measured, drawn by chance: quantiles of more are the same to a per cent

@@ -9,11 +9,11 @@ from typing import Any
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import CheckpointError, not_finite
 from models.machine.ranks.ranks import Ranks
+from models.monitoring.logger import RunLogger
+from models.monitoring.rank_consistency import require_same_weights
+from models.monitoring.recovery import Recovery
+from models.monitoring.setbacks import STOPPED_KEY
 from models.training.trainer import Trainer
-from models.watch.agreement import require_same_weights
-from models.watch.logger import RunLogger
-from models.watch.recovery import Recovery
-from models.watch.setbacks import STOPPED_KEY
 
 
 class Saving:

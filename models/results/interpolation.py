@@ -8,8 +8,8 @@ import numpy as np
 
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.io.images import to_uint8
-from models.results.films import write_video
-from models.results.snapshot import Snapshot
+from models.results.context import Snapshot
+from models.results.video_file import write_video
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30

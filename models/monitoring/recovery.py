@@ -15,14 +15,13 @@ from models.checkpoints.ours import Checkpoint
 from models.kinds.conf import ExperimentConfig, to_hocon
 from models.machine import memory
 from models.machine.ranks.ranks import ALONE, Ranks
+from models.monitoring import health, setbacks
+from models.monitoring.anomaly import FOLDER_FILES, save_anomaly
+from models.monitoring.interrupts import DivergedError
+from models.monitoring.logger import RunLogger, complain
+from models.monitoring.setbacks import Setbacks
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
 from models.training.trainer import Trainer
-from models.watch import collapse as health
-from models.watch import setbacks
-from models.watch.anomaly import FOLDER_FILES, save_anomaly
-from models.watch.interrupts import DivergedError
-from models.watch.logger import RunLogger, complain
-from models.watch.setbacks import Setbacks
 
 LARGEST_WEIGHT = 1e6  # Gaussians may lie at 1e5 radii, all other weights are far smaller
 

@@ -16,14 +16,14 @@ import numpy as np
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.checkpoints.folder import CheckpointFolder
+from models.evaluation import image_metrics as figures
 from models.experiment import Experiment, held_out_scene
 from models.machine.ranks.ranks import Ranks
-from models.results.snapshot import Snapshot
+from models.monitoring.logger import RunLogger
+from models.monitoring.recovery import Recovery
+from models.results.context import Snapshot
+from models.results.render import RenderedView
 from models.training.trainer import Trainer
-from models.views import figures
-from models.views.render import RenderedView
-from models.watch.logger import RunLogger
-from models.watch.recovery import Recovery
 
 STATE_KEY = "scores"  # in the state of a checkpoint
 SCORED_FROM = 500  # steps: what is younger has nothing to lose

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from data.errors import UserError
 from data.io.files import missing_folders, remove, remove_empty
-from models.watch.lock import LOCK_NAME
-from models.watch.logger import LOG_FOLDER
+from models.monitoring.lock import LOCK_NAME
+from models.monitoring.logger import LOG_FOLDER
 
 RECORDING = "recording"
 OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # worth nothing without a step

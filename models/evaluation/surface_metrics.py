@@ -8,8 +8,8 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
-from models.scores.reference import MOST_POINTS, Reference
-from models.surface.metrics import SAMPLES, nearest, point_to_mesh, sample_faces
+from models.evaluation.ground_truth import MOST_POINTS, Reference
+from models.evaluation.mesh_distance import SAMPLES, nearest, point_to_mesh, sample_faces
 
 # --tau where it is not given: the error beyond which a point counts as missed, a hundredth of the sphere's radius. That
 # is two and a half cells of a 512^3 grid, so that extraction alone misses nothing, and the bound of the share of

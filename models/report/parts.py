@@ -15,7 +15,7 @@ from data.errors import UserError
 from data.io.images import size_within
 from data.scenes.scene import Scene
 from models.surface import clean
-from models.surface.described import Surface
+from models.surface.mesh import Surface
 
 LONGEST = 640  # pixels of a picture's longer side: two of them fill a screen
 QUALITY = 85  # of JPEG, in per cent

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from data.scenes.scene import Scene
 from models.viewer.boxes import Boxes
+from models.viewer.scene_display import Stage
 from models.viewer.server import start, stop
-from models.viewer.stage import Stage
 from models.viewer.words import words
 
 A_MOMENT = 0.5  # seconds between two looks at whether something is to be done

@@ -13,14 +13,14 @@ from data.cameras import camera_rays, image_pixels
 from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
 from data.io.images import ImageError, image_size, read_image, to_uint8, write_image
-from models.results.films import write_video
+from models.results.camera_paths import CameraPath, Shot
+from models.results.context import Snapshot
 from models.results.meshes import finished_mesh
-from models.results.snapshot import Snapshot
-from models.surface.described import Surface
+from models.results.render import distance_picture, normal_picture
+from models.results.shading import paint_mesh, shade_mesh
+from models.results.video_file import write_video
+from models.surface.mesh import Surface
 from models.surface.request import MeshRequest
-from models.views.paths import CameraPath, Shot
-from models.views.render import distance_picture, normal_picture
-from models.views.shading import paint_mesh, shade_mesh
 
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"
 FIELD, SURFACE = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # shown by the model itself, and by a mesh of it

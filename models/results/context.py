@@ -9,13 +9,13 @@ import numpy as np
 
 from data.rays import Rays
 from data.scenes.scene import Scene
+from models.evaluation.image_metrics import mask_counts_first
 from models.experiment import Experiment
 from models.kinds.protocol import Model, Moment
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.views.chunks import ResultChunks
-from models.views.figures import mask_counts_first
-from models.views.render import RenderedView, as_view, render_rays, render_view, together
-from models.watch.logger import RunLogger
+from models.monitoring.logger import RunLogger
+from models.results.chunks import ResultChunks
+from models.results.render import RenderedView, as_view, render_rays, render_view, together
 
 A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from data.errors import UserError
 from data.io.files import is_file, write_result
-from models.pages.document import document, read_page
-from models.results.comparison import Runs, differences
-from models.results.figure_table import rows
+from models.evaluation.comparison import Runs, differences
+from models.evaluation.metric_table import rows
+from models.report.document import document, read_page
 
 PAGE = "compare.html"
 REPORT = "report.html"  # of a run

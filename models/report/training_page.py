@@ -23,19 +23,19 @@ from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.scenes.scene import facts
+from models.callback import TRAINING, Follower
+from models.config.defaults import base_values, same
+from models.evaluation.metric_table import rows as figure_rows
+from models.evaluation.validation import Picture
 from models.experiment import Experiment
 from models.kinds.conf import flat
 from models.machine import backend, memory
-from models.pages.document import document, read_page
-from models.pages.history import History, restored
-from models.pages.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
-from models.results.basis import base_values, same
-from models.results.figure_table import rows as figure_rows
-from models.results.follower import TRAINING, Follower
-from models.results.pictures import Picture
-from models.surface.described import Surface
-from models.views.render import distance_picture, error_picture, normal_picture
-from models.watch.logger import RunLogger
+from models.monitoring.logger import RunLogger
+from models.report.document import document, read_page
+from models.report.history import History, restored
+from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
+from models.results.render import distance_picture, error_picture, normal_picture
+from models.surface.mesh import Surface
 
 REPORT = "report.html"
 SHARE = 0.01  # of the training's time

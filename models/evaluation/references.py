@@ -13,14 +13,14 @@ from data.parsed_scene import SparsePoints, training_points
 from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
+from models.evaluation.frames import SAMPLES, require_in_region
+from models.evaluation.ground_truth import Reference, moved, read_reference
+from models.evaluation.held_out_points import Witness, others, witnesses
+from models.evaluation.metric_files import require_table
+from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
-from models.results.records import require_table
-from models.scores.compared import TAU
-from models.scores.frames import SAMPLES, require_in_region
-from models.scores.reference import Reference, moved, read_reference
-from models.scores.witness import Witness, others, witnesses
 from models.surface.request import UNIT, WORLD
-from models.surface.sight import Camera, cameras
+from models.surface.visibility import Camera, cameras
 
 FRAME_WORDS = {
     WORLD: "give it in the world of the scene's cameras, or in that of the unit sphere with --frame unit",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from models.results.pictures import Picture
-from models.results.snapshot import Snapshot
-from models.surface.described import Surface
+from models.evaluation.validation import Picture
+from models.results.context import Snapshot
+from models.surface.mesh import Surface
 
 # How a training stands, for those who look.
 TRAINING, FINISHED, STOPPED = "training", "finished", "stopped"

@@ -12,6 +12,7 @@ from models.checkpoints.ours import MOMENTS
 from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
+from models.monitoring.anomaly import Anomaly, load_anomaly
 from models.ops.update import readings
 from models.training.gradient import TOTAL
 from models.training.guard import (
@@ -32,7 +33,6 @@ from models.training.update_check import (
     is_updated,
     updated,
 )
-from models.watch.anomaly import Anomaly, load_anomaly
 
 MADE = ("weight", *MOMENTS)  # what an update makes of an entry
 FINE_NOW = "the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data"

@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 from data.readers.dtu import DtuReference
 from models.surface.clean import with_faces, within_masks
-from models.surface.sight import Camera
+from models.surface.visibility import Camera
 
 DENSITY = 0.2  # mm between the points that a mesh is replaced by
 FARTHEST = 20.0  # mm: distances from there on are left out of the means

@@ -12,7 +12,7 @@ import trimesh
 from data.errors import UserError
 from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
-from models.surface.metrics import has_area, read_mesh, sample_surface
+from models.evaluation.mesh_distance import has_area, read_mesh, sample_surface
 
 MOST_POINTS = 1_000_000  # of a cloud that are measured from, drawn by chance; all of them are measured to
 

@@ -10,7 +10,7 @@ from data.errors import UserError, is_allocation_failure
 from models.machine import memory
 from models.machine.cuda.failure import CardFailedError, last_words
 from models.machine.ranks.ranks import AbandonedError, RankFailedError, Ranks
-from models.watch.interrupts import Interrupts
+from models.monitoring.interrupts import Interrupts
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from data.errors import listed_views
-from models.results.snapshot import Snapshot
-from models.views.figures import HALF, psnr
+from models.evaluation.image_metrics import HALF, psnr
+from models.results.context import Snapshot
 
 SIDE = 96  # pixels of the longer side of what is rendered: enough to tell a wrong picture from a right one
 BELOW_MEDIAN = 6.0  # dB: an error twice as large as that of the others

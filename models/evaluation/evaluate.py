@@ -13,28 +13,28 @@ import trimesh
 from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, radius_of
+from models.evaluation import image_metrics as figures
+from models.evaluation import outlier_views as agreement
+from models.evaluation.dtu import DtuFigures, dtu_figures, masked
+from models.evaluation.frames import SAMPLES, require_same_frame
+from models.evaluation.held_out_points import PointFigures, point_figures
+from models.evaluation.image_metrics import Figures, ViewFigures
+from models.evaluation.mesh_distance import sample_surface
+from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
+from models.evaluation.metric_table import lines
+from models.evaluation.references import Asked, References, cameras_of
+from models.evaluation.surface_metrics import SurfaceFigures, against_truth
 from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
-from models.results import agreement
-from models.results.asked import Asked, References, cameras_of
-from models.results.figure_table import lines
+from models.report.training_page import with_figures
+from models.results.context import Snapshot
 from models.results.meshes import extract_mesh, write_world_mesh
-from models.results.records import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
-from models.results.report import with_figures
-from models.results.snapshot import Snapshot
-from models.scores.compared import SurfaceFigures, against_truth
-from models.scores.dtu import DtuFigures, dtu_figures, masked
-from models.scores.frames import SAMPLES, require_same_frame
-from models.scores.witness import PointFigures, point_figures
-from models.surface.described import Surface
+from models.results.render import RenderedView, normal_picture
+from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
-from models.surface.metrics import sample_surface
+from models.surface.mesh import Surface
 from models.surface.request import MeshRequest
-from models.views import figures
-from models.views.figures import Figures, ViewFigures
-from models.views.render import RenderedView, normal_picture
-from models.views.shading import shade_mesh
 
 MESH_FILE, PICTURE = "mesh.ply", "report.png"
 

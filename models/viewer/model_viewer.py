@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from data.errors import UserError, reason
 from data.scenes.scene import Scene
-from models.results.follower import TRAINING, Follower
+from models.callback import TRAINING, Follower
 from models.viewer.boxes import Boxes
-from models.viewer.scenery import A_MOMENT, Place
+from models.viewer.scene_display import Stage
+from models.viewer.scene_viewer import A_MOMENT, Place
 from models.viewer.server import start, stop
-from models.viewer.stage import Stage
 from models.viewer.words import words
 
 if TYPE_CHECKING:
-    from models.results.snapshot import Snapshot
-    from models.surface.described import Surface
-    from models.viewer.live import Live
+    from models.results.context import Snapshot
+    from models.surface.mesh import Surface
+    from models.viewer.live_render import Live
 
 AT_ONCE = 0.3  # seconds that the first picture from a new place takes
 PATIENCE = 6.0  # seconds that the finest one may take
@@ -44,7 +44,7 @@ def look_at_model(
         mesh: its mesh; None where there is no surface.
         checkpoints: files by step; the slider over them asks `go_to` to load one.
     """
-    from models.viewer.live import Live
+    from models.viewer.live_render import Live
 
     now = snapshot()
     say, dataset = now.log.info, now.experiment.conf.dataset
@@ -114,7 +114,7 @@ class ViewFollower(Follower):
     def _ready(self) -> None:
         """Set the stage, once Jittor is there."""
         if self._live is None:
-            from models.viewer.live import Live
+            from models.viewer.live_render import Live
 
             # Browsers without a GPU draw on the training's cores: the region waits until it is asked for.
             self._stage = Stage(self._server, self._scene, words(self._place.language), self._say, with_region=False)

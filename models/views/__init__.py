@@ -1,1 +1,0 @@
-"""Pictures: images rendered in chunks, their metrics, video, shaded meshes and the report."""

@@ -20,8 +20,9 @@ def snapshot_of(scene, wrong=()):
         return RenderedView(rgb, rgb, rgb[..., 0], rgb[..., 0])
 
     log = SimpleNamespace(progress=lambda values, **options: values)
+    conf = SimpleNamespace(train=SimpleNamespace(mask_weight=0.1))
     return SimpleNamespace(
-        experiment=SimpleNamespace(scene=scene), render=render, log=log, mask_first=lambda scene: True
+        experiment=SimpleNamespace(scene=scene, conf=conf), render=render, log=log, background_rgb=None
     )
 
 

@@ -110,7 +110,7 @@ def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkey
     surface = Surface(mesh, None, np.rint((mesh.vertices + 1) * 127.5).astype(np.uint8))
     part = parts.mesh_part(surface, 2000)
     assert part["whole"] == len(mesh.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
-    monkeypatch.setattr(parts, "MOST_FACES", 1000)
+    monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that a page thins out: lower"):
         parts.mesh_part(surface)
 

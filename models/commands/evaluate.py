@@ -102,8 +102,11 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
     from models.evaluation.evaluate import evaluate
+    from models.report.training_page import with_figures
 
-    evaluate(snapshot, request, asked, references)
+    metrics = evaluate(snapshot, request, asked, references)
+    if metrics:  # of several ranks the first one has them
+        with_figures(snapshot.experiment, snapshot.log, metrics, asked.language)
 
 
 COMMAND = Command(

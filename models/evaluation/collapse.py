@@ -96,7 +96,7 @@ class ScoredViews:
 
     def _mean(self, snapshot: Snapshot, rendering: Any) -> float:
         """Mean PSNR of what `rendering` gives for a view at a level."""
-        is_inside = snapshot.mask_first(self.scene)
+        is_inside = figures.mask_first(snapshot, self.scene)
         found = []
         for view in self.views:
             level = self.level(view)

@@ -26,7 +26,6 @@ from models.evaluation.references import Asked, References, cameras_of
 from models.evaluation.surface_metrics import SurfaceFigures, against_truth
 from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
-from models.report.training_page import with_figures
 from models.results.context import Snapshot
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
@@ -86,7 +85,7 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     is_first = snapshot.ranks.is_first
     scored = mesh if is_first else None  # the others only help with the field and the pictures
     surface, dtu = _against_truth(scored, references), _by_dtu(snapshot, scored, references)  # they may refuse: first
-    mask_first = snapshot.mask_first(scene)
+    mask_first = figures.mask_first(snapshot, scene)
     first = snapshot.render(*scene.rays(0))
     views = _compare_views(snapshot, references.held_out, first, mask_first) if references.held_out else ()
     notes = (*references.notes, *agreement.notes(snapshot))
@@ -103,7 +102,6 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     )
     values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
     _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
-    with_figures(snapshot.experiment, snapshot.log, values, asked.language)
     for note in notes:
         snapshot.log.info(note)
     snapshot.log.info(*lines([("", values)]))

@@ -14,6 +14,7 @@ import numpy as np
 from data.io.images import to_float
 from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
+from models.results.context import Snapshot
 from models.results.render import RenderedView, psnr
 
 SSIM_SIGMA = 1.5  # of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
@@ -77,6 +78,11 @@ def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarr
     what the rendering has behind everything, `background_rgb` [3] or black, so that all of a rendering can be right.
     """
     return scene.masks is not None and mask_weight > 0 and not _is_before(scene, background_rgb)
+
+
+def mask_first(context: Snapshot, scene: Scene) -> bool:
+    """`mask_counts_first` of a trained model on the photographs of a scene."""
+    return mask_counts_first(scene, context.experiment.conf.train.mask_weight, context.background_rgb)
 
 
 def _is_before(scene: Scene, background_rgb: np.ndarray | None) -> bool:

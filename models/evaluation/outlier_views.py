@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.errors import listed_views
-from models.evaluation.image_metrics import HALF, psnr
+from models.evaluation.image_metrics import HALF, mask_first, psnr
 from models.results.context import Snapshot
 
 SIDE = 96  # pixels of the longer side of what is rendered: enough to tell a wrong picture from a right one
@@ -16,12 +16,12 @@ LEAST_VIEWS = 5  # fewer have no usual error
 def agreement(snapshot: Snapshot) -> np.ndarray:
     """PSNR in dB of the photographs trained on, [V], on small pictures; inside the masks where these count first."""
     scene = snapshot.experiment.scene
-    mask_first = snapshot.mask_first(scene)
+    is_inside = mask_first(snapshot, scene)
     found = []
     for view in snapshot.log.progress(range(scene.n_views), desc="photographs", leave=False):
         level = max(1, round(max(scene.size(view)) / SIDE))
         shown, photograph = snapshot.render(*scene.rays(view, level)).rgb, scene.rgb_image(view, level)
-        mask = scene.mask_image(view, level) if mask_first else None
+        mask = scene.mask_image(view, level) if is_inside else None
         inside = np.ones(photograph.shape[:2], bool) if mask is None else mask > HALF
         found.append(psnr(shown[inside], photograph[inside]) if inside.any() else np.nan)
     return np.array(found)

@@ -49,5 +49,5 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Pict
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = figures.compare(rendered, photograph, scene.mask_image(view, resolution_level))
-    snapshot.log.info(f"view {view}: PSNR {figures.text(compared, snapshot.mask_first(scene))}, {path}")
+    snapshot.log.info(f"view {view}: PSNR {figures.text(compared, figures.mask_first(snapshot, scene))}, {path}")
     return Picture(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)

@@ -7,20 +7,16 @@ from typing import Any
 
 import cv2
 import numpy as np
-import trimesh
-from scipy.spatial import cKDTree
 
 from data.cameras import mean_up
-from data.errors import UserError
 from data.io.images import size_within
 from data.scenes.scene import Scene
-from models.surface import clean
+from models.surface.clean import thinned
 from models.surface.mesh import Surface
 
 LONGEST = 640  # pixels of a picture's longer side: two of them fill a screen
 QUALITY = 85  # of JPEG, in per cent
 MESH_FACES = 40_000  # about a megabyte: what a phone turns without stutter
-MOST_FACES = 4_000_000  # beyond it, thinning out takes longer than a training may wait
 CAMERA_DEPTH = 0.2  # of a drawn camera, radii
 
 
@@ -46,23 +42,6 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
     if rgb is not None:
         part["colors"] = _encoded(rgb)
     return part
-
-
-def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray | None]:
-    """The mesh with about `faces` triangles, and its colours uint8 [V, 3], where it has any.
-
-    Raises UserError for one too large.
-    """
-    mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
-    if count > MOST_FACES:
-        raise UserError(
-            f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
-            "train.mesh_resolution or --resolution, or open the mesh's own file"
-        )
-    thin = clean.decimated(mesh, faces)
-    if rgb is not None and thin is not mesh:
-        rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
-    return thin, None if rgb is None else np.asarray(rgb, np.uint8)
 
 
 def camera_lines(scene: Scene) -> str:

@@ -8,8 +8,6 @@ from functools import partial
 import numpy as np
 
 from data.rays import Rays
-from data.scenes.scene import Scene
-from models.evaluation.image_metrics import mask_counts_first
 from models.experiment import Experiment
 from models.kinds.protocol import Model, Moment
 from models.machine.ranks.ranks import ALONE, Ranks
@@ -43,7 +41,3 @@ class Snapshot:
         rows = self.ranks.part(len(rays))
         parts = self.ranks.everyones(lambda: render_rays(self.model, rays.at(rows), chunk, moment, bar))
         return as_view(together(parts), shape)
-
-    def mask_first(self, scene: Scene) -> bool:
-        """Whether the figures inside the masks of photographs count first."""
-        return mask_counts_first(scene, self.experiment.conf.train.mask_weight, self.background_rgb)

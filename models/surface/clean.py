@@ -10,14 +10,18 @@ import numpy as np
 import trimesh
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
 from data.parsed_scene import MASK_HALF
+from data.errors import UserError
+from models.surface.mesh import Surface
 from models.surface.visibility import Camera, Sight, project
 
 SMALL = 0.01  # of the largest piece's area: what is below is dust
 # Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without
 # masks); in photographs of other sizes by the same part of the width.
 DILATION = 50 / 1600
+MOST_FACES = 4_000_000  # beyond it, thinning out takes longer than a training may wait
 FACES = 2**20  # whose corners are gathered at a time
 
 
@@ -120,6 +124,23 @@ def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
         np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.int32), target_count=faces
     )
     return trimesh.Trimesh(vertices.astype(np.float64), triangles.astype(np.int64), process=False)
+
+
+def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray | None]:
+    """The mesh with about `faces` triangles, and its colours uint8 [V, 3], where it has any.
+
+    Raises UserError for one too large.
+    """
+    mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
+    if count > MOST_FACES:
+        raise UserError(
+            f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
+            "train.mesh_resolution or --resolution, or open the mesh's own file"
+        )
+    thin = decimated(mesh, faces)
+    if rgb is not None and thin is not mesh:
+        rgb = rgb[cKDTree(np.asarray(mesh.vertices)).query(np.asarray(thin.vertices))[1]]
+    return thin, None if rgb is None else np.asarray(rgb, np.uint8)
 
 
 def is_watertight(mesh: trimesh.Trimesh) -> bool:

@@ -12,9 +12,9 @@ import trimesh
 
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
-from models.report.parts import thinned
 from models.results.context import Snapshot
 from models.results.render import distance_picture, normal_picture
+from models.surface.clean import thinned
 from models.surface.mesh import Surface
 from models.viewer.scene_display import Stage, pose_of
 

@@ -25,7 +25,7 @@ from models.commands.conf import read_conf
 from models.commands.mesh_flags import full_request
 from models.commands.shared import choose_device, open_trained, show
 from models.experiment import held_out_scene
-from models.surface.request import TEXTURE
+from models.requests import TEXTURE
 
 WANTED = 4.0  # dB that the mesh may lie below the rendering
 BEHIND = 0.6  # grey, before which white and black objects can be seen

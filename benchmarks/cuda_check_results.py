@@ -30,10 +30,10 @@ def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
     from models.evaluation.validation import validate_image
     from models.experiment import Experiment
     from models.monitoring.logger import RunLogger
+    from models.requests import NETWORK, PIECES, VERTEX, MeshRequest
     from models.results.chunks import ResultChunks
-    from models.results.context import Snapshot
+    from models.results.context import EvalContext
     from models.results.meshes import validate_mesh
-    from models.surface.request import NETWORK, PIECES, VERTEX, MeshRequest
 
     _pretend(type(trainer.result_model))
     trainer.settle()
@@ -42,7 +42,7 @@ def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
         log = RunLogger(folder, quiet=True, is_written=False)
         experiment = Experiment(conf, folder, scene, None)
         behind, chunks = conf.train.background_rgb, ResultChunks(conf.train)
-        seen = Snapshot(experiment, trainer.result_model, trainer.finished_steps, 0.0, behind, log, chunks)
+        seen = EvalContext(experiment, trainer.result_model, trainer.finished_steps, 0.0, behind, log, chunks)
         validate_image(seen, 0, LEVEL)
         if seen.model.level_set is not None:
             validate_mesh(seen, MeshRequest(RESOLUTION, color=NETWORK))

@@ -28,7 +28,7 @@ from models.kinds.gaussians.conf import GAUSSIANS
 from models.machine.ranks.place import here
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
-from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, Traces
+from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles
 
 CHECKPOINTS = "checkpoints"
 # Folders and files that runs write; checked for links early. Other links are detected when they are written.
@@ -48,7 +48,7 @@ class Experiment:
     scene: Scene
     checkpoint: Checkpoint | None
 
-    traces: Traces | None = None  # files of this run, for removal; None if it writes none
+    traces: RunFiles | None = None  # files of this run, for removal; None if it writes none
     lock: FolderLock | None = None  # of a training
     store: CheckpointFolder | None = None  # the checkpoints of a training
 
@@ -109,7 +109,7 @@ def open_training(
     at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):
         raise UserError(_existing_checkpoints(checkpoints, checkpoint))
-    traces = Traces(folder, OF_A_TRAINING)
+    traces = RunFiles(folder, OF_A_TRAINING)
     try:
         lock = FolderLock(folder)
     except TakenError:
@@ -139,7 +139,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
-        return Experiment(*_imported(conf, folder, checkpoint), Traces(folder, OF_A_RESULT))
+        return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))
     found = latest_checkpoint(checkpoints, warn) if checkpoint is None else _read(checkpoint)
     if found is None:
         published = sorted(checkpoints.glob(f"ckpt_*{PUBLISHED_SUFFIX}"))
@@ -148,7 +148,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     _require_same_networks(found, conf)
     scene = load_scene(conf.dataset, background(conf))
     _require_same_frame(found, scene)
-    return Experiment(conf, folder, scene, found, Traces(folder, OF_A_RESULT))
+    return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
 
 
 def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[ExperimentConfig, Path, Scene, Checkpoint]:

@@ -15,7 +15,7 @@ import numpy as np
 from data.io.bars import Bar
 from data.io.lock import TakenError
 from data.scenes.scene import summary
-from models.callback import FINISHED, STOPPED, TRAINING, Follower
+from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
 from models.experiment import Experiment, frame_state, record
@@ -36,11 +36,11 @@ from models.monitoring.recovery import Recovery
 from models.monitoring.saving import Saving
 from models.monitoring.speed import Speed
 from models.report.training_page import REPORT, TrainingReport
+from models.requests import NETWORK, MeshRequest
 from models.results.chunks import ResultChunks
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.meshes import validate_mesh
 from models.surface.extraction import EmptySurfaceError
-from models.surface.request import NETWORK, MeshRequest
 from models.training.chunks import chunk_state, settled_chunk, training_chunk
 from models.training.trainer import StepOutput, Trainer
 
@@ -78,7 +78,7 @@ class Runner:
         self._seconds_before = 0.0
         self._started: float | None = None
         self._taken = 0  # steps of this session, refused ones included
-        self._followers: tuple[Follower, ...] = ()
+        self._followers: tuple[Callback, ...] = ()
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
@@ -90,9 +90,9 @@ class Runner:
         """Finished optimiser steps."""
         return self.trainer.finished_steps
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> EvalContext:
         """The model as it is now, for results that all ranks make together, at the same time."""
-        return Snapshot(
+        return EvalContext(
             experiment=self.experiment,
             model=self.trainer.result_model,
             step=self.step,
@@ -103,11 +103,11 @@ class Runner:
             ranks=self.ranks,
         )
 
-    def own_snapshot(self) -> Snapshot:
+    def own_snapshot(self) -> EvalContext:
         """The same for what this process makes by itself."""
         return replace(self.snapshot(), ranks=ALONE)
 
-    def train(self, language: str | None = None, *followers: Follower) -> None:
+    def train(self, language: str | None = None, *followers: Callback) -> None:
         """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
 
         The report is written in `language`, None for that of the browser; it and `followers` are told what happens.
@@ -145,7 +145,7 @@ class Runner:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
 
-    def _begin(self, language: str | None, followers: Sequence[Follower]) -> None:
+    def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
         """The clock, the chunk of a batch, and those who follow the training."""
         self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
         self._started = time.perf_counter()
@@ -180,7 +180,7 @@ class Runner:
             self.log.keep(f"the training stopped at step {self.step} of {self.conf.end_iter}: {text}")
             raise DivergedError(text) from error
 
-    def _tell(self, what: Callable[[Follower], None]) -> None:
+    def _tell(self, what: Callable[[Callback], None]) -> None:
         """Tell all who follow the training; where one fails, the training goes on without."""
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))

@@ -16,6 +16,7 @@ MAX_FILE_LINES = 300
 FLOORS = {
     "data": 0,
     "data.demo": 0,
+    "models.requests": 0,
     "models.structs": 0,
     "data.io": 1,
     "models.machine": 2,
@@ -49,7 +50,7 @@ FLOORS = {
 # Modules at the root of a folder of packages. data's are the words that all its packages share.
 LOOSE = {
     "data": {"cameras", "config", "errors", "parsed_scene", "rays"},
-    "models": {"callback", "experiment", "runner", "structs"},
+    "models": {"callback", "experiment", "requests", "runner", "structs"},
 }
 MAX_FRAMES = 8  # of our own, between the training loop and a kernel
 MAY_PRINT = ("data.demo",)

@@ -14,9 +14,8 @@ from data.errors import UserError
 from models.commands.arguments import parse_arguments, parse_mode
 from models.commands.command import Mode
 from models.commands.shared import mesh_request
-from models.evaluation.references import Asked
 from models.kinds.conf import load_config
-from models.surface.request import MeshRequest
+from models.requests import EvaluationRequest, MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
 # A mesh as it is where nothing is asked for.
@@ -195,7 +194,11 @@ DISPATCHED = [
     (["--mode", "validate_image", "--image", "3"], ("open_results", (None,)), ("validate_image", (3, 2))),
     (["--mode", "validate_image", "--resolution_level", "1"], ("open_results", (None,)), ("validate_image", (0, 1))),
     (["--mode", "interpolate_2_7"], ("open_results", (None,)), ("interpolate", (2, 7))),
-    (["--mode", "evaluate"], ("open_results", (None,)), ("evaluate", (MeshRequest(512, None), Asked(), "references"))),
+    (
+        ["--mode", "evaluate"],
+        ("open_results", (None,)),
+        ("evaluate", (EvaluationRequest(MeshRequest(512, None)), "references")),
+    ),
 ]
 
 

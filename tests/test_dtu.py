@@ -9,7 +9,7 @@ import trimesh
 
 from data.errors import UserError
 from data.readers.dtu import read_dtu
-from models.evaluation.dtu import dtu_figures, masked, mesh_points, thinned
+from models.evaluation.dtu import dtu_metrics, masked, mesh_points, thinned
 from models.surface.visibility import cameras
 
 SCAN = 7
@@ -99,7 +99,7 @@ def slow_figures(mesh, folder, scan):
 
 def test_the_figures_are_those_of_the_slow_statement(tmp_path):
     folder, mesh = write_reference(tmp_path / "dtu"), surface()
-    found = dtu_figures(mesh, read_dtu(folder, SCAN))
+    found = dtu_metrics(mesh, read_dtu(folder, SCAN))
     expected = slow_figures(mesh, folder, SCAN)
     assert (found.dtu_accuracy, found.dtu_completeness, found.dtu_chamfer) == pytest.approx(expected, rel=1e-9)
     assert found.dtu_scan == SCAN and 0.02 < found.dtu_chamfer < 0.5
@@ -122,7 +122,7 @@ def test_thinning_leaves_no_two_points_within_the_distance_and_no_gap():
 @pytest.mark.parametrize(("seed", "limit"), [(1, 0.02)])
 def test_another_order_of_thinning_changes_little(seed, limit, tmp_path):
     reference = read_dtu(write_reference(tmp_path / "dtu"), SCAN)
-    first, other = (dtu_figures(surface(), reference, seed=number).dtu_chamfer for number in (0, seed))
+    first, other = (dtu_metrics(surface(), reference, seed=number).dtu_chamfer for number in (0, seed))
     assert first != other and first == pytest.approx(other, rel=limit)
 
 
@@ -144,7 +144,7 @@ def test_a_mesh_of_another_frame_is_a_sentence(tmp_path):
     mesh.apply_scale(1e-3)
     mesh.vertices += 500.0
     with pytest.raises(UserError, match="not that of the scan in millimetres"):
-        dtu_figures(mesh, reference)
+        dtu_metrics(mesh, reference)
 
 
 def spoil_mask(folder, scan=SCAN, **arrays):

@@ -13,9 +13,10 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 from runs import ROOT, run
 from test_dtu import spoil_mask, write_reference
 
-from models.evaluation.references import Asked, read_references
+from models.evaluation.references import read_references
 from models.experiment import Experiment
 from models.kinds.conf import load_config
+from models.requests import EvaluationRequest, MeshRequest
 
 # Wide enough for the geometric initialisation to be a sphere; pictures of 50x50.
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
@@ -237,7 +238,7 @@ def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkey
             train=SimpleNamespace(mask_weight=0.0),
             model=SimpleNamespace(trains_on_points=trains),
         )
-        return read_references(Experiment(conf, tmp_path, scene, None), Asked(**asked))
+        return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 
     assert witness(False).witness.given == 200 and witness(False).notes == ()
     alone = witness(True)

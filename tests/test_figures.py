@@ -7,7 +7,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import NAMES, Figures, compare, greyed, mask_counts_first, mean, text
+from models.evaluation.image_metrics import NAMES, ImageMetrics, compare, greyed, mask_counts_first, mean, text
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -63,9 +63,9 @@ def test_what_cannot_be_compared_has_no_figure(mask):
 
 
 def test_means_are_over_the_views_that_have_a_figure():
-    first, second = Figures(20.0, 0.5, 30.0, 0.9, 0.8), Figures(10.0, 0.7, None, None, None)
-    assert mean([first, second]) == Figures(15.0, pytest.approx(0.6), 30.0, 0.9, 0.8)
-    assert mean([]) == Figures(*[None] * len(NAMES))
+    first, second = ImageMetrics(20.0, 0.5, 30.0, 0.9, 0.8), ImageMetrics(10.0, 0.7, None, None, None)
+    assert mean([first, second]) == ImageMetrics(15.0, pytest.approx(0.6), 30.0, 0.9, 0.8)
+    assert mean([]) == ImageMetrics(*[None] * len(NAMES))
 
 
 @dataclasses.dataclass
@@ -101,11 +101,11 @@ def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
 
 
 def test_the_sentence_begins_with_what_counts():
-    told = Figures(12.4, 0.512, 21.3, 0.801, 0.95)
+    told = ImageMetrics(12.4, 0.512, 21.3, 0.801, 0.95)
     assert text(told, True).startswith("21.30 dB inside the mask (SSIM 0.801), 12.40 dB over the whole picture")
     assert text(told, False).startswith("12.40 dB over the whole picture (SSIM 0.512), 21.30 dB inside")
     assert "overlap (IoU) of opacity and mask 0.950" in text(told, True)
-    assert text(Figures(12.4, None, None, None, None), False) == "12.40 dB"
+    assert text(ImageMetrics(12.4, None, None, None, None), False) == "12.40 dB"
 
 
 def test_a_greyed_background_has_no_colour_and_the_object_keeps_its_own():

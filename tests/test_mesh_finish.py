@@ -8,7 +8,7 @@ from data.errors import UserError
 from models.surface import clean, color, texture
 from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.refine import onto_level
-from models.surface.visibility import Camera, Sight, clustered, project
+from models.surface.visibility import Camera, Visibility, clustered, project
 from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -129,7 +129,7 @@ def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
     mesh = marched(80)
     camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
     assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)
-    found = Sight(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
+    found = Visibility(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
     facing = np.sum((camera.center - mesh.vertices) * normals, axis=1) > 0.3
     assert found[facing].all() and not found[mesh.vertices[:, 2] < -0.3].any()
 
@@ -148,9 +148,9 @@ def test_what_no_camera_sees_goes():
     shell, core = trimesh.creation.icosphere(3, 0.8), trimesh.creation.icosphere(2, 0.4)
     both = trimesh.util.concatenate([shell, core])
     mesh = trimesh.Trimesh(both.vertices, both.faces, process=False)
-    found = clean.as_seen(mesh, AROUND, None, Sight(mesh))
+    found = clean.as_seen(mesh, AROUND, None, Visibility(mesh))
     assert len(found.faces) == len(shell.faces)
-    half = clean.as_seen(mesh, AROUND[:1], None, Sight(mesh))
+    half = clean.as_seen(mesh, AROUND[:1], None, Visibility(mesh))
     assert 0 < len(half.faces) < len(shell.faces) * 0.6 and half.vertices[:, 0].max() > 0.79
 
 
@@ -160,12 +160,14 @@ def test_what_dilated_masks_exclude_goes_and_what_a_photograph_does_not_show_sta
     mask = np.zeros((SIZE, SIZE), np.uint8)
     mask[:, : SIZE // 2] = 255
     pixels, _ = project(mesh.vertices, camera)
-    found = clean.as_seen(mesh, [camera, *AROUND], [mask, *[np.full((SIZE, SIZE), 255, np.uint8)] * 10], Sight(mesh))
+    found = clean.as_seen(
+        mesh, [camera, *AROUND], [mask, *[np.full((SIZE, SIZE), 255, np.uint8)] * 10], Visibility(mesh)
+    )
     kept = project(found.vertices, camera)[0][:, 0]
     grown = round(SIZE * 50 / 1600)
     assert SIZE / 2 - 1 + grown - 3 < kept.max() <= SIZE / 2 + grown and pixels[:, 0].max() > SIZE / 2 + 20
     empty = [np.zeros((SIZE, SIZE), np.uint8)] * 10
-    assert len(clean.as_seen(mesh, AROUND, empty, Sight(mesh)).faces) == 0
+    assert len(clean.as_seen(mesh, AROUND, empty, Visibility(mesh)).faces) == 0
 
 
 def test_points_project_as_rays_lead():
@@ -191,7 +193,7 @@ def test_a_point_gets_the_colour_of_the_photographs_that_see_it_and_the_rest_fro
         return np.full((len(points), 3), 0.25)
 
     found = color.paint(
-        mesh.vertices, mesh.vertex_normals, color.Photographs(cameras, images, None), Sight(mesh), network, iter
+        mesh.vertices, mesh.vertex_normals, color.Photographs(cameras, images, None), Visibility(mesh), network, iter
     )
     height = mesh.vertices[:, 2]
     assert np.allclose(found.rgb[height > 0.4], RED) and np.allclose(found.rgb[height < -0.4], BLUE)
@@ -204,9 +206,9 @@ def test_what_stands_before_a_point_hides_it():
     near.apply_translation([0, 0, 0.6])
     both = trimesh.util.concatenate([near, far])
     camera = looking_at_origin([0, 0, 1])
-    sight = Sight(trimesh.Trimesh(both.vertices, both.faces, process=False))
+    visibility = Visibility(trimesh.Trimesh(both.vertices, both.faces, process=False))
     tip = np.array([[0.0, 0.0, 0.3], [0.25, 0.0, np.sqrt(0.3**2 - 0.25**2)]])
-    assert sight.sees(tip, tip / 0.3, camera.center).tolist() == [False, True]
+    assert visibility.sees(tip, tip / 0.3, camera.center).tolist() == [False, True]
 
 
 def test_colours_that_stand_out_are_left_out_and_agreement_is_averaged():
@@ -230,8 +232,8 @@ def test_the_nearer_and_straighter_view_counts_more():
     point, normal = np.array([[0.0, 0.0, 0.8]]), np.array([[0.0, 0.0, 1.0]])
     cameras = [looking_at_origin([0, 0, 1], 2.0), looking_at_origin([0, 0, 1], 4.0), looking_at_origin([0, 1, 1], 2.0)]
     images = [photograph(camera, RED) for camera in cameras]
-    sight = Sight(trimesh.creation.icosphere(3, 0.8))
-    _, weights = color.gather(point, normal, color.Photographs(cameras, images, None), sight)
+    visibility = Visibility(trimesh.creation.icosphere(3, 0.8))
+    _, weights = color.gather(point, normal, color.Photographs(cameras, images, None), visibility)
     assert weights[0, 0] == 1.0 and weights[1, 0] < 0.2 and weights[2, 0] < 0.7
 
 
@@ -240,7 +242,7 @@ def test_background_in_a_mask_lends_no_colour():
     mesh = trimesh.creation.icosphere(3, 0.8)
     masks = [np.zeros((SIZE, SIZE), np.uint8)]
     photographs = color.Photographs([camera], [photograph(camera, RED)], masks)
-    found = color.paint(mesh.vertices, mesh.vertex_normals, photographs, Sight(mesh), None, iter)
+    found = color.paint(mesh.vertices, mesh.vertex_normals, photographs, Visibility(mesh), None, iter)
     assert found.seen == 0.0 and np.allclose(found.rgb, 0.5)
 
 

@@ -12,8 +12,8 @@ from scipy.spatial.transform import Rotation
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
 from models.commands.mesh_flags import full_request
+from models.requests import MeshRequest
 from models.results.meshes import box
-from models.surface.request import MeshRequest
 
 
 def requested(*flags):

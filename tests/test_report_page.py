@@ -10,7 +10,7 @@ from runs import run
 
 from data.errors import UserError
 from models.config.defaults import base_values, same
-from models.evaluation import metric_table as figure_table
+from models.evaluation import metric_table as metric_table
 from models.report import parts
 from models.report.document import ASSETS, data_of, document, mesh_library
 from models.report.history import MOST_PICTURES, MOST_POINTS, History, restored
@@ -193,7 +193,7 @@ def test_a_run_without_pictures_and_meshes_says_so(tmp_path):
 
 def test_the_figures_and_warnings_have_their_chinese():
     words = json.loads((ASSETS / "words.json").read_text(encoding="utf-8"))
-    labels = {text for title, group in figure_table.GROUPS for text in (title, *(row.label for row in group))}
+    labels = {text for title, group in metric_table.GROUPS for text in (title, *(row.label for row in group))}
     assert labels <= set(words)
     root = ASSETS.parents[2]
     sources = "".join(

@@ -5,13 +5,13 @@ import pytest
 import trimesh
 
 from data.errors import UserError
-from models.evaluation.ground_truth import Reference, read_reference
+from models.evaluation.ground_truth import GroundTruth, read_ground_truth
 from models.evaluation.mesh_distance import chamfer
 from models.evaluation.surface_metrics import against_truth
 
 
 def truth(mesh):
-    return Reference("--gt", np.asarray(mesh.vertices), np.asarray(mesh.faces))
+    return GroundTruth("--gt", np.asarray(mesh.vertices), np.asarray(mesh.faces))
 
 
 def square(height=0.0, tilt=0.0):
@@ -53,7 +53,7 @@ def test_normals_are_compared_without_their_sense():
 
 def test_points_alone_are_measured_from_point_by_point_and_have_no_normals():
     points = np.array([[0.2, 0.3, 0.5], [0.7, 0.6, -0.1], [0.5, 0.5, 0.0]])
-    found = against_truth(square(), Reference("--gt", points, None), tau=0.2, samples=3000)
+    found = against_truth(square(), GroundTruth("--gt", points, None), tau=0.2, samples=3000)
     assert found.completeness == pytest.approx(0.2) and found.recall == pytest.approx(2 / 3)
     samples = np.random.default_rng(0).random((200_000, 2))
     flat = np.concatenate([samples, np.zeros((len(samples), 1))], axis=1)
@@ -69,11 +69,11 @@ def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
     mesh.export(tmp_path / f"gt.{suffix}")
     trimesh.PointCloud(mesh.vertices).export(tmp_path / "points.ply")
     to_working = np.linalg.inv(np.array([[2.5, 0, 0, 4], [0, 2.5, 0, -7], [0, 0, 2.5, 1.5], [0, 0, 0, 1.0]]))
-    found = read_reference(tmp_path / f"gt.{suffix}", "--gt", to_working)
+    found = read_ground_truth(tmp_path / f"gt.{suffix}", "--gt", to_working)
     assert np.linalg.norm(found.points, axis=1) == pytest.approx(1.0, abs=1e-6) and found.mesh.area == pytest.approx(
         4 * np.pi, rel=0.05
     )
-    cloud = read_reference(tmp_path / "points.ply", "--gt", to_working)
+    cloud = read_ground_truth(tmp_path / "points.ply", "--gt", to_working)
     assert cloud.faces is None and np.linalg.norm(cloud.points, axis=1) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_a_sentence(name, content, words, tmp_path):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=words):
-        read_reference(tmp_path / name, "--gt", None)
+        read_ground_truth(tmp_path / name, "--gt", None)
 
 
 def test_a_mesh_so_small_that_its_place_swallows_it_gets_its_sentence(tmp_path):
@@ -104,4 +104,4 @@ def test_a_mesh_so_small_that_its_place_swallows_it_gets_its_sentence(tmp_path):
     trimesh.Trimesh(1e-20 * box.vertices, box.faces, process=False).export(tmp_path / "gt.ply")
     to_working = trimesh.transformations.translation_matrix([1.0, 2.0, 3.0])
     with pytest.raises(UserError, match="gt.ply: its triangles have no area in the scene's frame"):
-        read_reference(tmp_path / "gt.ply", "--gt", to_working)
+        read_ground_truth(tmp_path / "gt.ply", "--gt", to_working)

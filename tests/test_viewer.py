@@ -23,7 +23,7 @@ from models.kinds.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit
-from models.viewer.scene_display import Stage, pose_of, roi_flag, wxyz_of
+from models.viewer.scene_display import SceneDisplay, pose_of, roi_flag, wxyz_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(
@@ -102,7 +102,7 @@ def test_every_word_has_two_languages():
 def stage(scene):
     told = []
     running = server.start("127.0.0.1", 9300, "test", told.append)
-    yield Stage(running, scene, words("en"), told.append), told
+    yield SceneDisplay(running, scene, words("en"), told.append), told
     server.stop(running)
 
 

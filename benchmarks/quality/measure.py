@@ -21,6 +21,7 @@ from models.kinds.conf import parse_config
 from models.kinds.protocol import Moment
 from models.kinds.registry import build_model
 from models.machine import backend
+from models.requests import UNIT
 from models.results.chunks import ResultChunks
 from models.results.meshes import UNITS
 from models.results.render import render_view
@@ -28,7 +29,6 @@ from models.surface import clean, sparse
 from models.surface.extraction import EmptySurfaceError
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
-from models.surface.request import UNIT
 
 OF_VIEWS = ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou")
 

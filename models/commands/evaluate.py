@@ -10,12 +10,12 @@ from data.errors import UserError
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, whole
 from models.commands.shared import CHECKPOINT, FRAME, LANGUAGE, MESH, choose_device, mesh_request, open_trained, show
+from models.requests import EvaluationRequest
 
 if TYPE_CHECKING:
-    from models.evaluation.references import Asked, References
+    from models.evaluation.references import References
     from models.kinds.conf import ExperimentConfig
-    from models.results.context import Snapshot
-    from models.surface.request import MeshRequest
+    from models.results.context import EvalContext
 
 DTU = "dtu"
 LARGEST_SCAN = 128  # of the DTU data set
@@ -87,26 +87,39 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the metrics and the report's image; returns the exit status."""
-    from models.evaluation.references import Asked, read_references
+    from models.evaluation.references import read_references
 
     choose_device(arguments, conf)
     values = arguments.values
-    request = mesh_request(values)
-    asked = Asked(
-        values.gt, values.tau, values.points, values.frame, values.dtu, values.scan, values.csv, values.language
-    )
+    request = evaluation_request(values)
     experiment = open_trained(arguments, conf)
-    references = read_references(experiment, asked)
-    return show(experiment, lambda snapshot: _evaluate(snapshot, request, asked, references))
+    references = read_references(experiment, request)
+    return show(experiment, lambda snapshot: _evaluate(snapshot, request, references, values.language))
 
 
-def _evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> None:
+def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
+    """The metrics that the flags ask for."""
+    return EvaluationRequest(
+        mesh_request(values),
+        values.gt,
+        values.tau,
+        values.points,
+        values.frame,
+        values.dtu,
+        values.scan,
+        values.csv,
+    )
+
+
+def _evaluate(snapshot: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:
+    """What needs Jittor, which is loaded by now."""
     from models.evaluation.evaluate import evaluate
-    from models.report.training_page import with_figures
 
-    metrics = evaluate(snapshot, request, asked, references)
+    metrics = evaluate(snapshot, request, references)
     if metrics:  # of several ranks the first one has them
-        with_figures(snapshot.experiment, snapshot.log, metrics, asked.language)
+        from models.report.training_page import with_metrics
+
+        with_metrics(snapshot.experiment, snapshot.log, metrics, language)
 
 
 COMMAND = Command(

@@ -18,7 +18,7 @@ from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
 from models.kinds.conf import ExperimentConfig
-from models.monitoring.run_files import Traces
+from models.monitoring.run_files import RunFiles
 from models.report.markdown import escaped
 
 FOLDER = "inspect"
@@ -38,7 +38,7 @@ def inspect(conf: ExperimentConfig) -> Iterator[str]:
     yield summary(scene)
     yield from scene.notes
     found = findings(scene)
-    traces = Traces(folder / FOLDER, FILES)
+    traces = RunFiles(folder / FOLDER, FILES)
     try:
         path = Experiment(conf, folder, scene, None).path
         write_image(path(FOLDER, PICTURE), overview(scene))

@@ -13,7 +13,7 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, flag
 from models.commands.flag_types import MAX_INT, finite, whole
 from models.commands.shared import FRAME, mesh_request
-from models.surface.request import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
+from models.requests import LARGEST, NONE, PIECES, TEXTURE, VERTEX, VIEWS, MeshRequest
 
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 LARGEST_TEXTURE = 16384  # the limit of graphics cards

@@ -42,7 +42,7 @@ from models.commands.reconstruction_folder import (
 )
 from models.commands.reconstruction_page import page, read_figures, trust, warnings
 from models.commands.shared import choose_device
-from models.surface.request import LARGEST, PIECES, VIEWS
+from models.requests import LARGEST, PIECES, VIEWS
 
 CONF = Path("confs/fast.conf")
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,

@@ -12,16 +12,16 @@ from data.io.files import require_place
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, is_index
 from models.commands.shared import CHECKPOINT, MESH, choose_device, mesh_request, open_trained, show
+from models.requests import OF_FIELD, OF_MESH, VideoRequest
 
 if TYPE_CHECKING:
     from data.scenes.scene import Scene
     from models.kinds.conf import ExperimentConfig
     from models.results.camera_paths import CameraPath
-    from models.results.context import Snapshot
-    from models.results.path_video import Film
+    from models.results.context import EvalContext
 
 ORBIT = "orbit"
-SHOWN = ("colour", "normals", "depth", "shape", "mesh")
+SHOWN = (*OF_FIELD, *OF_MESH)
 SECONDS, FPS = 4.0, 24.0
 FASTEST = 240.0  # frames per second
 
@@ -88,18 +88,16 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Render the video; returns the exit status."""
     values = arguments.values
     choose_device(arguments, conf)
-    shown = _shown(values)
-    request = mesh_request(values)
     experiment = open_trained(arguments, conf)
     path = camera_path(values, experiment.scene)
     is_file = values.path != ORBIT and _views(values.path) is None
     level = values.resolution_level or (1 if is_file else conf.train.validate_resolution_level)
+    request = VideoRequest(_shown(values), level, values.output, mesh_request(values))
 
-    def make(snapshot: Snapshot) -> None:
-        from models.results.path_video import Film, render
+    def make(snapshot: EvalContext) -> None:
+        from models.results.path_video import render
 
-        film: Film = Film(path, shown, level, values.output, request)
-        render(snapshot, film)
+        render(snapshot, path, request)
 
     return show(experiment, make)
 

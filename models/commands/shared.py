@@ -26,11 +26,11 @@ from models.commands.flag_types import finite, whole
 from models.machine.ranks.place import here, own_card
 from models.machine.ranks.ranks import AbandonedError, joined
 from models.report.document import LANGUAGES
-from models.surface.request import UNIT, WORLD, MeshRequest
+from models.requests import UNIT, WORLD, MeshRequest
 
 if TYPE_CHECKING:
     from models.experiment import Experiment
-    from models.results.context import Snapshot
+    from models.results.context import EvalContext
     from models.runner import Runner
 
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
@@ -147,6 +147,6 @@ def work_on(experiment: Experiment, work: Callable[[Runner], None]) -> int:
     return EXIT_DONE
 
 
-def show(experiment: Experiment, result: Callable[[Snapshot], object]) -> int:
+def show(experiment: Experiment, result: Callable[[EvalContext], object]) -> int:
     """Make a result from a checkpoint; returns the exit status."""
     return work_on(experiment, lambda runner: result(runner.snapshot()))

@@ -15,7 +15,7 @@ from models.commands.view import VIEWER, place_of
 from models.machine.ranks.place import here
 
 if TYPE_CHECKING:
-    from models.callback import Follower
+    from models.callback import Callback
     from models.experiment import Experiment
 
 
@@ -43,13 +43,13 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     return work_on(experiment, lambda runner: runner.train(values.language, *followers))
 
 
-def _viewer(arguments: Arguments, experiment: Experiment) -> Follower:
+def _viewer(arguments: Arguments, experiment: Experiment) -> Callback:
     """The viewer of a training; raises UserError if it cannot listen."""
-    from models.viewer.model_viewer import ViewFollower
+    from models.viewer.model_viewer import ViewerCallback
 
     dataset = experiment.conf.dataset
     try:
-        return ViewFollower(experiment.scene, Path(dataset.data_dir), dataset.downscale, place_of(arguments), say)
+        return ViewerCallback(experiment.scene, Path(dataset.data_dir), dataset.downscale, place_of(arguments), say)
     except UserError:
         experiment.withdraw()
         experiment.close()

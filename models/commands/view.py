@@ -13,7 +13,7 @@ from models.commands.shared import CHECKPOINT, LANGUAGE, choose_device, open_tra
 from models.viewer.server import FIRST_PORT, LAST_PORT, LOOPBACK, PORT, require_viser
 
 if TYPE_CHECKING:
-    from models.results.context import Snapshot
+    from models.results.context import EvalContext
     from models.runner import Runner
     from models.surface.mesh import Surface
     from models.viewer.scene_viewer import Place
@@ -78,14 +78,14 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
     from models.checkpoints.ours import load_checkpoint
+    from models.requests import NETWORK, MeshRequest
     from models.results.meshes import finished_mesh
     from models.surface.extraction import EmptySurfaceError
-    from models.surface.request import NETWORK, MeshRequest
     from models.viewer.model_viewer import look_at_model, mesh_or_none
 
     request = MeshRequest(runner.conf.mesh_resolution, color=NETWORK)
 
-    def mesh(snapshot: Snapshot) -> Surface | None:
+    def mesh(snapshot: EvalContext) -> Surface | None:
         return mesh_or_none(lambda: finished_mesh(snapshot, request), runner.log.info, EmptySurfaceError)
 
     def go_to(path: Path) -> None:

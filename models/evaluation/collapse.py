@@ -21,7 +21,7 @@ from models.experiment import Experiment, held_out_scene
 from models.machine.ranks.ranks import Ranks
 from models.monitoring.logger import RunLogger
 from models.monitoring.recovery import Recovery
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.render import RenderedView
 from models.training.trainer import Trainer
 
@@ -79,11 +79,11 @@ class ScoredViews:
         """The resolution level at which a view has about PIXELS."""
         return max(1, round((np.prod(self.scene.size(view)) / PIXELS) ** 0.5))
 
-    def score(self, snapshot: Snapshot) -> float:
+    def score(self, snapshot: EvalContext) -> float:
         """Mean PSNR of the renderings, in dB; inside the masks where these count first."""
         return self._mean(snapshot, lambda view, level: snapshot.render(*self.scene.rays(view, level)))
 
-    def blurred(self, snapshot: Snapshot) -> float:
+    def blurred(self, snapshot: EvalContext) -> float:
         """The same of the photographs themselves, blurred by BLUR."""
 
         def rendering(view: int, level: int) -> RenderedView:
@@ -94,7 +94,7 @@ class ScoredViews:
 
         return self._mean(snapshot, rendering)
 
-    def _mean(self, snapshot: Snapshot, rendering: Any) -> float:
+    def _mean(self, snapshot: EvalContext, rendering: Any) -> float:
         """Mean PSNR of what `rendering` gives for a view at a level."""
         is_inside = figures.mask_first(snapshot, self.scene)
         found = []
@@ -140,7 +140,7 @@ class CollapseWatch:
         """What `restored` reads back from a checkpoint's state; {} before the first score."""
         return {STATE_KEY: asdict(self._scores)} if self._scores.best_step else {}
 
-    def at_checkpoint(self, snapshot: Snapshot) -> None:
+    def at_checkpoint(self, snapshot: EvalContext) -> None:
         """Score a state that is about to be saved; goes back to the best where it is low for too long."""
         if snapshot.step < SCORED_FROM:
             return
@@ -148,7 +148,7 @@ class CollapseWatch:
         if score is not None and self._scores.low >= PATIENCE:
             self._go_back(score)
 
-    def at_end(self, snapshot: Snapshot) -> str:
+    def at_end(self, snapshot: EvalContext) -> str:
         """Score the last state; it goes back, or to the better of both. Why the training failed, "" where it did not.
 
         Where it goes back the trainer has steps left to take.
@@ -173,7 +173,7 @@ class CollapseWatch:
             f"blurred ({blurred:.1f} dB): the training found no surface that explains them"
         )
 
-    def _score(self, snapshot: Snapshot) -> float | None:
+    def _score(self, snapshot: EvalContext) -> float | None:
         """The score of a state, counted; None where there is nothing to measure."""
         self._views = self._views or scored_views(self._experiment)
         score = self._views.score(snapshot)

@@ -27,7 +27,7 @@ BATCH = 20_000  # points whose neighbours are looked up at a time
 
 
 @dataclass(frozen=True)
-class DtuFigures:
+class DtuMetrics:
     """Millimetres."""
 
     dtu_scan: int
@@ -41,7 +41,7 @@ def masked(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.
     return mesh if masks is None else with_faces(mesh, within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1))
 
 
-def dtu_figures(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED) -> DtuFigures:
+def dtu_metrics(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED) -> DtuMetrics:
     """Both directions for a mesh in the world of the scan's cameras.
 
     Raises UserError where nothing of one lies within FARTHEST of the other: the mesh is in another frame.
@@ -58,7 +58,7 @@ def dtu_figures(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED
             f"--protocol dtu: nothing of the mesh lies within {FARTHEST:g} mm of scan {reference.scan} where that was "
             "observed: the scene's world is not that of the scan in millimetres, or --scan is another one's number"
         )
-    return DtuFigures(reference.scan, accuracy, completeness, 0.5 * (accuracy + completeness))
+    return DtuMetrics(reference.scan, accuracy, completeness, 0.5 * (accuracy + completeness))
 
 
 def mesh_points(mesh: trimesh.Trimesh, density: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Figures of a trained model, as a table and as files, and the picture to look at."""
+"""Metrics of a trained model, as a table and as files, and the picture to look at."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, radius_of
 from models.evaluation import image_metrics as figures
 from models.evaluation import outlier_views as agreement
-from models.evaluation.dtu import DtuFigures, dtu_figures, masked
+from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, require_same_frame
-from models.evaluation.held_out_points import PointFigures, point_figures
-from models.evaluation.image_metrics import Figures, ViewFigures
+from models.evaluation.held_out_points import PointMetrics, point_metrics
+from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
 from models.evaluation.mesh_distance import sample_surface
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
 from models.evaluation.metric_table import lines
-from models.evaluation.references import Asked, References, cameras_of
-from models.evaluation.surface_metrics import SurfaceFigures, against_truth
+from models.evaluation.references import References, cameras_of
+from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
-from models.results.context import Snapshot
+from models.requests import EvaluationRequest
+from models.results.context import EvalContext
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.render import RenderedView, normal_picture
 from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.mesh import Surface
-from models.surface.request import MeshRequest
 
 MESH_FILE, PICTURE = "mesh.ply", "report.png"
 
 
 @dataclass(frozen=True)
-class CameraFigures:
+class CameraMetrics:
     """Whether the photographs bear out the cameras, whatever the model."""
 
     # The median distance of matches from their epipolar lines, pixels of pictures reduced to 640; None: too few pairs
@@ -51,21 +51,21 @@ class CameraFigures:
 class Evaluation:
     """The figures of a run; None where there is nothing to compare with, or no surface."""
 
-    pictures: Figures | None  # means over the held-out views
-    surface: SurfaceFigures | None
-    points: PointFigures | None
-    dtu: DtuFigures | None
-    cameras: CameraFigures
-    views: tuple[ViewFigures, ...]
+    pictures: ImageMetrics | None  # means over the held-out views
+    surface: SurfaceMetrics | None
+    points: PointMetrics | None
+    dtu: DtuMetrics | None
+    cameras: CameraMetrics
+    views: tuple[ViewMetrics, ...]
 
     def values(self) -> dict[str, Any]:
         """Every figure by its name, in one order whatever there is; the names of different parts differ."""
         parts = {
-            Figures: self.pictures,
-            SurfaceFigures: self.surface,
-            PointFigures: self.points,
-            DtuFigures: self.dtu,
-            CameraFigures: self.cameras,
+            ImageMetrics: self.pictures,
+            SurfaceMetrics: self.surface,
+            PointMetrics: self.points,
+            DtuMetrics: self.dtu,
+            CameraMetrics: self.cameras,
         }
         return {
             entry.name: None if part is None else getattr(part, entry.name)
@@ -74,7 +74,7 @@ class Evaluation:
         }
 
 
-def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references: References) -> dict[str, Any]:
+def evaluate(snapshot: EvalContext, request: EvaluationRequest, references: References) -> dict[str, Any]:
     """Score the model against all there is: a table, report/metrics.json, a row of metrics.csv, and report/report.png.
 
     Without held-out views the picture shows the first photograph's. Nothing is written before every figure is there.
@@ -95,32 +95,34 @@ def evaluate(snapshot: Snapshot, request: MeshRequest, asked: Asked, references:
     evaluation = Evaluation(
         pictures=figures.mean(views) if views else None,
         surface=surface,
-        points=point_figures(witness, mesh) if witness is not None and mesh is not None else None,
+        points=point_metrics(witness, mesh) if witness is not None and mesh is not None else None,
         dtu=dtu,
         cameras=_cameras(snapshot.experiment.scene),
         views=views,
     )
     values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
-    _write(snapshot, asked, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    _write(snapshot, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
     for note in notes:
         snapshot.log.info(note)
     snapshot.log.info(*lines([("", values)]))
     folder = snapshot.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    snapshot.log.info(f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(snapshot, asked)}")
+    snapshot.log.info(
+        f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(snapshot, request)}"
+    )
     return values
 
 
-def _mesh(snapshot: Snapshot, request: MeshRequest, references: References) -> trimesh.Trimesh | None:
+def _mesh(snapshot: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
     """The surface in the working frame; None for a kind of model without one, where nothing asks for it."""
     if snapshot.model.level_set is not None:
-        return extract_mesh(snapshot, request)
+        return extract_mesh(snapshot, request.mesh)
     if references.needs_surface:
         raise EmptySurfaceError(f"{references.needs_surface}: {no_surface(snapshot.experiment.conf.model.type)}")
     return None
 
 
-def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> SurfaceFigures | None:
+def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> SurfaceMetrics | None:
     """The figures of a mesh in the working frame; raises UserError for ground truth in another frame."""
     truth = references.truth
     if truth is None or mesh is None:
@@ -131,7 +133,7 @@ def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> Surf
     return against_truth(mesh, truth, references.tau)
 
 
-def _by_dtu(snapshot: Snapshot, mesh: trimesh.Trimesh | None, references: References) -> DtuFigures | None:
+def _by_dtu(snapshot: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:
     """The figures of the DTU protocol: masks first, then the world's millimetres."""
     if references.dtu is None or mesh is None:
         return None
@@ -139,31 +141,31 @@ def _by_dtu(snapshot: Snapshot, mesh: trimesh.Trimesh | None, references: Refere
     kept = masked(mesh, cameras_of(scene), scene.masks)
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
-    return dtu_figures(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
+    return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
 
 
-def _cameras(scene: Scene) -> CameraFigures:
+def _cameras(scene: Scene) -> CameraMetrics:
     """As `inspect` has it."""
     pairs, tried = pair_distances(scene)
-    return CameraFigures(median_distance(pairs, tried), len(pairs))
+    return CameraMetrics(median_distance(pairs, tried), len(pairs))
 
 
 def _compare_views(
-    snapshot: Snapshot, held_out: Scene, first: RenderedView, mask_first: bool
-) -> tuple[ViewFigures, ...]:
+    snapshot: EvalContext, held_out: Scene, first: RenderedView, mask_first: bool
+) -> tuple[ViewMetrics, ...]:
     """The figures of all held-out views, of which the first is rendered already; each is told in the text log."""
     views = []
     for view in snapshot.log.progress(range(held_out.n_views), desc="held-out views"):
         rendered = snapshot.render(*held_out.rays(view)) if view else first
         compared = figures.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
-        views.append(ViewFigures(**asdict(compared), view=held_out.image_names[view]))
+        views.append(ViewMetrics(**asdict(compared), view=held_out.image_names[view]))
         snapshot.log.note(f"held-out view {held_out.image_names[view]}: PSNR {figures.text(compared, mask_first)}")
     return tuple(views)
 
 
 def _about(
-    snapshot: Snapshot,
-    request: MeshRequest,
+    snapshot: EvalContext,
+    request: EvaluationRequest,
     references: References,
     mesh: trimesh.Trimesh | None,
     mask_first: bool,
@@ -176,8 +178,8 @@ def _about(
         "model": experiment.conf.model.type,
         "step": snapshot.step,
         "seconds": snapshot.seconds,  # of training, over all its sessions
-        "resolution": None if mesh is None else request.resolution,
-        "threshold": request.threshold,
+        "resolution": None if mesh is None else request.mesh.resolution,
+        "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
         "held_out": None if held_out is None else held_out.n_views,
@@ -187,10 +189,10 @@ def _about(
 
 
 def _write(
-    snapshot: Snapshot,
-    asked: Asked,
+    snapshot: EvalContext,
+    request: EvaluationRequest,
     values: Mapping[str, Any],
-    views: tuple[ViewFigures, ...],
+    views: tuple[ViewMetrics, ...],
     picture: np.ndarray,
     mesh: trimesh.Trimesh | None,
 ) -> None:
@@ -203,12 +205,12 @@ def _write(
         write_world_mesh(snapshot, mesh, experiment.path(FOLDER, MESH_FILE))
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
-    add_row(_table_file(snapshot, asked), values)
+    add_row(_table_file(snapshot, request), values)
 
 
-def _table_file(snapshot: Snapshot, asked: Asked) -> Path:
+def _table_file(snapshot: EvalContext, request: EvaluationRequest) -> Path:
     """The table that has a row for each evaluation."""
-    return asked.csv or snapshot.experiment.folder / FOLDER / CSV_FILE
+    return request.csv or snapshot.experiment.folder / FOLDER / CSV_FILE
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:

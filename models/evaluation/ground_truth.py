@@ -18,7 +18,7 @@ MOST_POINTS = 1_000_000  # of a cloud that are measured from, drawn by chance; a
 
 
 @dataclass(frozen=True, eq=False)
-class Reference:
+class GroundTruth:
     """Ground truth in the working frame: a mesh, or points where no triangles are known."""
 
     source: str  # as a message names it: a flag or key and the file
@@ -40,7 +40,7 @@ class Reference:
         return generator.choice(self.points, count, replace=False)
 
 
-def read_reference(path: Path | str, source: str, to_working: np.ndarray | None) -> Reference:
+def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | None) -> GroundTruth:
     """A mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
 
     to_working: [4, 4], from the file's frame to the working frame; None where it is in that already. Raises UserError
@@ -51,9 +51,9 @@ def read_reference(path: Path | str, source: str, to_working: np.ndarray | None)
         cloud = read_points(path)
         if cloud is None:
             raise UserError(f"{path}: holds neither triangles nor points; give a mesh or points")
-        return Reference(source, moved(cloud.xyz, to_working), None)
+        return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
-    found = Reference(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
+    found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
     if not has_area(found.mesh):  # so small that its place in the scene swallows it
         raise UserError(f"{path}: its triangles have no area in the scene's frame; give the mesh in the scene's units")
     return found

@@ -1,4 +1,4 @@
-"""Points of structure from motion as witnesses of a surface that they took no part in. The working frame; P points."""
+"""Distances of held-out SfM points, which took no part in the training, to the surface. The working frame; P points."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAME = 1e-4  # radii: points nearer than that are one, through files in float32
 
 
 @dataclass(frozen=True, eq=False)
-class Witness:
+class HeldOutPoints:
     """Points that lie on what was to be reconstructed."""
 
     source: str  # where they are from
@@ -33,7 +33,7 @@ class Witness:
 
 
 @dataclass(frozen=True)
-class PointFigures:
+class PointMetrics:
     """Distances of points to the nearest point of the surface's triangles."""
 
     points_from: str
@@ -46,9 +46,9 @@ class PointFigures:
     points_missing: float  # share farther than MISSING from any surface
 
 
-def witnesses(
+def held_out_points(
     points: SparsePoints, source: str, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None
-) -> Witness:
+) -> HeldOutPoints:
     """Those in the unit sphere, well supported, and shown by a photograph; it may be none.
 
     masks: uint8 [H, W] of each camera, where what lies off them is no part of the object; else None.
@@ -71,7 +71,7 @@ def witnesses(
     kept = views > 0
     if masks is not None:
         kept &= inside >= IN_MASKS * views
-    return Witness(source, xyz[kept], np.nanmedian(scale[:, kept], axis=0).astype(np.float64), given)
+    return HeldOutPoints(source, xyz[kept], np.nanmedian(scale[:, kept], axis=0).astype(np.float64), given)
 
 
 def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoints:
@@ -82,13 +82,13 @@ def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoint
     return points.at(cKDTree(trained_on.xyz).query(points.xyz)[0] > SAME)
 
 
-def point_figures(witness: Witness, mesh: trimesh.Trimesh) -> PointFigures | None:
+def point_metrics(witness: HeldOutPoints, mesh: trimesh.Trimesh) -> PointMetrics | None:
     """How far the points lie from the surface; None where there are none."""
     if len(witness.xyz) == 0:
         return None
     distance = point_to_mesh(witness.xyz, mesh)
     pixels = distance * witness.pixels
-    return PointFigures(
+    return PointMetrics(
         points_from=witness.source,
         points_given=witness.given,
         points_scored=len(distance),

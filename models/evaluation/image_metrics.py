@@ -14,7 +14,7 @@ import numpy as np
 from data.io.images import to_float
 from data.parsed_scene import MASK_HALF
 from data.scenes.scene import Scene
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.render import RenderedView, psnr
 
 SSIM_SIGMA = 1.5  # of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
@@ -27,7 +27,7 @@ GREY = 0.5  # what the background of a report is half faded to
 
 
 @dataclass(frozen=True)
-class Figures:
+class ImageMetrics:
     """Of one view, or the mean of several; None where there is nothing to compare, or no difference to measure."""
 
     psnr: float | None  # dB, over the whole picture
@@ -37,26 +37,26 @@ class Figures:
     iou: float | None  # overlap of mask and opacity: pixels in both by pixels in either
 
 
-NAMES = tuple(entry.name for entry in fields(Figures))
+NAMES = tuple(entry.name for entry in fields(ImageMetrics))
 
 
 @dataclass(frozen=True)
-class ViewFigures(Figures):
+class ViewMetrics(ImageMetrics):
     """Of one held-out photograph."""
 
     view: str  # its file name
 
 
-def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | None) -> Figures:
+def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | None) -> ImageMetrics:
     """The figures of a rendering, for a photograph [h, w, 3] in [0, 1] and a mask [h, w] in [0, 1] or None."""
     whole = (_finite(psnr(rendered.rgb, photograph)), _ssim(rendered.rgb, photograph, None))
     if mask is None:
-        return Figures(*whole, None, None, None)
+        return ImageMetrics(*whole, None, None, None)
     inside = mask > HALF
     if not inside.any():
-        return Figures(*whole, None, None, _overlap(rendered.opacity > HALF, inside))
+        return ImageMetrics(*whole, None, None, _overlap(rendered.opacity > HALF, inside))
     object_only = [np.where(inside[..., None], picture, 0.0) for picture in (rendered.rgb, photograph)]
-    return Figures(
+    return ImageMetrics(
         *whole,
         psnr_mask=_finite(psnr(rendered.rgb[inside], photograph[inside])),
         ssim_mask=_ssim(*object_only, inside),
@@ -64,11 +64,11 @@ def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | N
     )
 
 
-def mean(figures: Sequence[Figures]) -> Figures:
+def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
     """The mean of each figure over the views that have it; of no views at all, none."""
     columns = {name: [getattr(view, name) for view in figures] for name in NAMES}
     present = {name: [value for value in values if value is not None] for name, values in columns.items()}
-    return Figures(**{name: float(np.mean(values)) if values else None for name, values in present.items()})
+    return ImageMetrics(**{name: float(np.mean(values)) if values else None for name, values in present.items()})
 
 
 def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarray | None) -> bool:
@@ -80,7 +80,7 @@ def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarr
     return scene.masks is not None and mask_weight > 0 and not _is_before(scene, background_rgb)
 
 
-def mask_first(context: Snapshot, scene: Scene) -> bool:
+def mask_first(context: EvalContext, scene: Scene) -> bool:
     """`mask_counts_first` of a trained model on the photographs of a scene."""
     return mask_counts_first(scene, context.experiment.conf.train.mask_weight, context.background_rgb)
 
@@ -103,7 +103,7 @@ def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.where((mask > HALF)[..., None], photograph, faded).astype(np.float32)
 
 
-def text(figures: Figures, mask_first: bool) -> str:
+def text(figures: ImageMetrics, mask_first: bool) -> str:
     """The figures as a part of a sentence, what counts first in front."""
     whole = _pair("over the whole picture", figures.psnr, figures.ssim)
     if figures.iou is None:

@@ -1,4 +1,4 @@
-"""Figures as they are read on a terminal: what each is called, its unit, and how many digits say something."""
+"""Metrics as they are read on a terminal: what each is called, its unit, and how many digits say something."""
 
 from __future__ import annotations
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from data.errors import listed_views
 from models.evaluation.image_metrics import HALF, mask_first, psnr
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 
 SIDE = 96  # pixels of the longer side of what is rendered: enough to tell a wrong picture from a right one
 BELOW_MEDIAN = 6.0  # dB: an error twice as large as that of the others
 LEAST_VIEWS = 5  # fewer have no usual error
 
 
-def agreement(snapshot: Snapshot) -> np.ndarray:
+def agreement(snapshot: EvalContext) -> np.ndarray:
     """PSNR in dB of the photographs trained on, [V], on small pictures; inside the masks where these count first."""
     scene = snapshot.experiment.scene
     is_inside = mask_first(snapshot, scene)
@@ -35,7 +35,7 @@ def disagreeing(values: np.ndarray) -> np.ndarray:
     return far[np.argsort(values[far])]
 
 
-def notes(snapshot: Snapshot) -> tuple[str, ...]:
+def notes(snapshot: EvalContext) -> tuple[str, ...]:
     """A sentence that names the photographs that never agree; none where all do."""
     values = agreement(snapshot)
     far = disagreeing(values)

@@ -14,12 +14,12 @@ from data.readers.dtu import DtuReference, read_dtu
 from data.readers.points import read_points
 from data.scenes.scene import Scene, radius_of
 from models.evaluation.frames import SAMPLES, require_in_region
-from models.evaluation.ground_truth import Reference, moved, read_reference
-from models.evaluation.held_out_points import Witness, others, witnesses
+from models.evaluation.ground_truth import GroundTruth, moved, read_ground_truth
+from models.evaluation.held_out_points import HeldOutPoints, held_out_points, others
 from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
-from models.surface.request import UNIT, WORLD
+from models.requests import UNIT, WORLD, EvaluationRequest
 from models.surface.visibility import Camera, cameras
 
 FRAME_WORDS = {
@@ -35,29 +35,15 @@ NOTHING = (
 )
 
 
-@dataclass(frozen=True)
-class Asked:
-    """What the command line asks an evaluation for."""
-
-    gt: Path | None = None
-    tau: float | None = None  # in the units of `frame`
-    points: Path | None = None
-    frame: str = WORLD  # of gt and points
-    dtu: Path | None = None
-    scan: int | None = None
-    csv: Path | None = None  # the table that gets a row; None for the experiment's own
-    language: str | None = None  # of the experiment's page; None for that of the browser
-
-
 @dataclass(frozen=True, eq=False)
 class References:
     """What there is to compare with; None where there is nothing of the kind."""
 
     held_out: Scene | None
-    truth: Reference | None
+    truth: GroundTruth | None
     truth_words: str  # how ground truth in another frame is mended
     tau: float  # radii
-    witness: Witness | None
+    witness: HeldOutPoints | None
     dtu: DtuReference | None
     needs_surface: str  # the flag that cannot do without one; "" for none
     notes: tuple[str, ...]  # what is not scored, and why
@@ -68,30 +54,30 @@ def cameras_of(scene: Scene) -> list[Camera]:
     return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
-def read_references(experiment: Experiment, asked: Asked) -> References:
+def read_references(experiment: Experiment, request: EvaluationRequest) -> References:
     """Raises UserError for what cannot be read, lies in another frame, or where there is nothing to compare with."""
     scene = experiment.scene
-    tau = _tau(scene, asked)
-    require_table(asked.csv or experiment.folder / "report" / "metrics.csv")
+    tau = _tau(scene, request)
+    require_table(request.csv or experiment.folder / "report" / "metrics.csv")
     held_out = held_out_scene(experiment)
-    truth, words = _truth(experiment, asked)
-    dtu = None if asked.dtu is None else _dtu(scene, asked.dtu, asked.scan)
-    witness, notes = _witness(experiment, asked)
+    truth, words = _truth(experiment, request)
+    dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
+    witness, notes = _witness(experiment, request)
     if held_out is None and truth is None and dtu is None and witness is None:
         raise UserError(NOTHING.format(name=scene.name))
-    given = {"--gt": asked.gt, "--points": asked.points, "--protocol dtu": asked.dtu}
+    given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
     needs = next((flag for flag, value in given.items() if value is not None), "")
     return References(held_out, truth, words, tau, witness, dtu, needs, notes)
 
 
-def _tau(scene: Scene, asked: Asked) -> float:
+def _tau(scene: Scene, request: EvaluationRequest) -> float:
     """Radii; raises UserError for one that everything in the region of interest is within."""
-    if asked.tau is None:
+    if request.tau is None:
         return TAU
-    tau = asked.tau / (1.0 if asked.frame == UNIT else radius_of(scene))
+    tau = request.tau / (1.0 if request.frame == UNIT else radius_of(scene))
     if tau >= LARGEST_TAU:
         raise UserError(
-            f"--tau {asked.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} across, so "
+            f"--tau {request.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} across, so "
             "that everything would count; give it in units of --frame"
         )
     return tau
@@ -102,28 +88,28 @@ def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
     return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
-def _truth(experiment: Experiment, asked: Asked) -> tuple[Reference | None, str]:
+def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
     """The ground truth of the flag, else of the conf, and how one in another frame is mended."""
     named = experiment.conf.dataset.reference_mesh
-    if asked.gt is not None:
-        source, words = f"--gt {asked.gt}", FRAME_WORDS[asked.frame]
-        truth = read_reference(asked.gt, source, _to_working(experiment.scene, asked.frame))
+    if request.gt is not None:
+        source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
+        truth = read_ground_truth(request.gt, source, _to_working(experiment.scene, request.frame))
     elif named:
         source, words = f"dataset.reference_mesh = {named}", CONF_WORDS
-        truth = read_reference(named, source, None)
+        truth = read_ground_truth(named, source, None)
     else:
         return None, ""
     require_in_region(truth.spread(SAMPLES, np.random.default_rng(0)), source, words)
     return truth, words
 
 
-def _witness(experiment: Experiment, asked: Asked) -> tuple[Witness | None, tuple[str, ...]]:
+def _witness(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
     """The points that may bear witness, and why others do not."""
     scene, conf = experiment.scene, experiment.conf
     is_trained_on = conf.model.trains_on_points and scene.points is not None
     trained_on = training_points(scene.points) if is_trained_on else None
-    if asked.points is not None:
-        source, found = f"--points {asked.points}", _points(scene, asked)
+    if request.points is not None:
+        source, found = f"--points {request.points}", _points(scene, request)
     elif scene.points is not None:
         source, found = "the scene's points of structure from motion", scene.points
     else:
@@ -131,30 +117,30 @@ def _witness(experiment: Experiment, asked: Asked) -> tuple[Witness | None, tupl
     new = others(found, trained_on)
     if len(new.xyz) < len(found.xyz):
         told = f"{source}: {len(found.xyz) - len(new.xyz)} points took part in the training and are not scored"
-        if len(new.xyz) == 0 and asked.points is not None:
+        if len(new.xyz) == 0 and request.points is not None:
             raise UserError(f"{told}; give points that did not")
         notes = (told,)
     else:
         notes = ()
     masks = scene.masks if conf.train.mask_weight > 0 else None
-    witness = witnesses(new, source, cameras_of(scene), masks)
+    witness = held_out_points(new, source, cameras_of(scene), masks)
     if len(witness.xyz) == 0:
-        if asked.points is not None:
+        if request.points is not None:
             raise UserError(
                 f"{source}: none of its points lies on what is to be reconstructed, in the region of interest and the "
-                f"masks; {FRAME_WORDS[asked.frame]}"
+                f"masks; {FRAME_WORDS[request.frame]}"
             )
         return None, (*notes, f"{source}: none lies in the region of interest and the masks")
     return witness, notes
 
 
-def _points(scene: Scene, asked: Asked) -> SparsePoints:
+def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
     """The points of --points in the working frame; raises UserError where they cannot be used."""
-    found = read_points(asked.points)
+    found = read_points(request.points)
     if found is None:
-        raise UserError(f"--points {asked.points}: holds no points; write the file again")
-    xyz = moved(found.xyz, _to_working(scene, asked.frame))
-    require_in_region(xyz, f"--points {asked.points}", FRAME_WORDS[asked.frame])
+        raise UserError(f"--points {request.points}: holds no points; write the file again")
+    xyz = moved(found.xyz, _to_working(scene, request.frame))
+    require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
     return replace(found, xyz=xyz)
 
 

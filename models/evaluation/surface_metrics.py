@@ -8,7 +8,7 @@ import numpy as np
 import trimesh
 from scipy.spatial import cKDTree
 
-from models.evaluation.ground_truth import MOST_POINTS, Reference
+from models.evaluation.ground_truth import MOST_POINTS, GroundTruth
 from models.evaluation.mesh_distance import SAMPLES, nearest, point_to_mesh, sample_faces
 
 # --tau where it is not given: the error beyond which a point counts as missed, a hundredth of the sphere's radius. That
@@ -18,7 +18,7 @@ TAU = 0.01
 
 
 @dataclass(frozen=True)
-class SurfaceFigures:
+class SurfaceMetrics:
     """How far a surface and its ground truth are apart; lengths in radii."""
 
     accuracy: float  # mean distance from the surface to the ground truth: what is extra or misplaced
@@ -43,8 +43,8 @@ class Pairs:
 
 
 def against_truth(
-    mesh: trimesh.Trimesh, truth: Reference, tau: float = TAU, samples: int = SAMPLES, seed: int = 0
-) -> SurfaceFigures:
+    mesh: trimesh.Trimesh, truth: GroundTruth, tau: float = TAU, samples: int = SAMPLES, seed: int = 0
+) -> SurfaceMetrics:
     """Both directions: `samples` area-uniform points of one surface to the nearest point of the other's triangles.
 
     From a ground truth of points alone every point is measured (MOST_POINTS at the most), and to it the nearest point.
@@ -67,12 +67,12 @@ def both_ways(
     return _one_way(mesh, other, samples, generator), _one_way(other, mesh, samples, generator)
 
 
-def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceFigures:
+def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceMetrics:
     """The figures of a surface by the points that lead from it to the ground truth and back."""
     accuracy, completeness = float(forth.distances.mean()), float(back.distances.mean())
     precision, recall = float(np.mean(forth.distances <= tau)), float(np.mean(back.distances <= tau))
     cosines = [pairs.cosines for pairs in (forth, back) if pairs.cosines is not None]
-    return SurfaceFigures(
+    return SurfaceMetrics(
         accuracy=accuracy,
         completeness=completeness,
         chamfer=0.5 * (accuracy + completeness),

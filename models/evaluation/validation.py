@@ -11,13 +11,13 @@ import numpy as np
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
 from models.evaluation import image_metrics as figures
-from models.evaluation.image_metrics import Figures
-from models.results.context import Snapshot
+from models.evaluation.image_metrics import ImageMetrics
+from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture
 
 
 @dataclass(frozen=True)
-class Picture:
+class ValidationImage:
     """A photograph's view, rendered."""
 
     path: Path  # rendering, photograph and normals, one above the other
@@ -26,10 +26,10 @@ class Picture:
     c2w: np.ndarray  # [4, 4]
     rendered: RenderedView
     photograph: np.ndarray  # [h, w, 3] in [0, 1]
-    figures: Figures
+    figures: ImageMetrics
 
 
-def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Picture | None:
+def validate_image(snapshot: EvalContext, view: int, resolution_level: int) -> ValidationImage | None:
     """Render a photograph's view and write it; normals and distances are written beside it.
 
     Of several ranks the first one writes; None for the others.
@@ -50,4 +50,4 @@ def validate_image(snapshot: Snapshot, view: int, resolution_level: int) -> Pict
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
     compared = figures.compare(rendered, photograph, scene.mask_image(view, resolution_level))
     snapshot.log.info(f"view {view}: PSNR {figures.text(compared, figures.mask_first(snapshot, scene))}, {path}")
-    return Picture(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)
+    return ValidationImage(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)

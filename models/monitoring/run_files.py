@@ -15,7 +15,7 @@ OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # worth nothing without a st
 OF_A_RESULT = (LOG_FOLDER,)
 
 
-class Traces:
+class RunFiles:
     """Remembers a folder as it is before a run; `remove` makes it that again, unless there is something to keep."""
 
     def __init__(self, folder: Path, passing: tuple[str, ...]) -> None:

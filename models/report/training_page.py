@@ -23,10 +23,10 @@ from data.inspection.overview import overview
 from data.io.files import is_file, write_result
 from data.io.images import to_uint8
 from data.scenes.scene import facts
-from models.callback import TRAINING, Follower
+from models.callback import TRAINING, Callback
 from models.config.defaults import base_values, same
 from models.evaluation.metric_table import rows as figure_rows
-from models.evaluation.validation import Picture
+from models.evaluation.validation import ValidationImage
 from models.experiment import Experiment
 from models.kinds.conf import flat
 from models.machine import backend, memory
@@ -43,7 +43,7 @@ OVERVIEW_LONGEST = 1200  # pixels
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
 
 
-class TrainingReport(Follower):
+class TrainingReport(Callback):
     """Grows with a training and writes itself."""
 
     name = "the report"
@@ -72,7 +72,7 @@ class TrainingReport(Follower):
                 row["inv_s"] = 1.0 / float(s_val)
             self._history.add_row(step, row | {"seconds": seconds, "memory": memory.held_bytes() / memory.GB})
 
-    def picture(self, step: int, picture: Picture) -> None:
+    def picture(self, step: int, picture: ValidationImage) -> None:
         """An entry of the slider."""
         with self._timed():
             self._history.add_picture(*_shown(step, picture))
@@ -118,7 +118,7 @@ class TrainingReport(Follower):
             self._spent += time.perf_counter() - begun
 
 
-def with_figures(experiment: Experiment, log: RunLogger, figures: Mapping[str, Any], language: str | None) -> None:
+def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, Any], language: str | None) -> None:
     """Put the figures of an evaluation into the experiment's page; without one, a page of figures alone is made."""
     path = experiment.folder / REPORT
     try:
@@ -181,7 +181,7 @@ def _environment(experiment: Experiment) -> list[list[str]]:
     return found
 
 
-def _shown(step: int, picture: Picture) -> tuple[dict[str, Any], str]:
+def _shown(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
     """A picture as the page has it, and its photograph."""
     rendered, told = picture.rendered, picture.figures
     panels = {"rendering": picture_uri(to_uint8(rendered.rgb))}

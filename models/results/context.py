@@ -19,7 +19,7 @@ A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time lef
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class EvalContext:
     """A model at one step, with all that its results depend on."""
 
     experiment: Experiment

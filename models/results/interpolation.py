@@ -8,7 +8,7 @@ import numpy as np
 
 from data.cameras import camera_rays, image_pixels, interpolate_pose
 from data.io.images import to_uint8
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.video_file import write_video
 
 VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
@@ -16,7 +16,7 @@ VIDEO_FRAMES_PER_SECOND = 30
 INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
 
 
-def interpolate(snapshot: Snapshot, first: int, second: int) -> Path | None:
+def interpolate(snapshot: EvalContext, first: int, second: int) -> Path | None:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics.
 
     Of several ranks the first one writes it; None for the others.

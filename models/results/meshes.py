@@ -13,7 +13,8 @@ import trimesh
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.kinds.protocol import LevelSet
-from models.results.context import Snapshot
+from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
+from models.results.context import EvalContext
 from models.results.sharing import shared_out
 from models.surface import clean, sparse
 from models.surface.color import Fallback, Photographs, paint
@@ -22,8 +23,7 @@ from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
-from models.surface.request import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
-from models.surface.visibility import Sight, cameras
+from models.surface.visibility import Visibility, cameras
 
 UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
@@ -32,12 +32,12 @@ WIDE = 8
 NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii: 2048 points in less are no more apart than float32 tells
 
 
-def extract_mesh(snapshot: Snapshot, request: MeshRequest) -> trimesh.Trimesh:
+def extract_mesh(snapshot: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
     """The surface in the working frame, as marching cubes give it; raises EmptySurfaceError where there is none."""
     return _extract(snapshot, request, None).mesh
 
 
-def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
+def validate_mesh(snapshot: EvalContext, request: MeshRequest) -> Surface:
     """Write the mesh that is asked for; returns it in the working frame. Raises EmptySurfaceError where there is none.
 
     A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written. Of several
@@ -57,17 +57,17 @@ def validate_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
     return surface
 
 
-def finished_mesh(snapshot: Snapshot, request: MeshRequest) -> Surface:
+def finished_mesh(snapshot: EvalContext, request: MeshRequest) -> Surface:
     """The mesh that is asked for in the working frame, unwritten; raises EmptySurfaceError where there is none."""
     return _finished(snapshot, request, extract_mesh(snapshot, request))
 
 
-def write_world_mesh(snapshot: Snapshot, mesh: trimesh.Trimesh, path: Path) -> None:
+def write_world_mesh(snapshot: EvalContext, mesh: trimesh.Trimesh, path: Path) -> None:
     """A mesh of the working frame to `path`, in world coordinates and in the colour network's colours."""
     _write(snapshot, MeshRequest(0, color=NETWORK), _as_the_network_says(snapshot, mesh, None), path)
 
 
-def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
+def _extract(snapshot: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
     """The surface in the working frame; the log hears what it took."""
     level_set = _level_set(snapshot)
     low, high = box(snapshot.experiment.scene, request)
@@ -89,7 +89,7 @@ def _extract(snapshot: Snapshot, request: MeshRequest, folder: Path | None) -> s
     return found
 
 
-def _level_set(snapshot: Snapshot) -> LevelSet:
+def _level_set(snapshot: EvalContext) -> LevelSet:
     """What is marched; raises EmptySurfaceError for a kind of model without a surface."""
     level_set = snapshot.model.level_set
     if level_set is None:
@@ -105,7 +105,7 @@ def _level_set(snapshot: Snapshot) -> LevelSet:
     return replace(level_set, **shared)
 
 
-def _chunk(snapshot: Snapshot) -> int:
+def _chunk(snapshot: EvalContext) -> int:
     """Points at which the field is asked at a time: what fits the rank where least does, times their number."""
     own = snapshot.chunks.points(snapshot.model.level_set.outward)
     return min(snapshot.ranks.everyone(own)) * snapshot.ranks.size
@@ -138,7 +138,7 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _finished(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
+def _finished(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
     """Cleaned, decimated, on the level set and coloured, in this order: each step has less to do for the one before."""
     mesh = _cleaned(snapshot, request, mesh)
     faces = request.decimate
@@ -156,14 +156,14 @@ def _finished(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -
     return _colored(snapshot, request, mesh, normals)
 
 
-def _cleaned(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+def _cleaned(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Without what --clean takes away; raises EmptySurfaceError where nothing is left."""
     if request.clean is None:
         return mesh
     scene = snapshot.experiment.scene
     if request.clean in (VIEWS, LARGEST):
         before = len(mesh.faces)
-        mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Sight(mesh))
+        mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
                 f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
@@ -179,7 +179,7 @@ def _cleaned(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh) ->
 
 
 def _on_level(
-    snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh
+    snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh
 ) -> tuple[trimesh.Trimesh, np.ndarray | None]:
     """Moved onto the level set with the field's normals, where the field can be followed; else as it is, and None."""
     level_set = _level_set(snapshot)
@@ -198,9 +198,9 @@ def _on_level(
     return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
 
 
-def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+def _colored(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colours of the photographs, at the vertices or as a texture."""
-    scene, level_set, sight = snapshot.experiment.scene, _level_set(snapshot), Sight(mesh)
+    scene, level_set, visibility = snapshot.experiment.scene, _level_set(snapshot), Visibility(mesh)
     photographs = Photographs(_cameras(scene), scene.images, scene.masks)
     shares = []
 
@@ -209,7 +209,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
             points,
             towards,
             photographs,
-            sight,
+            visibility,
             _in_chunks(level_set.color, _wide_chunk(snapshot)),
             partial(snapshot.log.progress, desc="colours", leave=False),
         )
@@ -228,7 +228,7 @@ def _colored(snapshot: Snapshot, request: MeshRequest, mesh: trimesh.Trimesh, no
     return surface
 
 
-def _as_the_network_says(snapshot: Snapshot, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+def _as_the_network_says(snapshot: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colour network's colours at the vertices; without any where there is no such network."""
     level_set = _level_set(snapshot)
     color = _in_chunks(level_set.color, _wide_chunk(snapshot))
@@ -239,7 +239,7 @@ def _as_the_network_says(snapshot: Snapshot, mesh: trimesh.Trimesh, normals: np.
     return Surface(mesh, normals, np.rint(np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8))
 
 
-def _wide_chunk(snapshot: Snapshot) -> int:
+def _wide_chunk(snapshot: EvalContext) -> int:
     """Points at which slopes or colours are asked for at a time."""
     return max(1, _chunk(snapshot) // WIDE)
 
@@ -258,7 +258,7 @@ def _cameras(scene: Scene) -> list:
     return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
-def _write(snapshot: Snapshot, request: MeshRequest, surface: Surface, path: Path) -> None:
+def _write(snapshot: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
     """To the disk, in the frame that is asked for; the log hears what it is."""
     if request.frame != UNIT:
         surface = surface_to_world(surface, snapshot.experiment.scene.scene_to_world)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,50 +12,36 @@ from data.cameras import camera_rays, image_pixels
 from data.errors import UserError
 from data.io.files import make_folder, remove, write_result
 from data.io.images import ImageError, image_size, read_image, to_uint8, write_image
+from models.requests import COLOUR, DEPTH, MESH, NORMALS, OF_FIELD, OF_MESH, SHAPE, VideoRequest
 from models.results.camera_paths import CameraPath, Shot
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.meshes import finished_mesh
 from models.results.render import distance_picture, normal_picture
 from models.results.shading import paint_mesh, shade_mesh
 from models.results.video_file import write_video
 from models.surface.mesh import Surface
-from models.surface.request import MeshRequest
 
-COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"
-FIELD, SURFACE = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # shown by the model itself, and by a mesh of it
-SHOWN = (*FIELD, *SURFACE)
 FRAMES = "[0-9]" * 5 + ".png"  # what their files are called
 UNFINISHED = ".frames"  # suffix of the folder that keeps the frames of a film until it is whole
 STAMP = "film.txt"  # in it: what the frames are of
 
 
-@dataclass(frozen=True)
-class Film:
-    """What is asked for."""
-
-    path: CameraPath
-    shown: tuple[str, ...]  # side by side, from the left
-    level: int  # frames are that many times smaller
-    output: Path | None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
-    mesh: MeshRequest
-
-
-def render(snapshot: Snapshot, film: Film) -> Path:
+def render(snapshot: EvalContext, path: CameraPath, request: VideoRequest) -> Path:
     """Make the film; one that was interrupted goes on. Returns where it is. Of several ranks the first one writes."""
-    kinds = "_".join(film.shown)
-    name = f"{snapshot.step:08d}_{film.path.name}_{kinds}.mp4"
+    kinds = "_".join(request.shown)
+    name = f"{snapshot.step:08d}_{path.name}_{kinds}.mp4"
     is_first = snapshot.ranks.is_first
-    target = film.output or (snapshot.experiment.path("render", name) if is_first else Path(name))
+    target = request.output or (snapshot.experiment.path("render", name) if is_first else Path(name))
     is_video = target.suffix.lower() == ".mp4"
     folder = target.with_name(target.name + UNFINISHED) if is_video else target
-    files = _frame_files(snapshot, film, folder) if is_first else []
+    files = _frame_files(snapshot, path, request, folder) if is_first else []
     wanted = snapshot.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
-    missing = [(index, film.path.shots[index]) for index in wanted]
+    missing = [(index, path.shots[index]) for index in wanted]
     if len(missing) < len(files):
         snapshot.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
-    surface = finished_mesh(snapshot, film.mesh) if missing and set(film.shown) & set(SURFACE) else None
+    surface = finished_mesh(snapshot, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
     for index, shot in snapshot.log.progress(missing, desc="frames"):
-        frame = _frame(snapshot, film, shot, surface)
+        frame = _frame(snapshot, path, request, shot, surface)
         if is_first:
             write_image(files[index], frame)
     if not is_first:
@@ -64,43 +49,43 @@ def render(snapshot: Snapshot, film: Film) -> Path:
     if not is_video:
         snapshot.log.info(f"{len(files)} frames: {target}")
         return target
-    coded = write_video(target, _read(files), film.path.fps)
+    coded = write_video(target, _read(files), path.fps)
     remove(folder)
     snapshot.log.info(f"video of {len(files)} frames, {coded}: {target}")
     return target
 
 
-def _frame_files(snapshot: Snapshot, film: Film, folder: Path) -> list[Path]:
+def _frame_files(snapshot: EvalContext, path: CameraPath, request: VideoRequest, folder: Path) -> list[Path]:
     """The file of every frame, in a folder that is made if need be; of a video, frames of another film there go.
 
     Raises UserError for a folder that holds something else or another film, or cannot be made.
     """
     try:
         make_folder(folder.parent, folder.name)
-        names = sorted(path.name for path in folder.iterdir())
+        names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another --output") from error
-    files = [folder / f"{index:05d}.png" for index in range(len(film.path.shots))]
-    stamp, wanted = folder / STAMP, _stamp(snapshot, film)
+    files = [folder / f"{index:05d}.png" for index in range(len(path.shots))]
+    stamp, wanted = folder / STAMP, _stamp(snapshot, path, request)
     if names and STAMP not in names:
         raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
     if names and stamp.read_bytes() != wanted:
-        if folder == film.output:  # the frames are what was asked for, then, and may be whole
+        if folder == request.output:  # the frames are what was asked for, then, and may be whole
             raise UserError(f"--output {folder}: holds the frames of another film; name another folder, or delete it")
-        for path in folder.glob(FRAMES):
-            remove(path)
+        for frame in folder.glob(FRAMES):
+            remove(frame)
     write_result(stamp, wanted)
     return files
 
 
-def _stamp(snapshot: Snapshot, film: Film) -> bytes:
+def _stamp(snapshot: EvalContext, path: CameraPath, request: VideoRequest) -> bytes:
     """What tells this film from another one."""
     digest = hashlib.sha256()
-    for shot in film.path.shots:
+    for shot in path.shots:
         digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
-    sizes = f"{film.path.width}x{film.path.height} / {film.level}"
-    mesh = film.mesh.resolution if set(film.shown) & set(SURFACE) else 0
-    told = (snapshot.step, snapshot.seconds, ",".join(film.shown), sizes, mesh, digest.hexdigest())
+    sizes = f"{path.width}x{path.height} / {request.level}"
+    mesh = request.mesh.resolution if set(request.shown) & set(OF_MESH) else 0
+    told = (snapshot.step, snapshot.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
     return "\n".join(map(str, told)).encode()
 
 
@@ -112,12 +97,14 @@ def _is_whole(file: Path) -> bool:
         return False
 
 
-def _frame(snapshot: Snapshot, film: Film, shot: Shot, surface: Surface | None) -> np.ndarray:
+def _frame(
+    snapshot: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
+) -> np.ndarray:
     """One frame, uint8 [h, n w, 3] of n pictures side by side."""
-    pixels = image_pixels(film.path.width, film.path.height, film.level)
+    pixels = image_pixels(path.width, path.height, request.level)
     height, width = pixels.shape[:2]
     found: dict[str, np.ndarray] = {}
-    if set(film.shown) & set(FIELD):
+    if set(request.shown) & set(OF_FIELD):
         view = snapshot.render(camera_rays(pixels, shot.intrinsics, shot.c2w), (height, width))
         away = float(np.linalg.norm(shot.c2w[:3, 3]))
         depth = distance_picture(view.distance, view.opacity, (away - 1.0, away + 1.0))
@@ -125,12 +112,12 @@ def _frame(snapshot: Snapshot, film: Film, shot: Shot, surface: Surface | None) 
         found[DEPTH] = np.repeat(depth[..., None], 3, axis=-1)
     if surface is not None:
         lens = shot.intrinsics.copy()
-        lens[:2] *= np.array([[width / film.path.width], [height / film.path.height]])
-        if SHAPE in film.shown:
+        lens[:2] *= np.array([[width / path.width], [height / path.height]])
+        if SHAPE in request.shown:
             found[SHAPE] = to_uint8(shade_mesh(surface.mesh, lens, shot.c2w, height, width))
-        if MESH in film.shown:
+        if MESH in request.shown:
             found[MESH] = to_uint8(paint_mesh(surface.mesh, surface.rgb, lens, shot.c2w, height, width))
-    return np.concatenate([found[name] for name in film.shown], axis=1)
+    return np.concatenate([found[name] for name in request.shown], axis=1)
 
 
 def _read(files: Sequence[Path]) -> Iterator[np.ndarray]:

@@ -17,7 +17,7 @@ SUPERSAMPLES = 2  # rays per pixel and axis, for smooth outlines
 
 
 def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Picture float32 [height, width, 3] in [0, 1] of `mesh`, in the frame that `c2w` [4, 4] leads to.
+    """Image float32 [height, width, 3] in [0, 1] of `mesh`, in the frame that `c2w` [4, 4] leads to.
 
     `intrinsics` [3, 3] and pixels as in `data.cameras`. A matt surface with interpolated normals, lit from beside the
     camera, on white; a face seen from behind is shaded like one seen from the front. A mesh without faces gives the

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from data.parsed_scene import MASK_HALF
 from data.errors import UserError
 from models.surface.mesh import Surface
-from models.surface.visibility import Camera, Sight, project
+from models.surface.visibility import Camera, Visibility, project
 
 SMALL = 0.01  # of the largest piece's area: what is below is dust
 # Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without
@@ -77,7 +77,7 @@ def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
 
 
 def as_seen(
-    mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None, sight: Sight
+    mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None, visibility: Visibility
 ) -> trimesh.Trimesh:
     """Without the faces that no camera sees a corner of, or of which a corner lies outside of a dilated mask.
 
@@ -88,7 +88,7 @@ def as_seen(
     seen = np.zeros(len(vertices), bool)
     for camera in cameras:
         asked = np.flatnonzero(camera.shows(*project(vertices, camera)) & ~seen)
-        seen[asked] = sight.sees(vertices[asked], normals[asked], camera.center)
+        seen[asked] = visibility.sees(vertices[asked], normals[asked], camera.center)
     stays = seen[mesh.faces].any(axis=1)
     if masks is not None:
         stays &= within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.io.images import sample_bilinear
-from models.surface.visibility import Camera, Sight, project
+from models.surface.visibility import Camera, Visibility, project
 
 GRAZING = 0.15  # cosine: a surface seen more edge-on than 81 degrees shows a smear of its neighbourhood
 SHARPNESS = 1  # of the cosine, so that pixels count; higher powers leave a few photographs and their light
@@ -48,7 +48,7 @@ def paint(
     points: np.ndarray,
     normals: np.ndarray,
     photographs: Photographs,
-    sight: Sight,
+    visibility: Visibility,
     fallback: Fallback | None,
     progress: Callable[[Iterable], Iterable],
 ) -> Painted:
@@ -59,7 +59,7 @@ def paint(
     rgb, seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
     for start in progress(range(0, len(points), POINTS)):
         part = slice(start, start + POINTS)
-        colors, weights = gather(points[part], normals[part], photographs, sight)
+        colors, weights = gather(points[part], normals[part], photographs, visibility)
         rgb[part], seen[part] = blend(colors, weights), weights.max(axis=0, initial=0.0) > 0
     dark = np.flatnonzero(~seen)
     if len(dark) and fallback is not None:
@@ -72,7 +72,7 @@ def paint(
 
 
 def gather(
-    points: np.ndarray, normals: np.ndarray, photographs: Photographs, sight: Sight
+    points: np.ndarray, normals: np.ndarray, photographs: Photographs, visibility: Visibility
 ) -> tuple[np.ndarray, np.ndarray]:
     """What each photograph shows of each point: colours float32 [V, P, 3] and weights float32 [V, P], 0 if hidden."""
     views = len(photographs.cameras)
@@ -85,7 +85,7 @@ def gather(
         rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING))
         if photographs.masks is not None:
             rows = rows[sample_bilinear(photographs.masks[view], pixels[rows]) >= WITHIN_MASK]
-        rows = rows[sight.sees(points[rows], normals[rows], camera.center)]
+        rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
         colors[view, rows] = sample_bilinear(photographs.images[view], pixels[rows])
         fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[rows] ** 2  # pixels to a unit of surface
         weights[view, rows] = cosine[rows] ** SHARPNESS * fine

@@ -10,9 +10,9 @@ import numpy as np
 
 from data.errors import UserError
 from data.io.files import write_result
+from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.gltf import to_glb, unit
 from models.surface.mesh import About, Surface
-from models.surface.request import NONE, TEXTURE, VERTEX
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
 # OBJ has y up and looks along -z, which is what Blender's importer takes it for: there, coordinates are again those of

@@ -62,7 +62,7 @@ def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
     return trimesh.Trimesh(middles, faces, process=False)
 
 
-class Sight:
+class Visibility:
     """A mesh that hides what lies behind it; a very fine one is made coarser, so that rays can be cast at it."""
 
     def __init__(self, mesh: trimesh.Trimesh) -> None:

@@ -15,7 +15,7 @@ from data.io.files import is_file, read_regular, write_result
 from data.io.images import eight_bits
 from data.prepare.box_masks import carried, object_points
 from data.scenes.scene import Scene
-from models.viewer.scene_display import Stage, look_through, wxyz_of
+from models.viewer.scene_display import SceneDisplay, look_through, wxyz_of
 
 BOXES_FILE = "boxes.json"  # in the scene folder
 SCREEN = 720  # pixels of the height of what is shown before everything
@@ -27,7 +27,7 @@ MOST_BYTES = 1 << 24
 class Boxes:
     """Looks through a photograph and takes a rectangle that is drawn there."""
 
-    def __init__(self, stage: Stage, folder: Path, downscale: int, say: Callable[[str], None]) -> None:
+    def __init__(self, stage: SceneDisplay, folder: Path, downscale: int, say: Callable[[str], None]) -> None:
         """`folder`: the scene's, whose boxes.json is written; its pictures are `downscale` times the scene's."""
         self._stage, self._path, self._downscale, self._say = stage, folder / BOXES_FILE, downscale, say
         self._boxes = _read(self._path, say)

@@ -12,11 +12,11 @@ import trimesh
 
 from data.cameras import camera_rays, image_pixels
 from data.io.images import to_uint8
-from models.results.context import Snapshot
+from models.results.context import EvalContext
 from models.results.render import distance_picture, normal_picture
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
-from models.viewer.scene_display import Stage, pose_of
+from models.viewer.scene_display import SceneDisplay, pose_of
 
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
@@ -29,10 +29,10 @@ FACES = 200_000  # of the mesh that is shown
 MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
 
 
-class Live:
+class LiveRenderer:
     """Renders for the browsers that look, one picture at a time, in the thread that asks it to."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: SceneDisplay) -> None:
         """Add its controls to the stage."""
         self._stage, self._words = stage, stage.words
         self._rays: dict[int, int] = {}  # of the newest picture of each browser; 0: its camera moved since
@@ -75,7 +75,7 @@ class Live:
         mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
         self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
 
-    def draw(self, snapshot: Snapshot, at_once: float, longest: float) -> float:
+    def draw(self, snapshot: EvalContext, at_once: float, longest: float) -> float:
         """Render what is wanted most; returns the seconds it took, 0 where nothing is wanted or there is no time.
 
         `at_once`: seconds for the first picture from a new place; finer ones follow, up to the `longest`.
@@ -101,7 +101,7 @@ class Live:
             client.scene.set_background_image(picture, format="jpeg")
         return spent
 
-    def _picture(self, snapshot: Snapshot, camera: Any, rays: int) -> np.ndarray:
+    def _picture(self, snapshot: EvalContext, camera: Any, rays: int) -> np.ndarray:
         """What a browser's camera sees, uint8 [h, w, 3] of about so many pixels."""
         aspect = float(np.clip(camera.aspect, 0.2, 5.0))
         height = max(2, round(math.sqrt(rays / aspect)))

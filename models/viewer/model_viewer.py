@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from data.errors import UserError, reason
 from data.scenes.scene import Scene
-from models.callback import TRAINING, Follower
+from models.callback import TRAINING, Callback
 from models.viewer.boxes import Boxes
-from models.viewer.scene_display import Stage
+from models.viewer.scene_display import SceneDisplay
 from models.viewer.scene_viewer import A_MOMENT, Place
 from models.viewer.server import start, stop
 from models.viewer.words import words
 
 if TYPE_CHECKING:
-    from models.results.context import Snapshot
+    from models.results.context import EvalContext
     from models.surface.mesh import Surface
-    from models.viewer.live_render import Live
+    from models.viewer.live_render import LiveRenderer
 
 AT_ONCE = 0.3  # seconds that the first picture from a new place takes
 PATIENCE = 6.0  # seconds that the finest one may take
@@ -31,8 +31,8 @@ MOST_CHECKPOINTS = 500
 
 
 def look_at_model(
-    snapshot: Callable[[], Snapshot],
-    mesh: Callable[[Snapshot], Surface | None],
+    snapshot: Callable[[], EvalContext],
+    mesh: Callable[[EvalContext], Surface | None],
     checkpoints: Mapping[int, Path],
     go_to: Callable[[Path], None],
     place: Place,
@@ -44,13 +44,13 @@ def look_at_model(
         mesh: its mesh; None where there is no surface.
         checkpoints: files by step; the slider over them asks `go_to` to load one.
     """
-    from models.viewer.live_render import Live
+    from models.viewer.live_render import LiveRenderer
 
     now = snapshot()
     say, dataset = now.log.info, now.experiment.conf.dataset
     server = start(place.host, place.port, now.experiment.folder.name, say)
-    stage = Stage(server, now.experiment.scene, words(place.language), say)
-    live = Live(stage)
+    stage = SceneDisplay(server, now.experiment.scene, words(place.language), say)
+    live = LiveRenderer(stage)
     Boxes(stage, Path(dataset.data_dir), dataset.downscale, say)
     steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
     slider = None
@@ -76,7 +76,7 @@ def look_at_model(
         stop(server)
 
 
-def _loaded(live: Live, go_to: Callable[[Path], None], path: Path) -> bool:
+def _loaded(live: LiveRenderer, go_to: Callable[[Path], None], path: Path) -> bool:
     """Load a checkpoint; one that cannot be read is told, and the model stays as it is."""
     try:
         go_to(path)
@@ -86,7 +86,7 @@ def _loaded(live: Live, go_to: Callable[[Path], None], path: Path) -> bool:
     return True
 
 
-def _show(live: Live, stage: Stage, now: Snapshot, surface: Surface | None) -> None:
+def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Surface | None) -> None:
     """The mesh of a step, and what is said of it."""
     told = f"{stage.words('step')} {now.step}"
     if surface is None:
@@ -97,7 +97,7 @@ def _show(live: Live, stage: Stage, now: Snapshot, surface: Surface | None) -> N
     live.refresh()
 
 
-class ViewFollower(Follower):
+class ViewerCallback(Callback):
     """The viewer while a training runs: its newest mesh, and pictures in a small share of its time."""
 
     name = "the viewer"
@@ -114,11 +114,13 @@ class ViewFollower(Follower):
     def _ready(self) -> None:
         """Set the stage, once Jittor is there."""
         if self._live is None:
-            from models.viewer.live_render import Live
+            from models.viewer.live_render import LiveRenderer
 
             # Browsers without a GPU draw on the training's cores: the region waits until it is asked for.
-            self._stage = Stage(self._server, self._scene, words(self._place.language), self._say, with_region=False)
-            self._live = Live(self._stage)
+            self._stage = SceneDisplay(
+                self._server, self._scene, words(self._place.language), self._say, with_region=False
+            )
+            self._live = LiveRenderer(self._stage)
             Boxes(self._stage, self._folder, self._downscale, self._say)
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
@@ -132,13 +134,13 @@ class ViewFollower(Follower):
         del step
         self._alone(lambda: self._live.show_mesh(surface))
 
-    def after_step(self, snapshot: Callable[[], Snapshot]) -> None:
+    def after_step(self, snapshot: Callable[[], EvalContext]) -> None:
         """A picture, where a browser looks and there is time for it."""
         left = SHARE * (time.perf_counter() - self._begun) - self._spent
         if left > 0.0:
             self._alone(lambda: self._draw(snapshot, min(left, LONGEST)))
 
-    def _draw(self, snapshot: Callable[[], Snapshot], longest: float) -> None:
+    def _draw(self, snapshot: Callable[[], EvalContext], longest: float) -> None:
         """A picture of the model as it is now, where one is wanted or the last one is old."""
         now = time.perf_counter()
         if now - self._fresh > FRESH:

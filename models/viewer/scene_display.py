@@ -27,7 +27,7 @@ BLUE = (70, 130, 190)
 LARGEST_REGION = 4.0  # radii of the region that there is
 
 
-class Stage:
+class SceneDisplay:
     """What stands still while a model changes."""
 
     def __init__(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data.scenes.scene import Scene
 from models.viewer.boxes import Boxes
-from models.viewer.scene_display import Stage
+from models.viewer.scene_display import SceneDisplay
 from models.viewer.server import start, stop
 from models.viewer.words import words
 
@@ -31,7 +31,7 @@ def look_at_scene(scene: Scene, folder: Path, downscale: int, place: Place, say:
     `folder` is the scene's, and its pictures are `downscale` times as large as those of `scene`.
     """
     server = start(place.host, place.port, scene.name, say)
-    Boxes(Stage(server, scene, words(place.language), say), folder, downscale, say)
+    Boxes(SceneDisplay(server, scene, words(place.language), say), folder, downscale, say)
     try:
         while True:
             time.sleep(A_MOMENT)

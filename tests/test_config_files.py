@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 from config_samples import CONFS, RECIPES, WHOLE, write_conf
 
-from models.config import hocon as config_hocon
 from models.config.strict import ConfigError
 from models.kinds.conf import load_config, parse_config
 
@@ -52,17 +51,22 @@ BAD_FILES = [
     (WHOLE.replace("variance_network { init_val = 0.3 }", ""), "model.variance_network: this block is missing"),
     (WHOLE + "\ntrain = 3", "train: must be a block"),
     (WHOLE + "\nmodel.nerf.d_inn = 3", "model.nerf.d_inn: unknown key; did you mean d_in?"),
-    (WHOLE + '\ninclude url("http://127.0.0.1/x.conf")', "URLs are not supported"),
-    (WHOLE + '\ninclude "https://127.0.0.1/x.conf"', "URLs are not supported"),
-    (WHOLE + '\ninclude required(url("file:///etc/hostname"))', "URLs are not supported"),
-    (WHOLE + '\ntrain { include url("http://127.0.0.1/x.conf") }', "URLs are not supported"),
+    (WHOLE + '\ninclude url("http://127.0.0.1/x.conf")', "nothing is fetched"),
+    (WHOLE + '\ninclude "https://127.0.0.1/x.conf"', "nothing is fetched"),
+    (WHOLE + '\ninclude required(url("file:///etc/hostname"))', "nothing is fetched"),
+    (WHOLE + '\ntrain { include url("http://127.0.0.1/x.conf") }', "nothing is fetched"),
     (WHOLE + '\ninclude package("pyhocon:__init__.py")', "only files can be included"),
     (WHOLE + '\ninclude "missing.conf"', "missing.conf: no such conf file"),
     (WHOLE + '\ninclude required("x.conf")', "includes itself"),
-    (WHOLE + '\ninclude "sub/evil.conf"', "URLs are not supported"),
+    (WHOLE + '\ninclude "sub/evil.conf"', "nothing is fetched"),
     (WHOLE + '\ngeneral.base_exp_dir = "./"${HOME}', "Cannot resolve variable ${HOME}"),
     (WHOLE + "\nPATH = ${PATH}", "Cannot resolve"),
-    (WHOLE + "\ntrain.seed = ${train.seed2}", "cannot be resolved: No configuration setting found for key seed2"),
+    (WHOLE + "\nPATH = [${PATH}]", "Cannot resolve"),
+    (WHOLE + "\na = ${?HOME}\ngeneral.base_exp_dir = ${a}", "Cannot resolve variable ${a}"),
+    (WHOLE + '\ntrain { include "part.conf" }', "not HOCON near 'train { include"),
+    (WHOLE + '\ntrain {\n include "missing.conf"\n}', "an include on a line of its own outside of all blocks"),
+    (WHOLE + '\na = x//y include "part.conf"', "a: unknown block"),
+    (WHOLE + "\ntrain.seed = ${train.seed2}", "cannot be filled in: Cannot resolve variable ${train.seed2}"),
 ]
 
 
@@ -82,18 +86,26 @@ def test_a_bad_file_is_named_with_what_is_wrong_and_nothing_is_fetched(text, com
     assert ".conf" in message
 
 
-def test_pyhocons_own_names_stay_as_they_are_while_a_conf_is_read(conf_file, monkeypatch):
-    from pyhocon import config_parser
+def test_the_environment_fills_nothing_in(conf_file, monkeypatch):
+    monkeypatch.setenv("nothing", "7")
+    monkeypatch.setenv("general", "8")
+    plain = load_config(conf_file(WHOLE))
+    conf = load_config(conf_file(WHOLE + "\ntrain.seed = ${?nothing}\ngeneral.recording = [x${?nothing}]\n"))
+    assert conf.train.seed == plain.train.seed and conf.general.recording == ("x",)
 
-    before, seen, read = (config_parser.ConfigFactory, config_parser.glob), [], config_hocon._read_text
 
-    def looked_at(path):
-        seen.append((config_parser.ConfigFactory, config_parser.glob))
-        return read(path)
+def test_includes_are_merged_where_they_stand(conf_file):
+    conf_file("train.seed = 3\ntrain.end_iter = 30", "part.conf")
+    text = WHOLE + '\ntrain.seed = 1\n  include required( file("part.conf") )  # a part\ntrain.end_iter = 40\n'
+    conf = load_config(conf_file(text))
+    assert (conf.train.seed, conf.train.end_iter) == (3, 40)
 
-    monkeypatch.setattr(config_hocon, "_read_text", looked_at)
-    load_config(conf_file(WHOLE))
-    assert set(seen) == {before}
+
+@pytest.mark.parametrize("name", ["./include", "include", "./x/INCLUDE/y", "٣", "./٣/3"])
+def test_the_word_include_and_other_digits_are_text(name, conf_file):
+    path = conf_file(WHOLE + f'\ndataset.data_dir = {name}\ngeneral.recording = ["{name}", "x"]')
+    conf = load_config(path)
+    assert conf.dataset.data_dir == name and conf.general.recording == (name, "x")
 
 
 def test_a_missing_file_names_the_nearest_and_what_there_is():

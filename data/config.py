@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-FORMATS = ("neus", "blender", "ngp", "nerfstudio", "colmap", "llff")
+from data.readers import FORMATS
+
 AUTO_FORMAT = "auto"
 NO_REFINEMENT, POSES, POSES_AND_FOCAL = "none", "poses", "focal"
 MAX_DOWNSCALE = 64  # of the image's sides; beyond it no pixels are left

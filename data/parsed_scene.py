@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -16,6 +17,13 @@ MASK_HALF = 127
 # Every eighth SfM point is held out of training for evaluation: a thousand points leave more than a hundred, enough for
 # quantiles, and the training loses little.
 HELD_OUT_EVERY = 8
+
+
+class CameraFiles(Protocol):
+    """What a reader takes from the `dataset` block: only the NeuS format has file names that a conf chooses."""
+
+    render_cameras_name: str
+    object_cameras_name: str
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from scene_writers import write_blender, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config
 
 from data.errors import UserError
-from data.readers import parse_scene
+from data.scenes.load import parse_scene
 
 
 @pytest.mark.parametrize("name", BROKEN)

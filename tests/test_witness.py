@@ -7,7 +7,7 @@ import pytest
 import trimesh
 from rigs import FOCAL, INTRINSICS, SIZE, cloud, sphere_of_cameras
 
-from data.parsed_scene import training_points, witness_points
+from data.parsed_scene import training_points
 from models.evaluation.held_out_points import held_out_points, others, point_metrics
 from models.surface.visibility import cameras
 

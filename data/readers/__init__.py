@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
-from data.config import AUTO_FORMAT, DatasetConfig
-from data.parsed_scene import ParsedScene
-from data.readers.blender import read_blender
-from data.readers.colmap import read_colmap
-from data.readers.detect import recognise
-from data.readers.llff import read_llff
-from data.readers.nerfstudio import read_nerfstudio
-from data.readers.neus import read_neus
-from data.readers.ngp import read_ngp
+from data.parsed_scene import CameraFiles, ParsedScene
+from data.readers import blender, colmap, llff, nerfstudio, neus, ngp
 
-READERS: dict[str, Callable[[Path, DatasetConfig], ParsedScene]] = {
-    "neus": read_neus,
-    "blender": read_blender,
-    "ngp": read_ngp,
-    "nerfstudio": read_nerfstudio,
-    "colmap": read_colmap,
-    "llff": read_llff,
+
+class Reader(NamedTuple):
+    """A scene format."""
+
+    matches: Callable[[Path], str]  # the file or folder that identifies the format; "" if the folder has another one
+    read: Callable[[Path, CameraFiles], ParsedScene]
+
+
+READERS = {
+    "neus": Reader(neus.matches, neus.read_neus),
+    "blender": Reader(blender.matches, blender.read_blender),
+    "ngp": Reader(ngp.matches, ngp.read_ngp),
+    "nerfstudio": Reader(nerfstudio.matches, nerfstudio.read_nerfstudio),
+    "colmap": Reader(colmap.matches, colmap.read_colmap),
+    "llff": Reader(llff.matches, llff.read_llff),
 }
-
-
-def parse_scene(conf: DatasetConfig) -> ParsedScene:
-    """Read the cameras of the scene folder `conf.data_dir`; no image is decoded. Raises SceneError."""
-    folder = Path(conf.data_dir)
-    return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type](folder, conf)
+FORMATS = tuple(READERS)  # the values of dataset.type, beside `auto`

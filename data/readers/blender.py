@@ -17,14 +17,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from data.config import DatasetConfig
-from data.parsed_scene import ParsedScene, PosedImage
-from data.readers.transforms import held_out_file, posed_image, read_frames, require_distinct, required_file
+from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
+from data.readers.transforms import (
+    TRANSFORMS_FILE,
+    held_out_file,
+    posed_image,
+    read_frames,
+    require_distinct,
+    required_file,
+)
 
 TRAINING_FILE = "transforms_train.json"
 
 
-def read_blender(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The camera file; "" where it is missing, or transforms.json says more."""
+    is_there = (folder / TRAINING_FILE).is_file() and not (folder / TRANSFORMS_FILE).is_file()
+    return TRAINING_FILE if is_there else ""
+
+
+def read_blender(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / TRAINING_FILE
     held_out = held_out_file(folder)

@@ -12,12 +12,11 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from data.config import DatasetConfig
 from data.errors import SceneError, listed
 from data.io.child import ChildError, run_apart
 from data.io.files import is_file
 from data.io.images import left_out, list_images, natural_key
-from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage, SparsePoints
 from data.readers.colmap_files import (
     ModelFileError,
     Tables,
@@ -60,10 +59,18 @@ CAMERA_MODELS = {
 }
 
 
-def read_colmap(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The first model; "" where there is none, or transforms.json was made from it."""
+    models = [path.relative_to(folder) for path in model_folders(folder)]
+    if not models or (models[0].parts[:1] == ("colmap",) and (folder / "transforms.json").is_file()):
+        return ""
+    return f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
+
+
+def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     """The images, lenses, poses and points of the COLMAP project at `folder`; no image is decoded.
 
-    The images are in the natural order of their names. Of several models the one with the most images is used. `conf`
+    The images are in the natural order of their names. Of several models the one with the most images is used. `files`
     is not used; all readers have the same signature.
 
     Raises SceneError for a model that is missing or damaged or has an unsupported camera model, and for missing images

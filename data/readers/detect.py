@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
-from data.config import FORMATS
 from data.errors import SceneError
 from data.io.images import IMAGE_SUFFIXES
-from data.io.json_file import read_content
-from data.readers.colmap_files import model_folders, model_suffix
+from data.readers import FORMATS, READERS
+from data.readers.neus import matches_in_part
 
 # (preferred, other) where a folder has both formats: LLFF's table drops COLMAP's distortion, and a NeuS scene made from
 # the other format has a chosen region of interest.
 PREFERRED = (("neus", "colmap"), ("neus", "llff"), ("colmap", "llff"))
-# Keys that ns-process-data writes and instant-ngp does not know.
-NERFSTUDIO_KEYS = re.compile(
-    rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
-)
 VIDEO_SUFFIXES = (".mp4", ".mov", ".avi", ".mkv", ".webm")
 MOST_SHOWN = 8  # file names in a message
 MOST_SEARCHED = 64  # subfolders that are searched for a scene
@@ -47,30 +41,10 @@ def recognise(folder: Path) -> str:
 
 def _marks(folder: Path) -> dict[str, str]:
     """The formats that `folder` matches, each with the file or folder that identifies it."""
-    found = {}
-    cameras = sorted(entry.name for entry in folder.glob("*.npz"))
-    if (folder / "image").is_dir() and cameras:
-        found["neus"] = f"image/ with {cameras[0]}"
-    if (folder / "transforms_train.json").is_file() and not (folder / "transforms.json").is_file():
-        found["blender"] = "transforms_train.json"
-    if (folder / "transforms.json").is_file():
-        found[_kind_of_transforms(folder / "transforms.json")] = "transforms.json"
-    models = [path.relative_to(folder) for path in model_folders(folder)]
-    if models and not ("nerfstudio" in found and models[0].parts[:1] == ("colmap",)):  # transforms.json is made from it
-        found["colmap"] = f"a COLMAP model in {models[0]}" if models[0].parts else f"cameras{model_suffix(folder)}"
-    if (folder / "poses_bounds.npy").is_file():
-        found["llff"] = "poses_bounds.npy"
-    if not found and ((folder / "image").is_dir() or any(name.startswith("cameras") for name in cameras)):
-        found["neus"] = "image/" if (folder / "image").is_dir() else cameras[0]  # incomplete; the reader reports what
+    found = {name: mark for name, reader in READERS.items() if (mark := reader.matches(folder))}
+    if not found and (mark := matches_in_part(folder)):
+        return {"neus": mark}  # the reader reports what is missing
     return found
-
-
-def _kind_of_transforms(path: Path) -> str:
-    """The format of a transforms.json by its keys: "nerfstudio" or "ngp"; the file is not parsed.
-
-    Raises SceneError for a file that cannot be read.
-    """
-    return "nerfstudio" if NERFSTUDIO_KEYS.search(read_content(path)) else "ngp"
 
 
 def _without_cameras(folder: Path) -> str:

@@ -21,12 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import image_size, left_out, require_images
 from data.io.json_file import positive, side
 from data.io.npz import NpzError, read_npy
-from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.poses import rigid_pose
 from data.readers.transforms import require_same_shape
 
@@ -35,7 +34,12 @@ COLUMNS = 17
 MAX_FILE_BYTES = 1 << 24  # 120 000 images
 
 
-def read_llff(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The camera file; "" where it is missing."""
+    return CAMERA_FILE if (folder / CAMERA_FILE).is_file() else ""
+
+
+def read_llff(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
     source = folder / CAMERA_FILE
     table = _read_table(source)

@@ -21,23 +21,36 @@ import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from data.config import DatasetConfig
 from data.errors import SceneError, one_line
 from data.io.json_file import matrix, positive, text
-from data.parsed_scene import ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import CameraFiles, ParsedScene, PosedImage, SparsePoints
 from data.readers.points import read_points
 from data.readers.poses import rigid_pose
-from data.readers.transforms import Frame, find_file, posed_image, read_frames, require_distinct, required_file
+from data.readers.transforms import (
+    TRANSFORMS_FILE,
+    Frame,
+    find_file,
+    is_of_nerfstudio,
+    posed_image,
+    read_frames,
+    require_distinct,
+    required_file,
+)
 
-CAMERA_FILE = "transforms.json"
 PINHOLE_MODELS = ("PERSPECTIVE", "OPENCV", "SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 FISHEYE_MODEL = "OPENCV_FISHEYE"
 SPLITS = ("train_filenames", "val_filenames", "test_filenames")
 
 
-def read_nerfstudio(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The camera file, where nerfstudio wrote it, else ""; raises SceneError for one that cannot be read."""
+    path = folder / TRANSFORMS_FILE
+    return TRANSFORMS_FILE if path.is_file() and is_of_nerfstudio(path) else ""
+
+
+def read_nerfstudio(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    source = folder / CAMERA_FILE
+    source = folder / TRANSFORMS_FILE
     content, frames = read_frames(source)
     _check_world(source, content)
     _require_masks_for_all(source, frames)
@@ -128,9 +141,9 @@ def _points(folder: Path, source: Path, content: Mapping[str, object]) -> Sparse
 def _notes(content: Mapping[str, object], left_out: int, has_masks: bool) -> tuple[str, ...]:
     notes = []
     if left_out:
-        notes.append(f"{CAMERA_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
+        notes.append(f"{TRANSFORMS_FILE}: {left_out} photographs are in none of {', '.join(SPLITS)} and left out")
     if has_masks:
-        notes.append(f"{CAMERA_FILE}: mask_path is read as an object mask, white on the object and black off it")
+        notes.append(f"{TRANSFORMS_FILE}: mask_path is read as an object mask, white on the object and black off it")
     if "applied_transform" in content:
-        notes.append(f"{CAMERA_FILE}: meshes are in the world of its matrices, after applied_transform")
+        notes.append(f"{TRANSFORMS_FILE}: meshes are in the world of its matrices, after applied_transform")
     return tuple(notes)

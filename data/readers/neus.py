@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from data.cameras import decompose_projection
-from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.images import left_out, list_images, require_images
 from data.io.npz import NpzError, read_members
-from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.numbering import require_no_gap, require_same_numbers
 from data.readers.points import read_points
 
@@ -30,14 +29,27 @@ CAMERA_MATRIX = re.compile(r"(world|scale)_mat_[0-9]{1,9}")
 MATRIX_TOLERANCE = 1e-4
 
 
-def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The folder of images and the first camera file; "" where one of them is missing."""
+    cameras = sorted(entry.name for entry in folder.glob("*.npz"))
+    return f"image/ with {cameras[0]}" if cameras and (folder / "image").is_dir() else ""
+
+
+def matches_in_part(folder: Path) -> str:
+    """The folder of images or the camera file of a scene that lacks the other; "" where there is neither."""
+    if (folder / "image").is_dir():
+        return "image/"
+    return min((entry.name for entry in folder.glob("cameras*.npz")), default="")
+
+
+def read_neus(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene `folder`; no image is opened.
 
     Images with different cameras may differ in size. Raises SceneError for missing or inconsistent files.
     """
     image_paths = _list_images(folder)
     masks = _list_masks(folder, image_paths)
-    source = folder / conf.render_cameras_name
+    source = folder / files.render_cameras_name
     matrices = _read_matrices(source, "dataset.render_cameras_name", CAMERA_MATRIX)
     world_mats, scale_mats = _checked_cameras(source, matrices, len(image_paths))
     spare = next(index for index in itertools.count() if f"world_mat_{index}" not in matrices) - len(image_paths)
@@ -54,7 +66,7 @@ def read_neus(folder: Path, conf: DatasetConfig) -> ParsedScene:
         ),
         points=read_points(folder / POINTS_FILE) if (folder / POINTS_FILE).is_file() else None,
         scale_mat=scale_mats[0],
-        region_mat=_read_object_matrix(folder / conf.object_cameras_name),
+        region_mat=_read_object_matrix(folder / files.object_cameras_name),
         spare_cameras=spare,
         notes=(*_spare_note(source, len(image_paths), spare), *_unread_notes(folder)),
     )

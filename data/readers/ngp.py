@@ -23,19 +23,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from data.config import DatasetConfig
 from data.errors import SceneError
 from data.io.json_file import kind
-from data.parsed_scene import ParsedScene, PosedImage
-from data.readers.transforms import Frame, find_file, held_out_file, posed_image, read_frames, require_distinct
+from data.parsed_scene import CameraFiles, ParsedScene, PosedImage
+from data.readers.transforms import (
+    TRANSFORMS_FILE,
+    Frame,
+    find_file,
+    held_out_file,
+    is_of_nerfstudio,
+    posed_image,
+    read_frames,
+    require_distinct,
+)
 
-CAMERA_FILE = "transforms.json"
 LEAST_PRESENT = 0.5  # fraction of the frames whose images must exist; otherwise the folder is probably the wrong one
 
 
-def read_ngp(folder: Path, conf: DatasetConfig) -> ParsedScene:
+def matches(folder: Path) -> str:
+    """The camera file, where nerfstudio did not write it, else ""; raises SceneError for one that cannot be read."""
+    path = folder / TRANSFORMS_FILE
+    return TRANSFORMS_FILE if path.is_file() and not is_of_nerfstudio(path) else ""
+
+
+def read_ngp(folder: Path, files: CameraFiles) -> ParsedScene:
     """Read the scene folder; raises SceneError or ImageError for missing or inconsistent files."""
-    source = folder / CAMERA_FILE
+    source = folder / TRANSFORMS_FILE
     posed_images, notes = _read_file(source, is_held_out=False)
     held_out = held_out_file(folder)
     if held_out:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -25,10 +26,15 @@ from data.cameras import LONGEST_FOCAL
 from data.errors import SceneError, one_line
 from data.io.files import is_file
 from data.io.images import IMAGE_SUFFIXES, image_size
-from data.io.json_file import matrix, number, objects, positive, read_object, side, text
+from data.io.json_file import matrix, number, objects, positive, read_content, read_object, side, text
 from data.parsed_scene import Lens, PosedImage
 from data.readers.poses import OPENGL_TO_OPENCV, rigid_pose
 
+TRANSFORMS_FILE = "transforms.json"
+# Keys that ns-process-data writes and instant-ngp does not know.
+NERFSTUDIO_KEYS = re.compile(
+    rb'"(camera_model|applied_transform|ply_file_path|train_filenames|distortion_params|mask_path|colmap_im_id)"\s*:'
+)
 CORNER_TO_CENTRE = -0.5  # from coordinates relative to the image's corner to ones relative to the first pixel's centre
 
 FOCAL_KEYS = {"x": ("x_fov", "fl_x", "camera_angle_x"), "y": ("y_fov", "fl_y", "camera_angle_y")}
@@ -37,6 +43,14 @@ OTHER_LENSES = ("ftheta_p0", "latlong", "equirectangular", "orthographic")
 HELD_OUT_FILES = ("transforms_test.json", "transforms_val.json")  # the first existing one is used
 LONGEST_NAME = 120  # characters of a file name in a message
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
+
+
+def is_of_nerfstudio(path: Path) -> bool:
+    """Whether nerfstudio, not instant-ngp, wrote a transforms.json, by its keys; parsing it is left to the reader.
+
+    Raises SceneError for a file that cannot be read.
+    """
+    return NERFSTUDIO_KEYS.search(read_content(path)) is not None
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,13 +8,15 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
-from data.config import NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
+from data.config import AUTO_FORMAT, NO_REFINEMENT, POSES_AND_FOCAL, DatasetConfig
 from data.errors import SceneError
 from data.parsed_scene import ParsedScene
-from data.readers import parse_scene
+from data.readers import READERS
+from data.readers.detect import recognise
 from data.scenes.adjust import adjusted
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import Scene, check_scene
@@ -58,6 +60,12 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
             return None
         scene = preprocess(parsed, images, conf, background, training.scene_to_world)
         return check_scene(scene, conf.camera_outside_sphere)
+
+
+def parse_scene(conf: DatasetConfig) -> ParsedScene:
+    """Read the cameras of the scene folder `conf.data_dir`; no image is decoded. Raises SceneError."""
+    folder = Path(conf.data_dir)
+    return READERS[recognise(folder) if conf.type == AUTO_FORMAT else conf.type].read(folder, conf)
 
 
 def _parse(conf: DatasetConfig) -> ParsedScene:

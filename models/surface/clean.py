@@ -12,8 +12,8 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
-from data.parsed_scene import MASK_HALF
 from data.errors import UserError
+from data.parsed_scene import MASK_HALF
 from models.surface.mesh import Surface
 from models.surface.visibility import Camera, Visibility, project
 

@@ -184,7 +184,7 @@ BAD_OVERRIDES = [
     ("dataset.data_dir=./${case}", "pass --case NAME"),
     ("dataset.data_dir=./${nope}", "${nope}"),
     ("dataset.data_dir=", "dataset.data_dir: is empty"),
-    ('train.end_iter=3, include url("http://127.0.0.1/x.conf")', "URLs are not supported"),
+    ('train.end_iter=3, include url("http://127.0.0.1/x.conf")', "include of a file on a line of its own"),
 ]
 
 

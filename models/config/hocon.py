@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pyhocon.config_parser import NO_SUBSTITUTION, ConfigParser
-from pyhocon.config_tree import ConfigSubstitution, ConfigTree
-from pyhocon.exceptions import ConfigException, ConfigSubstitutionException
+from pyhocon.config_tree import ConfigTree
+from pyhocon.exceptions import ConfigException
 from pyparsing import ParseBaseException
 
 from data.errors import reason
@@ -35,12 +35,10 @@ MAX_SUBSTITUTIONS = 20
 MAX_BYTES = 4 * MAX_CHARACTERS  # of one file; what is cut off here has too many characters as well
 # What pyhocon raises on malformed input besides its own ConfigException (a key under a scalar, a cycle, ...).
 PYHOCON_FAILURES = (ConfigException, AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
-# An include of a file, on a line of its own. It is replaced here: pyhocon would fetch addresses and search the disk.
+# An include of a file, on a line of its own. It is read here: pyhocon would fetch addresses and search the disk.
 INCLUDE = re.compile(
     r'^[ \t]*include[ \t]*(?:required[ \t]*\([ \t]*)?(?:file[ \t]*\([ \t]*)?"([^"\n]*)"[ \t)]*(?:(?:#|//).*)?$', re.M
 )
-# Any other include, wherever it stands.
-REFUSED = re.compile(r'(?i)\binclude\s*(?:required\s*\(\s*)?(?:(url|package)\s*\(|"(https?|file)://)')
 # A mark is put into what pyhocon must take for plain text, and removed from what it returns: into the word include,
 # and before digits other than 0 to 9, which it takes for numbers.
 MARK = "\uffff"
@@ -139,9 +137,6 @@ class _Files:
         ):
             if count > most:
                 raise ConfigError(f"{source}: with its includes the conf has more than {most} {what}; simplify it")
-        if found := REFUSED.search(text):
-            what = "only files can be included, by their path" if found[1] == "package" else "nothing is fetched"
-            raise ConfigError(f"{source}: {shown(found[0])}: {what}; save the file and include its path")
         tree, start = ConfigTree(root=True), 0
         for include in INCLUDE.finditer(text):
             if folder is None:
@@ -163,7 +158,7 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
         near = shown(error.line.replace(MARK, "").strip())
         raise ConfigError(
             f"{source}, line {error.lineno}: not HOCON near {near}; check braces and quotes, put text "
-            "with special characters in double quotes, and an include on a line of its own outside of all blocks"
+            "with special characters in double quotes, and an include of a file on a line of its own outside of blocks"
         ) from None
     except PYHOCON_FAILURES as error:
         raise ConfigError(f"{source}: cannot be read as HOCON: {reason(error).replace(MARK, '')}") from None
@@ -173,26 +168,13 @@ def _parsed(text: str, start: int, end: int, source: str) -> ConfigTree:
 
 
 def _require_own_variables(tree: ConfigTree) -> None:
-    """Raises ConfigException for a ${...} that the conf does not define, for which pyhocon takes the environment's.
-
-    An optional one, ${?...}, is left out.
-    """
-    for _ in range(MAX_SUBSTITUTIONS):  # one that is left out may be what another one names
-        for substitution in [found for found in ConfigParser._find_substitutions(tree) if _is_undefined(found, tree)]:
-            if not substitution.optional:
-                raise ConfigSubstitutionException(f"Cannot resolve variable ${{{substitution.variable}}}")
-            ConfigParser._do_substitute(substitution, None, False)
-
-
-def _is_undefined(substitution: ConfigSubstitution, tree: ConfigTree) -> bool:
-    """Whether nothing has the name of a substitution, or only the first value of a key that refers to itself."""
-    name = substitution.variable
-    value = tree.get(name, None)
-    return (
-        value is None
-        or len(tree.history.get(name, ())) == 1
-        and substitution in ConfigParser._find_substitutions(value)
-    )
+    """Raises ConfigException for a ${...} that the conf does not define: pyhocon would take it from the environment."""
+    for substitution in ConfigParser._find_substitutions(tree):
+        name = substitution.variable
+        value = tree.get(name, None)
+        is_first = len(tree.history.get(name, ())) == 1  # a key whose first value refers to itself has none
+        if value is None or (is_first and substitution in ConfigParser._find_substitutions(value)):
+            raise ConfigException(f"Cannot resolve variable ${{{name}}}")
 
 
 def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import trimesh
 from trimesh import resources, util
 
 from data.io.images import read_image
-from models.surface.gltf import to_glb
+from models.surface.formats import to_glb
 from models.surface.mesh import About, Surface
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")

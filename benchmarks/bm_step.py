@@ -22,7 +22,7 @@ from benchmarks import report, startup
 from benchmarks.flops import step_flops
 from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEER, PLAIN, START_SECONDS, Row
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, parse_shape, shape_conf, write_job
-from benchmarks.workers import Alone, Answer, Asked, Worker, alternate
+from benchmarks.workers import Alone, Answer, Answers, Worker, alternate
 from data.errors import UserError
 from models.kinds.neus.conf import NeuSConfig
 
@@ -142,7 +142,7 @@ def _measure_shape(
             workers[PLAIN] = stack.enter_context(_ours(options, PLAIN, folder, job, PLAIN))
         product = stack.enter_context(_ours(options, MATMUL, folder))
         about = {who: workers[who].ask("about")["about"] for who in (OURS, PEER) if who in workers}
-        sides: dict[str, Asked] = {**workers, MATMUL: Alone(product, list(workers.values()))}
+        sides: dict[str, Answers] = {**workers, MATMUL: Alone(product, list(workers.values()))}
         answers = alternate(sides, "step", options.warm_up, options.steps)
         if options.with_profile:
             profile = workers[OURS].ask("profile")

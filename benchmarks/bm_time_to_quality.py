@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.quality import rows as figures
 from benchmarks.quality import table
-from benchmarks.quality.job import Asked
+from benchmarks.quality.job import Measurement
 from benchmarks.quality.rows import Row
 from benchmarks.quality.runs import Run, finished, make_runs, marks, measure, parse_spec, train
 from benchmarks.quality.surfaces import read_points
@@ -41,7 +41,7 @@ class Options:
 
     runs: tuple[Run, ...]
     shares: tuple[float, ...]
-    asked: Asked
+    asked: Measurement
     curves: tuple[Row, ...]  # measured elsewhere
     out: Path
 
@@ -58,7 +58,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
             read(path)
     runs = make_runs(specs, given.case, given.set, given.lengths, given.seeds)
     _require_scenes(runs, reads_reference=given.ground_truth is None)
-    asked = Asked(
+    asked = Measurement(
         ground_truth=_absolute(given.ground_truth),
         points=_absolute(given.points),
         threshold=given.threshold,

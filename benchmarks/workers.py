@@ -20,7 +20,7 @@ QUIT_SECONDS = 30.0  # a process that has nothing left to do and does not end by
 Answer = dict[str, Any]
 
 
-class Asked(Protocol):
+class Answers(Protocol):
     """What answers commands."""
 
     def ask(self, *command: str) -> Answer:
@@ -103,7 +103,7 @@ class Alone:
             return self._worker.ask(*command)
 
 
-def alternate(workers: Mapping[str, Asked], command: str, warm_up: int, count: int) -> dict[str, list[Answer]]:
+def alternate(workers: Mapping[str, Answers], command: str, warm_up: int, count: int) -> dict[str, list[Answer]]:
     """Ask all workers in turn, A B A B ..., so that whatever else the machine does meets all of them alike.
 
     Returns the answers of each, `warm_up` + `count` of them in order.

@@ -13,7 +13,7 @@ from typing import Any
 from models.doctor.line import Line
 from models.machine import progress
 from models.machine.cuda import search
-from models.machine.cuda.conclude import Plan, conclude
+from models.machine.cuda.conclude import CudaBuild, conclude
 from models.machine.cuda.facts import HEADERS, LIBRARIES, Card, Driver, Facts, Toolkit
 
 CODES_12 = (50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90)
@@ -123,7 +123,7 @@ def bare_machine(tmp_path: Path, monkeypatch: Any) -> Callable[..., list[Toolkit
     return found
 
 
-def planned(found: Toolkit, capability: int = 90, cuda: tuple[int, int] = (13, 9)) -> Plan:
+def planned(found: Toolkit, capability: int = 90, cuda: tuple[int, int] = (13, 9)) -> CudaBuild:
     """What follows for a card where this is the only toolkit."""
     conclusion = conclude(facts(driver(cuda, card(capability)), found))
     assert conclusion.plan is not None, conclusion.reason

@@ -23,7 +23,7 @@ from cuda_machines import (
 from data.io.child import run_apart
 from models.machine.cuda import home as homes
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import PIP_ALL, Plan
+from models.machine.cuda.conclude import PIP_ALL, CudaBuild
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import Ready, ready
@@ -94,7 +94,7 @@ def test_for_cuda_12_nothing_stands_in_and_jittor_gets_no_further_flags(machine,
 
 def test_another_toolkit_card_or_compiler_has_a_home_of_its_own(plan, tmp_path):
     same = {prepare(plan, tmp_path, "g++").folder for _ in range(2)}
-    other_card = Plan(plan.toolkit, plan.card, (80,), False)
+    other_card = CudaBuild(plan.toolkit, plan.card, (80,), False)
     others = {prepare(other_card, tmp_path, "g++").folder, prepare(plan, tmp_path, "g++-12").folder}
     assert len(same) == 1 and len(same | others) == 3
 

@@ -34,7 +34,7 @@ def test_what_is_compiled_is_told_once_for_each_stage_and_counted_at_the_end(clo
     watch = compiling.Compiling()
     _compile(tmp_path, "old", clock.now - 60)
     for number in (1, 2, 3):
-        watch.begin(compiling.Stage(f"op {number} of 3", str(tmp_path)))
+        watch.begin(compiling.CompileStage(f"op {number} of 3", str(tmp_path)))
         for part in range(3 if number != 2 else 0):
             _compile(tmp_path, f"{number}{part}", clock.now + 1)
             _look(watch, clock)
@@ -48,7 +48,7 @@ def test_nothing_is_said_where_all_is_compiled_although_sources_are_written_anew
     watch = compiling.Compiling()
     _compile(tmp_path, "old", clock.now - 60)
     for folder in (tmp_path, tmp_path / "none"):
-        watch.begin(compiling.Stage("op 1 of 3", str(folder)))
+        watch.begin(compiling.CompileStage("op 1 of 3", str(folder)))
         (tmp_path / "old.cc").touch()
         _look(watch, clock)
     watch.finish()

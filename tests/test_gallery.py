@@ -35,7 +35,7 @@ QUICK_CHAMFER = {"jug": 0.035, "vase_plain": 0.02, "bowl_open": 0.05, "crates_ex
 
 @pytest.fixture(scope="module")
 def stage():
-    return render.Stage(SMALL)
+    return render.PhotoSet(SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def conf(folder, **changes):
 @pytest.mark.parametrize("spec", [*CATALOGUE, *draw(5, 4)], ids=lambda spec: spec.name)
 def test_cameras_see_the_object_and_stand_outside_it(spec):
     small = dataclasses.replace(spec, cells=40, pose_error=0.0)
-    stage, poses = render.Stage(small), scenes.poses(small)
+    stage, poses = render.PhotoSet(small), scenes.poses(small)
     assert len(poses) == spec.photographs and np.allclose(np.linalg.det(poses[:, :3, :3]), 1.0)
     assert (stage._sdf(poses[:, :3, 3]) > 0.05).all()
     intrinsics = np.repeat(small.intrinsics[None], len(poses), axis=0)
@@ -100,7 +100,7 @@ def test_the_ground_truth_lies_in_the_world_of_the_cameras(folder, stage):
 def test_exposure_changes_but_for_the_held_out_photographs(folder):
     factors = scenes.exposures(SMALL)
     assert (factors[:: scenes.HELD_OUT_EVERY] == 1.0).all() and np.ptp(factors) > 0.2
-    even = render.photographs(render.Stage(dataclasses.replace(SMALL, exposure=0.0)))
+    even = render.photographs(render.PhotoSet(dataclasses.replace(SMALL, exposure=0.0)))
     seen = [read_image(folder / "image" / f"{view:03d}.png").astype(float) for view in range(9)]
     for view, factor in enumerate(factors):
         inside = (even.masks[view] > 0)[..., None] & (seen[view] < 250)
@@ -109,10 +109,10 @@ def test_exposure_changes_but_for_the_held_out_photographs(folder):
 
 
 def test_a_seed_decides_every_pixel_and_another_one_other_pixels(stage):
-    one, same = (render.Stage(SMALL).photograph(scenes.poses(SMALL)[1])[0] for _ in range(2))
+    one, same = (render.PhotoSet(SMALL).photograph(scenes.poses(SMALL)[1])[0] for _ in range(2))
     other = dataclasses.replace(SMALL, seed=1)
     assert np.array_equal(one, same)
-    assert not np.allclose(one, render.Stage(other).photograph(scenes.poses(other)[1])[0], atol=0.05)
+    assert not np.allclose(one, render.PhotoSet(other).photograph(scenes.poses(other)[1])[0], atol=0.05)
 
 
 def test_draw_gives_the_same_scenes_for_a_seed_and_others_for_another():

@@ -16,7 +16,7 @@ needs_viser = pytest.mark.skipif(
 )
 
 
-class Asked:
+class FakeRequest:
     """A request of a browser."""
 
     def __init__(self, path="/", **headers):
@@ -50,20 +50,20 @@ LOCAL, SHARED = Access("", "viewer"), Access("secret", "viewer")
     ],
 )
 def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted):
-    assert (access.refusal(Asked(**SOCKET, **request_of)) == "") == is_admitted
-    assert (access.refusal(Asked("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
+    assert (access.refusal(FakeRequest(**SOCKET, **request_of)) == "") == is_admitted
+    assert (access.refusal(FakeRequest("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
 
 
 @needs_viser
 def test_the_token_of_the_address_is_kept_by_the_browser():
-    assert "token is missing" in SHARED.refusal(Asked("/"))
-    assert "token is missing" in SHARED.refusal(Asked("/?token=wrong"))
-    assert SHARED.refusal(Asked("/?token=secret")) == "" == SHARED.refusal(Asked("/assets/viewer.js"))
+    assert "token is missing" in SHARED.refusal(FakeRequest("/"))
+    assert "token is missing" in SHARED.refusal(FakeRequest("/?token=wrong"))
+    assert SHARED.refusal(FakeRequest("/?token=secret")) == "" == SHARED.refusal(FakeRequest("/assets/viewer.js"))
     for path, is_kept in (("/?token=secret", True), ("/assets/viewer.js", False), ("/?token=", False)):
-        response = Asked()
-        SHARED.admit(Asked(path), response)
+        response = FakeRequest()
+        SHARED.admit(FakeRequest(path), response)
         assert ("Set-Cookie" in response.headers) == is_kept
-    assert Asked(**{"Cookie": "x=1"}).headers["Cookie"] == "x=1"
+    assert FakeRequest(**{"Cookie": "x=1"}).headers["Cookie"] == "x=1"
 
 
 def asked_of(port, headers, path="/"):

@@ -34,7 +34,7 @@ GROUND_CELLS = 120  # per axis, of the ground's part of the ground truth
 POINTS, POINT_NOISE, POINT_VIEWS = 4000, 1.5e-3, 3  # drawn; radii; photographs that see a point
 
 
-class Stage:
+class PhotoSet:
     """The object of a scene with everything that is photographed around it."""
 
     def __init__(self, spec: SceneSpec) -> None:
@@ -133,7 +133,7 @@ class Stage:
         return 1.0 - self.object.ray.intersects_any(points + SHADOW_OFFSET * normals, towards)
 
 
-def photographs(stage: Stage) -> Scene:
+def photographs(stage: PhotoSet) -> Scene:
     """The scene as a training reads it: photographs, masks, cameras as they are stated, sparse points."""
     spec = stage.spec
     random, images, masks = spec.random(8), [], []
@@ -155,7 +155,7 @@ def photographs(stage: Stage) -> Scene:
     )
 
 
-def seen_points(stage: Stage, mesh: trimesh.Trimesh, part: int) -> SparsePoints:
+def seen_points(stage: PhotoSet, mesh: trimesh.Trimesh, part: int) -> SparsePoints:
     """Points on `mesh` that POINT_VIEWS photographs see, with the noise of structure from motion."""
     spec, random = stage.spec, stage.spec.random(part)
     points, _ = trimesh.sample.sample_surface(mesh, POINTS, seed=int(random.integers(1 << 31)))
@@ -177,7 +177,7 @@ def write_scene(spec: SceneSpec, folder: Path) -> None:
     described = json.dumps({"scene": repr(spec), "generator": _generator()}) + "\n"
     if (folder / DONE).is_file() and (folder / DONE).read_text(encoding="utf-8") == described:
         return
-    stage = Stage(spec)
+    stage = PhotoSet(spec)
     scene = photographs(stage)
     folder.mkdir(parents=True, exist_ok=True)
     if spec.format == NGP:

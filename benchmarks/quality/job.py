@@ -9,7 +9,7 @@ CONF = "run.conf"  # the run's conf with every key spelt out
 
 
 @dataclass(frozen=True)
-class Asked:
+class Measurement:
     """What is measured, and how."""
 
     ground_truth: str  # a mesh in the unit-sphere frame; "" for none

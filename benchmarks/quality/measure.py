@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.quality import weights
-from benchmarks.quality.job import CONF, Asked, weights_file
+from benchmarks.quality.job import CONF, Measurement, weights_file
 from benchmarks.quality.surfaces import against_truth, from_points, read_points
 from benchmarks.serve import serve
 from data.scenes.load import load_held_out, load_scene
@@ -36,7 +36,7 @@ OF_VIEWS = ("psnr", "ssim", "psnr_mask", "ssim_mask", "iou")
 class Judge:
     """A model, the weights of which are exchanged, and all that it is held against."""
 
-    def __init__(self, folder: Path, asked: Asked) -> None:
+    def __init__(self, folder: Path, asked: Measurement) -> None:
         self._folder, self._asked = folder, asked
         self._conf = parse_config((folder / CONF).read_text(encoding="utf-8"), str(folder / CONF))
         behind = background(self._conf)
@@ -100,7 +100,7 @@ def chosen(count: int, most: int) -> list[int]:
 def main(arguments: list[str]) -> None:
     """Serve the folder of a run."""
     backend.select("cpu")
-    judge = Judge(Path(arguments[0]), Asked(**json.loads(arguments[1])))
+    judge = Judge(Path(arguments[0]), Measurement(**json.loads(arguments[1])))
     serve({"figures": judge.figures})
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality.job import Asked
+from benchmarks.quality.job import Measurement
 from benchmarks.quality.runs import Run
 from data.errors import UserError
 from data.io.files import write_result
@@ -58,7 +58,7 @@ COLUMNS = (
 TEXTS = ("run", "conf", "settings", "note", "cpu", "commit", "is_dirty")
 
 
-def make_rows(run: Run, trained: Mapping[str, Any], measured: Mapping[int, Row], asked: Asked) -> list[Row]:
+def make_rows(run: Run, trained: Mapping[str, Any], measured: Mapping[int, Row], asked: Measurement) -> list[Row]:
     """A row for each moment that was measured."""
     about = {
         "run": run.spec.name,

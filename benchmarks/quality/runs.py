@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.quality.job import CONF, Asked, weights_file
+from benchmarks.quality.job import CONF, Measurement, weights_file
 from benchmarks.report import provenance
 from benchmarks.workers import Worker
 from data.errors import UserError
@@ -130,7 +130,7 @@ def train(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any]:
 
 
 def measure(
-    run: Run, folder: Path, steps: Sequence[int], asked: Asked, told: Callable[[str], None]
+    run: Run, folder: Path, steps: Sequence[int], asked: Measurement, told: Callable[[str], None]
 ) -> dict[int, dict[str, Any]]:
     """The figures at each of `steps`, those that are kept and the others; each is kept at once."""
     if not asked.ground_truth and run.conf.dataset.reference_mesh:
@@ -161,7 +161,7 @@ def _identity(run: Run) -> str:
     return to_hocon(replace(run.conf, general=replace(run.conf.general, base_exp_dir="-", recording=())))
 
 
-def _asked_identity(asked: Asked) -> dict[str, Any]:
+def _asked_identity(asked: Measurement) -> dict[str, Any]:
     """What was asked for, with the age of the files that are compared with."""
     ages = [Path(name).stat().st_mtime_ns if name else 0 for name in (asked.ground_truth, asked.points)]
     return asdict(asked) | {"ages": ages}

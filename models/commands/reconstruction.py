@@ -32,7 +32,7 @@ from models.commands.reconstruction_folder import (
     MESH,
     PAGE,
     RESULT,
-    Plan,
+    ReconstructionPlan,
     collect,
     drop_earlier,
     read_plan,
@@ -93,7 +93,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
     return _train_and_mesh(arguments, plan, folder)
 
 
-def _require_same_settings(arguments: Arguments, plan: Plan, folder: Path) -> None:
+def _require_same_settings(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> None:
     """Raises UserError if the command line sets a key to another value than the existing reconstruction."""
     for key, value in plan.settings.items():
         given = _given(arguments, key)
@@ -123,7 +123,7 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     return folder
 
 
-def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, folder: Path) -> Plan:
+def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, folder: Path) -> ReconstructionPlan:
     """Inspect the scene, print warnings, and choose the settings of the training."""
     settings = _chosen(arguments, conf, minutes)
     arguments = _with(arguments, settings)
@@ -132,10 +132,10 @@ def _first_look(arguments: Arguments, conf: ExperimentConfig, minutes: float, fo
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
     if (given := _given(arguments, "train.end_iter")) is not None:
-        plan = Plan(minutes, {**settings, "train.end_iter": given})
+        plan = ReconstructionPlan(minutes, {**settings, "train.end_iter": given})
     else:
         steps, seconds = _steps_for(read_conf(arguments), minutes)
-        plan = Plan(minutes, {**settings, "train.end_iter": str(steps)}, seconds)
+        plan = ReconstructionPlan(minutes, {**settings, "train.end_iter": str(steps)}, seconds)
     _set_checkpoints_aside(folder)
     return write_plan(folder, plan)
 
@@ -186,7 +186,7 @@ def _steps_for(conf: ExperimentConfig, minutes: float) -> tuple[int, float]:
     return steps, seconds
 
 
-def _train_and_mesh(arguments: Arguments, plan: Plan, folder: Path) -> int:
+def _train_and_mesh(arguments: Arguments, plan: ReconstructionPlan, folder: Path) -> int:
     """Train, extract the mesh and evaluate; returns the exit status."""
     arguments = _with(arguments, plan.settings)
     status = _run_step(arguments, train.COMMAND, 3, {"overwrite": False, "is_continue": True})

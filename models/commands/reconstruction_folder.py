@@ -38,7 +38,7 @@ PARTS = (
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReconstructionPlan:
     """The settings that later calls keep."""
 
     minutes: float
@@ -48,13 +48,13 @@ class Plan:
     is_finished: bool = False
 
 
-def read_plan(folder: Path) -> Plan | None:
+def read_plan(folder: Path) -> ReconstructionPlan | None:
     """The plan of a folder; None if there is none. Raises UserError for a damaged one."""
     path = folder / PLAN
     if not os.path.lexists(path):
         return None
     try:
-        plan = Plan(**json.loads(read_regular(path, MOST_BYTES)))
+        plan = ReconstructionPlan(**json.loads(read_regular(path, MOST_BYTES)))
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
         if not (_is_positive(plan.minutes) and _is_positive(plan.seconds_per_step or 1.0) and texts and flags):
@@ -74,7 +74,7 @@ def _is_positive(value: object) -> bool:
     return is_number and 0 < value < math.inf
 
 
-def write_plan(folder: Path, plan: Plan) -> Plan:
+def write_plan(folder: Path, plan: ReconstructionPlan) -> ReconstructionPlan:
     """Write the plan to the folder and return it; raises UserError if writing fails."""
     write_result(folder / PLAN, json.dumps(asdict(plan), indent=1).encode())
     return plan
@@ -89,7 +89,7 @@ def starting_over(folder: Path, minutes: float, data_dir: Path) -> Iterator[None
     path, cameras = folder / PLAN, data_dir / CAMERA_FILE  # the file that is removed first when a scene is replaced
     before, scene = _content(path), _content(cameras)
     if before is not None:
-        write_plan(folder, Plan(minutes, {}, starts_over=True))
+        write_plan(folder, ReconstructionPlan(minutes, {}, starts_over=True))
     try:
         yield
     except UserError:

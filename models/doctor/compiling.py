@@ -17,7 +17,7 @@ FIRST = "Jittor compiles what the next lines compute; this happens once, and tak
 
 
 @dataclass(frozen=True)
-class Stage:
+class CompileStage:
     """A stage of the computation."""
 
     name: str
@@ -28,11 +28,11 @@ class Compiling:
     """Prints on stderr the stages for which operations are compiled."""
 
     def __init__(self) -> None:
-        self._stage: Stage | None = None
+        self._stage: CompileStage | None = None
         self._began = self._begun = self._looked = time.time()  # of all stages, of the stage, of the last check
         self._has_printed = self._is_reported = False
 
-    def begin(self, stage: Stage) -> None:
+    def begin(self, stage: CompileStage) -> None:
         """Start a stage."""
         now = time.time()
         self._began = self._began if self._stage else now

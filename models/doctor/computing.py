@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from data.errors import UserError
-from models.doctor.compiling import Stage
+from models.doctor.compiling import CompileStage
 from models.doctor.line import Line, guarded
 from models.machine import backend
 from models.machine.progress import Word, hand_on
@@ -19,7 +19,7 @@ MATMUL_BOUND = 1e-5  # relative, of sums of 256 products in float32; TF32 is off
 REMEDY = "report it with all of these lines, or use --device cpu"
 
 
-def compute(report: Callable[[Line | Stage | Word], None], device: str, gpu: int) -> None:
+def compute(report: Callable[[Line | CompileStage | Word], None], device: str, gpu: int) -> None:
     """Import Jittor and run the checks; reports each line as soon as it is known, and the start of each stage."""
     hand_on(report)
     begin = time.perf_counter()
@@ -35,7 +35,7 @@ def compute(report: Callable[[Line | Stage | Word], None], device: str, gpu: int
     folder = str(Path(backend.jt.flags.cache_path) / "jit")
 
     def begun(name: str) -> None:
-        report(Stage(name, folder))
+        report(CompileStage(name, folder))
 
     checks = {"the matrix product": _matmul, "the gradients": _gradients}
     checks |= {"operations": lambda: _operations(begun), "the checkpoint": _checkpoint}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data.io.child import ChildError, run_apart
 from models.doctor import cuda, system
-from models.doctor.compiling import Compiling, Stage
+from models.doctor.compiling import CompileStage, Compiling
 from models.doctor.computing import compute
 from models.doctor.line import Check, Line, guarded
 from models.machine.progress import Word, show
@@ -45,8 +45,8 @@ def _compute_apart(device: str, gpu: int, take: Callable[[Line], None]) -> None:
     """The checks that need Jittor, in a child process; a further line if that process ends early."""
     compiling = Compiling()
 
-    def on_event(event: Line | Stage | Word) -> None:
-        handle = take if isinstance(event, Line) else compiling.begin if isinstance(event, Stage) else show
+    def on_event(event: Line | CompileStage | Word) -> None:
+        handle = take if isinstance(event, Line) else compiling.begin if isinstance(event, CompileStage) else show
         handle(event)
 
     with tempfile.TemporaryDirectory() as name:

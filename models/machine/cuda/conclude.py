@@ -21,7 +21,7 @@ DRIVER_REMEDY = f"install one, version {PIP_DRIVER} or newer, or use --device cp
 
 
 @dataclass(frozen=True)
-class Plan:
+class CudaBuild:
     """A toolkit for a GPU, and the targets to compile for."""
 
     toolkit: Toolkit
@@ -34,9 +34,9 @@ class Plan:
 class Conclusion:
     """A plan, or the reason why there is none."""
 
-    plan: Plan | None
+    plan: CudaBuild | None
     reason: str = ""
-    others: tuple[Plan, ...] = ()  # with the other suitable toolkits, in order, in case the first does not work
+    others: tuple[CudaBuild, ...] = ()  # with the other suitable toolkits, in order, in case the first does not work
 
 
 def conclude(facts: Facts, gpu: int = 0) -> Conclusion:
@@ -100,10 +100,10 @@ def _obstacle(toolkit: Toolkit, driver: Driver, card: Card) -> tuple[int, str]:
     return 6, ""
 
 
-def _plan(toolkit: Toolkit, card: Card) -> Plan:
+def _plan(toolkit: Toolkit, card: Card) -> CudaBuild:
     """The plan for a suitable toolkit."""
     code, is_translated = _code(toolkit, card)
-    return Plan(toolkit, card, (code,), is_translated)
+    return CudaBuild(toolkit, card, (code,), is_translated)
 
 
 def _code(toolkit: Toolkit, card: Card) -> tuple[int, bool]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from data.errors import LONGEST_REASON
 from data.io.lock import waited_for
 from models.machine.cuda import refusal
-from models.machine.cuda.conclude import Plan, anew
+from models.machine.cuda.conclude import CudaBuild, anew
 from models.machine.cuda.facts import CUB, HEADERS, HOME_PREFIX, NPP, Toolkit
 
 STANDARD = "c++17"  # of kernels: CUB of CUDA 13 requires it, and Jittor passes c++14
@@ -103,7 +103,7 @@ class Home:
     """A complete CUDA home."""
 
     folder: Path
-    plan: Plan
+    plan: CudaBuild
 
     @property
     def nvcc(self) -> str:
@@ -121,7 +121,7 @@ class Home:
         return self.folder.name.rpartition("-")[2]
 
 
-def prepare(plan: Plan, place: Path, host: str, patience: float = refusal.PATIENCE) -> Home:
+def prepare(plan: CudaBuild, place: Path, host: str, patience: float = refusal.PATIENCE) -> Home:
     """The home for a plan below `place`, made if needed; `host`: the C++ compiler that nvcc calls.
 
     Raises HomeError if it cannot be made or its compiler fails, now or in an attempt in the last `patience` seconds.
@@ -144,7 +144,7 @@ def prepare(plan: Plan, place: Path, host: str, patience: float = refusal.PATIEN
     return Home(folder, plan)
 
 
-def _key(plan: Plan, host: str) -> str:
+def _key(plan: CudaBuild, host: str) -> str:
     """A hash of everything that the contents of a home depend on: a replaced toolkit gets a new home."""
     toolkit = plan.toolkit
     parts = (toolkit.nvcc, toolkit.release, sorted(toolkit.headers.items()), sorted(toolkit.libraries.items()))
@@ -153,7 +153,7 @@ def _key(plan: Plan, host: str) -> str:
     return hashlib.sha256(repr((parts, plan.codes, plan.is_translated, hosts, texts)).encode()).hexdigest()[:12]
 
 
-def _make_once(plan: Plan, folder: Path, host: str, patience: float) -> None:
+def _make_once(plan: CudaBuild, folder: Path, host: str, patience: float) -> None:
     """Make the home, or raise a remembered HomeError."""
     file = folder.with_name(folder.name.replace(HOME_PREFIX, REFUSED, 1))
     looks = refusal.looks(plan.toolkit, (shutil.which(host) or host, *_older_hosts()))
@@ -168,7 +168,7 @@ def _make_once(plan: Plan, folder: Path, host: str, patience: float) -> None:
     file.unlink(missing_ok=True)
 
 
-def _make(plan: Plan, folder: Path, host: str) -> None:
+def _make(plan: CudaBuild, folder: Path, host: str) -> None:
     """Fill a temporary folder, test its compiler, and rename it."""
     for left in folder.parent.glob(f"{SCRATCH}*"):  # from killed processes: the lock excludes running ones
         shutil.rmtree(left, ignore_errors=True)
@@ -181,7 +181,7 @@ def _make(plan: Plan, folder: Path, host: str) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def fill(plan: Plan, folder: Path, host: str) -> None:
+def fill(plan: CudaBuild, folder: Path, host: str) -> None:
     """Write script, headers and links of a home into an empty folder."""
     for name in ("bin", "include", "lib64"):
         (folder / name).mkdir()
@@ -190,7 +190,7 @@ def fill(plan: Plan, folder: Path, host: str) -> None:
     _write_script(plan, folder, host)
 
 
-def _write_script(plan: Plan, folder: Path, host: str) -> None:
+def _write_script(plan: CudaBuild, folder: Path, host: str) -> None:
     """Write the nvcc script that calls the C++ compiler `host`."""
     script = folder / "bin" / "nvcc"
     release = ".".join(map(str, plan.toolkit.release))
@@ -200,7 +200,7 @@ def _write_script(plan: Plan, folder: Path, host: str) -> None:
     script.chmod(script.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
 
 
-def _targets(plan: Plan) -> str:
+def _targets(plan: CudaBuild) -> str:
     """nvcc's target flags: machine code, or PTX for a GPU newer than the toolkit."""
     kind = "compute" if plan.is_translated else "sm"
     return " ".join(f"-gencode arch=compute_{code},code={kind}_{code}" for code in plan.codes)
@@ -234,7 +234,7 @@ def _link_libraries(toolkit: Toolkit, place: Path) -> None:
             (place / link).symlink_to(path)
 
 
-def _try(plan: Plan, folder: Path, host: str) -> None:
+def _try(plan: CudaBuild, folder: Path, host: str) -> None:
     """Compile with the home, with `host` or an older g++ that nvcc accepts; raises HomeError if that fails."""
     words = _refusal(plan, folder)
     too_new = HOST_TOO_NEW.search(words)
@@ -262,7 +262,7 @@ def _older_hosts(newest: int = OLDER_HOSTS[0]) -> list[str]:
     return [path for path in found if path is not None]
 
 
-def _refusal(plan: Plan, folder: Path) -> str:
+def _refusal(plan: CudaBuild, folder: Path) -> str:
     """The compiler's error for a kernel that includes all headers; "" if it compiles."""
     source = folder / "probe.cu"
     source.write_text(PROBE, encoding="utf-8")

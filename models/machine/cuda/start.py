@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from models.machine.cuda import driver, refusal, search
-from models.machine.cuda.conclude import PIP_ALL, Conclusion, Plan, conclude, install
+from models.machine.cuda.conclude import PIP_ALL, Conclusion, CudaBuild, conclude, install
 from models.machine.cuda.driver import VISIBLE
 from models.machine.cuda.facts import Driver, Facts
 from models.machine.cuda.home import Home, HomeError, prepare
@@ -64,7 +64,7 @@ def ready(gpu: int, place: Path, host: str) -> Ready:
     return Ready(None, _refused(plans, errors, facts.driver))
 
 
-def _refused(plans: Sequence[Plan], errors: Sequence[HomeError], driver: Driver) -> str:
+def _refused(plans: Sequence[CudaBuild], errors: Sequence[HomeError], driver: Driver) -> str:
     """Why no toolkit works, with a reason for each; the remedy is that of the first toolkit, or pip's packages."""
     card, first, tried = plans[0].card, errors[0], list(zip(plans, errors, strict=False))
     reasons = ", and ".join(f"{plan.toolkit.words} was found, but {error.words}" for plan, error in tried)

@@ -26,7 +26,7 @@ class Callback:
     def mesh(self, step: int, surface: Surface) -> None:
         """A mesh was made, in the working frame."""
 
-    def after_step(self, snapshot: Callable[[], EvalContext]) -> None:
+    def after_step(self, context: Callable[[], EvalContext]) -> None:
         """Called after every step."""
 
     def write(self, step: int, seconds: float, state: str) -> None:

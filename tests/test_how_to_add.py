@@ -29,6 +29,13 @@ def test_what_is_named_is_there(path):
     assert place.exists() or (ROOT / path).parent.exists()
 
 
+def test_no_page_names_a_module_that_is_gone():
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("*.py"), *ROOT.glob("*.md")]
+    named = re.compile(r"\b(?:models|data|tests|benchmarks|docs)/[\w/]+\.py\b")
+    found = {(page.name, path) for page in pages for path in named.findall(page.read_text(encoding="utf-8"))}
+    assert {(page, path) for page, path in found if "NAME" not in path and not (ROOT / path).is_file()} == set()
+
+
 def test_rooms_of_the_page_are_those_of_the_tree():
     drawn = PAGE.partition("## Rooms")[2].partition("```\n")[2].partition("```")[0]
     for folder in ("data", "models"):

@@ -14,7 +14,7 @@ from benchmarks.quality.job import CONF, Measurement, weights_file
 from benchmarks.quality.surfaces import against_truth, from_points, read_points
 from benchmarks.serve import serve
 from data.scenes.load import load_held_out, load_scene
-from models.evaluation import image_metrics as figures
+from models.evaluation import image_metrics
 from models.evaluation.mesh_distance import read_mesh
 from models.experiment import background
 from models.kinds.conf import parse_config
@@ -85,8 +85,10 @@ class Judge:
         for view in chosen(held_out.n_views, self._asked.views):
             rays, shape = held_out.rays(view, level)
             rendered = render_view(self._model, rays, shape, self._chunks.rays(self._model, rays), moment)
-            views.append(figures.compare(rendered, held_out.rgb_image(view, level), held_out.mask_image(view, level)))
-        mean = figures.mean(views)
+            views.append(
+                image_metrics.compare(rendered, held_out.rgb_image(view, level), held_out.mask_image(view, level))
+            )
+        mean = image_metrics.mean(views)
         return {name: getattr(mean, name) for name in OF_VIEWS}
 
 

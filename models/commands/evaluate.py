@@ -94,7 +94,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     request = evaluation_request(values)
     experiment = open_trained(arguments, conf)
     references = read_references(experiment, request)
-    return show(experiment, lambda snapshot: _evaluate(snapshot, request, references, values.language))
+    return show(experiment, lambda context: _evaluate(context, request, references, values.language))
 
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
@@ -111,15 +111,15 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     )
 
 
-def _evaluate(snapshot: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:
+def _evaluate(context: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:
     """What needs Jittor, which is loaded by now."""
     from models.evaluation.evaluate import evaluate
 
-    metrics = evaluate(snapshot, request, references)
+    metrics = evaluate(context, request, references)
     if metrics:  # of several ranks the first one has them
         from models.report.training_page import with_metrics
 
-        with_metrics(snapshot.experiment, snapshot.log, metrics, language)
+        with_metrics(context.experiment, context.log, metrics, language)
 
 
 COMMAND = Command(

@@ -24,7 +24,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_trained(arguments, conf, *arguments.mode.views)  # before Jittor, which the next import loads
     from models.results.interpolation import interpolate
 
-    return show(experiment, lambda snapshot: interpolate(snapshot, *arguments.mode.views))
+    return show(experiment, lambda context: interpolate(context, *arguments.mode.views))
 
 
 COMMAND = Command(

@@ -94,10 +94,10 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     level = values.resolution_level or (1 if is_file else conf.train.validate_resolution_level)
     request = VideoRequest(_shown(values), level, values.output, mesh_request(values))
 
-    def make(snapshot: EvalContext) -> None:
+    def make(context: EvalContext) -> None:
         from models.results.path_video import render
 
-        render(snapshot, path, request)
+        render(context, path, request)
 
     return show(experiment, make)
 

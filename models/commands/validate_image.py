@@ -15,7 +15,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_trained(arguments, conf, view)  # before Jittor, which the next import loads
     from models.evaluation.validation import validate_image
 
-    return show(experiment, lambda snapshot: validate_image(snapshot, view, level))
+    return show(experiment, lambda context: validate_image(context, view, level))
 
 
 COMMAND = Command(

@@ -14,7 +14,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     experiment = open_trained(arguments, conf)  # before Jittor, which the next import loads
     from models.results.meshes import validate_mesh
 
-    return show(experiment, lambda snapshot: validate_mesh(snapshot, request))
+    return show(experiment, lambda context: validate_mesh(context, request))
 
 
 COMMAND = Command(

@@ -85,8 +85,8 @@ def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
 
     request = MeshRequest(runner.conf.mesh_resolution, color=NETWORK)
 
-    def mesh(snapshot: EvalContext) -> Surface | None:
-        return mesh_or_none(lambda: finished_mesh(snapshot, request), runner.log.info, EmptySurfaceError)
+    def mesh(context: EvalContext) -> Surface | None:
+        return mesh_or_none(lambda: finished_mesh(context, request), runner.log.info, EmptySurfaceError)
 
     def go_to(path: Path) -> None:
         runner.trainer.restore(load_checkpoint(path))

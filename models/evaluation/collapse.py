@@ -16,7 +16,7 @@ import numpy as np
 from data.errors import UserError
 from data.scenes.scene import Scene
 from models.checkpoints.folder import CheckpointFolder
-from models.evaluation import image_metrics as figures
+from models.evaluation import image_metrics
 from models.experiment import Experiment, held_out_scene
 from models.machine.ranks.ranks import Ranks
 from models.monitoring.logger import RunLogger
@@ -79,11 +79,11 @@ class ScoredViews:
         """The resolution level at which a view has about PIXELS."""
         return max(1, round((np.prod(self.scene.size(view)) / PIXELS) ** 0.5))
 
-    def score(self, snapshot: EvalContext) -> float:
+    def score(self, context: EvalContext) -> float:
         """Mean PSNR of the renderings, in dB; inside the masks where these count first."""
-        return self._mean(snapshot, lambda view, level: snapshot.render(*self.scene.rays(view, level)))
+        return self._mean(context, lambda view, level: context.render(*self.scene.rays(view, level)))
 
-    def blurred(self, snapshot: EvalContext) -> float:
+    def blurred(self, context: EvalContext) -> float:
         """The same of the photographs themselves, blurred by BLUR."""
 
         def rendering(view: int, level: int) -> RenderedView:
@@ -92,16 +92,16 @@ class ScoredViews:
             flat = np.zeros(photograph.shape[:2], np.float32)
             return RenderedView(soft, np.zeros_like(photograph), flat, flat)
 
-        return self._mean(snapshot, rendering)
+        return self._mean(context, rendering)
 
-    def _mean(self, snapshot: EvalContext, rendering: Any) -> float:
+    def _mean(self, context: EvalContext, rendering: Any) -> float:
         """Mean PSNR of what `rendering` gives for a view at a level."""
-        is_inside = figures.mask_first(snapshot, self.scene)
+        is_inside = image_metrics.mask_first(context, self.scene)
         found = []
         for view in self.views:
             level = self.level(view)
             mask = self.scene.mask_image(view, level)
-            compared = figures.compare(rendering(view, level), self.scene.rgb_image(view, level), mask)
+            compared = image_metrics.compare(rendering(view, level), self.scene.rgb_image(view, level), mask)
             found.append(compared.psnr_mask if is_inside and compared.psnr_mask is not None else compared.psnr)
         values = [value for value in found if value is not None and np.isfinite(value)]
         return float(np.mean(values)) if values else np.inf
@@ -140,15 +140,15 @@ class CollapseWatch:
         """What `restored` reads back from a checkpoint's state; {} before the first score."""
         return {STATE_KEY: asdict(self._scores)} if self._scores.best_step else {}
 
-    def at_checkpoint(self, snapshot: EvalContext) -> None:
+    def at_checkpoint(self, context: EvalContext) -> None:
         """Score a state that is about to be saved; goes back to the best where it is low for too long."""
-        if snapshot.step < SCORED_FROM:
+        if context.step < SCORED_FROM:
             return
-        score = self._score(snapshot)
+        score = self._score(context)
         if score is not None and self._scores.low >= PATIENCE:
             self._go_back(score)
 
-    def at_end(self, snapshot: EvalContext) -> str:
+    def at_end(self, context: EvalContext) -> str:
         """Score the last state; it goes back, or to the better of both. Why the training failed, "" where it did not.
 
         Where it goes back the trainer has steps left to take.
@@ -156,7 +156,7 @@ class CollapseWatch:
         end = self._trainer.conf.end_iter
         if end < SCORED_FROM:
             return ""
-        score = self._score(snapshot)
+        score = self._score(context)
         if score is None:
             return ""
         if self._scores.low and not self._go_back(score) and self._restore_best():
@@ -165,7 +165,7 @@ class CollapseWatch:
             self._log.warn(f"step {end}: ends with the weights of step {self._scores.best_step}, {score:.1f} dB")
         if self._trainer.finished_steps < end or end < JUDGED_FROM:
             return ""
-        blurred = self._views.blurred(snapshot)
+        blurred = self._views.blurred(context)
         if score >= blurred:
             return ""
         return (
@@ -173,16 +173,16 @@ class CollapseWatch:
             f"blurred ({blurred:.1f} dB): the training found no surface that explains them"
         )
 
-    def _score(self, snapshot: EvalContext) -> float | None:
+    def _score(self, context: EvalContext) -> float | None:
         """The score of a state, counted; None where there is nothing to measure."""
         self._views = self._views or scored_views(self._experiment)
-        score = self._views.score(snapshot)
+        score = self._views.score(context)
         if not np.isfinite(score):
             return None
-        self._scores = self._scores.after(snapshot.step, score)
+        self._scores = self._scores.after(context.step, score)
         self._spare()
-        self._log.scalars(snapshot.step, {"Statistics/psnr_views": score})
-        self._log.note(f"step {snapshot.step}: {self._views.text()} reach {score:.2f} dB")
+        self._log.scalars(context.step, {"Statistics/psnr_views": score})
+        self._log.note(f"step {context.step}: {self._views.text()} reach {score:.2f} dB")
         return score
 
     def _spare(self) -> None:

@@ -13,8 +13,7 @@ import trimesh
 from data.inspection.epipolar import median_distance, pair_distances
 from data.io.images import to_uint8, write_image
 from data.scenes.scene import Scene, radius_of
-from models.evaluation import image_metrics as figures
-from models.evaluation import outlier_views as agreement
+from models.evaluation import image_metrics, outlier_views
 from models.evaluation.dtu import DtuMetrics, dtu_metrics, masked
 from models.evaluation.frames import SAMPLES, require_same_frame
 from models.evaluation.held_out_points import PointMetrics, point_metrics
@@ -74,51 +73,49 @@ class Evaluation:
         }
 
 
-def evaluate(snapshot: EvalContext, request: EvaluationRequest, references: References) -> dict[str, Any]:
+def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> dict[str, Any]:
     """Score the model against all there is: a table, report/metrics.json, a row of metrics.csv, and report/report.png.
 
     Without held-out views the picture shows the first photograph's. Nothing is written before every figure is there.
     Raises EmptySurfaceError where there is no surface, and UserError for ground truth in another frame.
     """
-    scene = references.held_out or snapshot.experiment.scene
-    mesh = _mesh(snapshot, request, references)
-    is_first = snapshot.ranks.is_first
+    scene = references.held_out or context.experiment.scene
+    mesh = _mesh(context, request, references)
+    is_first = context.ranks.is_first
     scored = mesh if is_first else None  # the others only help with the field and the pictures
-    surface, dtu = _against_truth(scored, references), _by_dtu(snapshot, scored, references)  # they may refuse: first
-    mask_first = figures.mask_first(snapshot, scene)
-    first = snapshot.render(*scene.rays(0))
-    views = _compare_views(snapshot, references.held_out, first, mask_first) if references.held_out else ()
-    notes = (*references.notes, *agreement.notes(snapshot))
+    surface, dtu = _against_truth(scored, references), _by_dtu(context, scored, references)  # they may refuse: first
+    mask_first = image_metrics.mask_first(context, scene)
+    first = context.render(*scene.rays(0))
+    views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
+    notes = (*references.notes, *outlier_views.notes(context))
     if not is_first:
         return {}
-    witness, snapshot = references.witness, replace(snapshot, ranks=ALONE)
+    witness, context = references.witness, replace(context, ranks=ALONE)
     evaluation = Evaluation(
-        pictures=figures.mean(views) if views else None,
+        pictures=image_metrics.mean(views) if views else None,
         surface=surface,
         points=point_metrics(witness, mesh) if witness is not None and mesh is not None else None,
         dtu=dtu,
-        cameras=_cameras(snapshot.experiment.scene),
+        cameras=_cameras(context.experiment.scene),
         views=views,
     )
-    values = _about(snapshot, request, references, mesh, mask_first) | evaluation.values()
-    _write(snapshot, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
+    values = _about(context, request, references, mesh, mask_first) | evaluation.values()
+    _write(context, request, values, evaluation.views, _report_picture(scene, first, mesh, mask_first), mesh)
     for note in notes:
-        snapshot.log.info(note)
-    snapshot.log.info(*lines([("", values)]))
-    folder = snapshot.experiment.folder / FOLDER
+        context.log.info(note)
+    context.log.info(*lines([("", values)]))
+    folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    snapshot.log.info(
-        f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(snapshot, request)}"
-    )
+    context.log.info(f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(context, request)}")
     return values
 
 
-def _mesh(snapshot: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
+def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
     """The surface in the working frame; None for a kind of model without one, where nothing asks for it."""
-    if snapshot.model.level_set is not None:
-        return extract_mesh(snapshot, request.mesh)
+    if context.model.level_set is not None:
+        return extract_mesh(context, request.mesh)
     if references.needs_surface:
-        raise EmptySurfaceError(f"{references.needs_surface}: {no_surface(snapshot.experiment.conf.model.type)}")
+        raise EmptySurfaceError(f"{references.needs_surface}: {no_surface(context.experiment.conf.model.type)}")
     return None
 
 
@@ -133,11 +130,11 @@ def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> Surf
     return against_truth(mesh, truth, references.tau)
 
 
-def _by_dtu(snapshot: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:
+def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:
     """The figures of the DTU protocol: masks first, then the world's millimetres."""
     if references.dtu is None or mesh is None:
         return None
-    scene = snapshot.experiment.scene
+    scene = context.experiment.scene
     kept = masked(mesh, cameras_of(scene), scene.masks)
     if len(kept.faces) == 0:
         raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
@@ -151,33 +148,33 @@ def _cameras(scene: Scene) -> CameraMetrics:
 
 
 def _compare_views(
-    snapshot: EvalContext, held_out: Scene, first: RenderedView, mask_first: bool
+    context: EvalContext, held_out: Scene, first: RenderedView, mask_first: bool
 ) -> tuple[ViewMetrics, ...]:
     """The figures of all held-out views, of which the first is rendered already; each is told in the text log."""
     views = []
-    for view in snapshot.log.progress(range(held_out.n_views), desc="held-out views"):
-        rendered = snapshot.render(*held_out.rays(view)) if view else first
-        compared = figures.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
+    for view in context.log.progress(range(held_out.n_views), desc="held-out views"):
+        rendered = context.render(*held_out.rays(view)) if view else first
+        compared = image_metrics.compare(rendered, held_out.rgb_image(view), held_out.mask_image(view))
         views.append(ViewMetrics(**asdict(compared), view=held_out.image_names[view]))
-        snapshot.log.note(f"held-out view {held_out.image_names[view]}: PSNR {figures.text(compared, mask_first)}")
+        context.log.note(f"held-out view {held_out.image_names[view]}: PSNR {image_metrics.text(compared, mask_first)}")
     return tuple(views)
 
 
 def _about(
-    snapshot: EvalContext,
+    context: EvalContext,
     request: EvaluationRequest,
     references: References,
     mesh: trimesh.Trimesh | None,
     mask_first: bool,
 ) -> dict[str, Any]:
     """What was evaluated, and how."""
-    experiment, held_out, truth = snapshot.experiment, references.held_out, references.truth
+    experiment, held_out, truth = context.experiment, references.held_out, references.truth
     return {
         "experiment": str(experiment.folder),
         "scene": experiment.scene.name,
         "model": experiment.conf.model.type,
-        "step": snapshot.step,
-        "seconds": snapshot.seconds,  # of training, over all its sessions
+        "step": context.step,
+        "seconds": context.seconds,  # of training, over all its sessions
         "resolution": None if mesh is None else request.mesh.resolution,
         "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
@@ -189,7 +186,7 @@ def _about(
 
 
 def _write(
-    snapshot: EvalContext,
+    context: EvalContext,
     request: EvaluationRequest,
     values: Mapping[str, Any],
     views: tuple[ViewMetrics, ...],
@@ -197,20 +194,20 @@ def _write(
     mesh: trimesh.Trimesh | None,
 ) -> None:
     """The figures, the picture and the mesh that was scored."""
-    experiment = snapshot.experiment
+    experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
     conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # a published one carries none
     details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
     if mesh is not None:
-        write_world_mesh(snapshot, mesh, experiment.path(FOLDER, MESH_FILE))
+        write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
     write_image(experiment.path(FOLDER, PICTURE), picture)
     write_json(experiment.path(FOLDER, JSON_FILE), {**values, **details})
-    add_row(_table_file(snapshot, request), values)
+    add_row(_table_file(context, request), values)
 
 
-def _table_file(snapshot: EvalContext, request: EvaluationRequest) -> Path:
+def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:
     """The table that has a row for each evaluation."""
-    return request.csv or snapshot.experiment.folder / FOLDER / CSV_FILE
+    return request.csv or context.experiment.folder / FOLDER / CSV_FILE
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:
@@ -221,7 +218,7 @@ def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | No
     height, width = view.rgb.shape[:2]
     photograph, mask = scene.rgb_image(0), scene.mask_image(0)
     if mask_first and mask is not None:
-        photograph = figures.greyed(photograph, mask)
+        photograph = image_metrics.greyed(photograph, mask)
     pictures = [to_uint8(view.rgb), to_uint8(photograph), normal_picture(view.normal, scene.c2w[0])]
     if mesh is not None:
         pictures.append(to_uint8(shade_mesh(mesh, scene.intrinsics[0], scene.c2w[0], height, width)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from data.io.files import write_result
 from data.io.images import to_uint8, write_image
-from models.evaluation import image_metrics as figures
+from models.evaluation import image_metrics
 from models.evaluation.image_metrics import ImageMetrics
 from models.results.context import EvalContext
 from models.results.render import RenderedView, distance_picture, normal_picture
@@ -29,18 +29,18 @@ class ValidationImage:
     figures: ImageMetrics
 
 
-def validate_image(snapshot: EvalContext, view: int, resolution_level: int) -> ValidationImage | None:
+def validate_image(context: EvalContext, view: int, resolution_level: int) -> ValidationImage | None:
     """Render a photograph's view and write it; normals and distances are written beside it.
 
     Of several ranks the first one writes; None for the others.
     """
-    experiment, scene = snapshot.experiment, snapshot.experiment.scene
-    rendered = snapshot.render(*scene.rays(view, resolution_level))
-    if not snapshot.ranks.is_first:
+    experiment, scene = context.experiment, context.experiment.scene
+    rendered = context.render(*scene.rays(view, resolution_level))
+    if not context.ranks.is_first:
         return None
     photograph = scene.rgb_image(view, resolution_level)
     normals = normal_picture(rendered.normal, scene.c2w[view])
-    name = f"{snapshot.step:08d}_0_{view}"
+    name = f"{context.step:08d}_0_{view}"
     path = experiment.path("validations_fine", f"{name}.png")
     write_image(path, np.concatenate([to_uint8(rendered.rgb), to_uint8(photograph), normals]))
     write_image(experiment.path("normals", f"{name}.png"), normals)
@@ -48,6 +48,8 @@ def validate_image(snapshot: EvalContext, view: int, resolution_level: int) -> V
     distances = io.BytesIO()
     np.save(distances, rendered.distance)
     write_result(experiment.path("distances", f"{name}.npy"), distances.getvalue())
-    compared = figures.compare(rendered, photograph, scene.mask_image(view, resolution_level))
-    snapshot.log.info(f"view {view}: PSNR {figures.text(compared, figures.mask_first(snapshot, scene))}, {path}")
+    compared = image_metrics.compare(rendered, photograph, scene.mask_image(view, resolution_level))
+    context.log.info(
+        f"view {view}: PSNR {image_metrics.text(compared, image_metrics.mask_first(context, scene))}, {path}"
+    )
     return ValidationImage(path, view, scene.image_names[view], scene.c2w[view], rendered, photograph, compared)

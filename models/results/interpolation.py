@@ -16,22 +16,22 @@ VIDEO_FRAMES_PER_SECOND = 30
 INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
 
 
-def interpolate(snapshot: EvalContext, first: int, second: int) -> Path | None:
+def interpolate(context: EvalContext, first: int, second: int) -> Path | None:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics.
 
     Of several ranks the first one writes it; None for the others.
     """
-    scene = snapshot.experiment.scene
+    scene = context.experiment.scene
     pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)
     frames = []
-    for index in snapshot.log.progress(range(VIDEO_FRAMES), desc="frames"):
+    for index in context.log.progress(range(VIDEO_FRAMES), desc="frames"):
         ratio = np.sin((index / VIDEO_FRAMES - 0.5) * np.pi) * 0.5 + 0.5
         pose = interpolate_pose(scene.c2w[first], scene.c2w[second], ratio)
         rays = camera_rays(pixels, scene.intrinsics[first], pose)
-        frames.append(to_uint8(snapshot.render(rays, pixels.shape[:2]).rgb))
-    if not snapshot.ranks.is_first:
+        frames.append(to_uint8(context.render(rays, pixels.shape[:2]).rgb))
+    if not context.ranks.is_first:
         return None
-    path = snapshot.experiment.path("render", f"{snapshot.step:08d}_{first}_{second}.mp4")
+    path = context.experiment.path("render", f"{context.step:08d}_{first}_{second}.mp4")
     coded = write_video(path, frames + frames[::-1], VIDEO_FRAMES_PER_SECOND)
-    snapshot.log.info(f"video, {coded}: {path}")
+    context.log.info(f"video, {coded}: {path}")
     return path

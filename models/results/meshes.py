@@ -32,69 +32,69 @@ WIDE = 8
 NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii: 2048 points in less are no more apart than float32 tells
 
 
-def extract_mesh(snapshot: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
+def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
     """The surface in the working frame, as marching cubes give it; raises EmptySurfaceError where there is none."""
-    return _extract(snapshot, request, None).mesh
+    return _extract(context, request, None).mesh
 
 
-def validate_mesh(snapshot: EvalContext, request: MeshRequest) -> Surface:
+def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """Write the mesh that is asked for; returns it in the working frame. Raises EmptySurfaceError where there is none.
 
     A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written. Of several
     ranks the first one writes.
     """
     suffix = ".glb" if request.color == TEXTURE else ".ply"
-    if snapshot.ranks.size > 1:  # blocks that one of them has kept would leave the others waiting
-        found = _extract(snapshot, request, None)
+    if context.ranks.size > 1:  # blocks that one of them has kept would leave the others waiting
+        found = _extract(context, request, None)
     else:
-        found = _extract(snapshot, request, snapshot.experiment.subfolder("meshes") / UNFINISHED)
-    surface = _finished(snapshot, request, found.mesh)
-    if not snapshot.ranks.is_first:
+        found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
+    surface = _finished(context, request, found.mesh)
+    if not context.ranks.is_first:
         return surface
-    path = request.output or snapshot.experiment.path("meshes", f"{snapshot.step:08d}{suffix}")
-    _write(snapshot, request, surface, path)
+    path = request.output or context.experiment.path("meshes", f"{context.step:08d}{suffix}")
+    _write(context, request, surface, path)
     found.kept.clear()
     return surface
 
 
-def finished_mesh(snapshot: EvalContext, request: MeshRequest) -> Surface:
+def finished_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     """The mesh that is asked for in the working frame, unwritten; raises EmptySurfaceError where there is none."""
-    return _finished(snapshot, request, extract_mesh(snapshot, request))
+    return _finished(context, request, extract_mesh(context, request))
 
 
-def write_world_mesh(snapshot: EvalContext, mesh: trimesh.Trimesh, path: Path) -> None:
+def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) -> None:
     """A mesh of the working frame to `path`, in world coordinates and in the colour network's colours."""
-    _write(snapshot, MeshRequest(0, color=NETWORK), _as_the_network_says(snapshot, mesh, None), path)
+    _write(context, MeshRequest(0, color=NETWORK), _as_the_network_says(context, mesh, None), path)
 
 
-def _extract(snapshot: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
+def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
     """The surface in the working frame; the log hears what it took."""
-    level_set = _level_set(snapshot)
-    low, high = box(snapshot.experiment.scene, request)
+    level_set = _level_set(context)
+    low, high = box(context.experiment.scene, request)
     found = sparse.extract(
         level_set,
         low,
         high,
         request.resolution,
         _threshold(level_set, request),
-        _chunk(snapshot),
-        partial(snapshot.log.progress, desc="surface", leave=False),
+        _chunk(context),
+        partial(context.log.progress, desc="surface", leave=False),
         folder,
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
-    snapshot.log.note(
+    context.log.note(
         f"surface: {level_set.quantity} asked {found.queries} times, {found.share:.1%} of a dense grid, in "
         f"{found.blocks} blocks{resumed}; {found.rule}"
     )
     return found
 
 
-def _level_set(snapshot: EvalContext) -> LevelSet:
+def _level_set(context: EvalContext) -> LevelSet:
     """What is marched; raises EmptySurfaceError for a kind of model without a surface."""
-    level_set = snapshot.model.level_set
+    level_set = context.model.level_set
     if level_set is None:
-        raise EmptySurfaceError(no_surface(snapshot.experiment.conf.model.type))
-    ranks = snapshot.ranks
+        raise EmptySurfaceError(no_surface(context.experiment.conf.model.type))
+    ranks = context.ranks
     if ranks.size == 1:
         return level_set
     shared = {
@@ -105,10 +105,10 @@ def _level_set(snapshot: EvalContext) -> LevelSet:
     return replace(level_set, **shared)
 
 
-def _chunk(snapshot: EvalContext) -> int:
+def _chunk(context: EvalContext) -> int:
     """Points at which the field is asked at a time: what fits the rank where least does, times their number."""
-    own = snapshot.chunks.points(snapshot.model.level_set.outward)
-    return min(snapshot.ranks.everyone(own)) * snapshot.ranks.size
+    own = context.chunks.points(context.model.level_set.outward)
+    return min(context.ranks.everyone(own)) * context.ranks.size
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
@@ -138,9 +138,9 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def _finished(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
+def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
     """Cleaned, decimated, on the level set and coloured, in this order: each step has less to do for the one before."""
-    mesh = _cleaned(snapshot, request, mesh)
+    mesh = _cleaned(context, request, mesh)
     faces = request.decimate
     if request.color == TEXTURE and faces is None:
         from models.surface.texture import TEXTURED_FACES
@@ -148,19 +148,19 @@ def _finished(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh
         faces = TEXTURED_FACES
     if faces is not None:
         mesh = clean.decimated(mesh, faces)
-    mesh, normals = _on_level(snapshot, request, mesh)
+    mesh, normals = _on_level(context, request, mesh)
     if request.color == NONE:
         return Surface(mesh, normals)
     if request.color == NETWORK:
-        return _as_the_network_says(snapshot, mesh, normals)
-    return _colored(snapshot, request, mesh, normals)
+        return _as_the_network_says(context, mesh, normals)
+    return _colored(context, request, mesh, normals)
 
 
-def _cleaned(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Without what --clean takes away; raises EmptySurfaceError where nothing is left."""
     if request.clean is None:
         return mesh
-    scene = snapshot.experiment.scene
+    scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
         before = len(mesh.faces)
         mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Visibility(mesh))
@@ -169,38 +169,38 @@ def _cleaned(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh)
                 f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
                 "it; check the masks (--mode inspect draws them), or leave it out"
             )
-        snapshot.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
+        context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
     is_alone = request.clean == LARGEST
     found = clean.without_dust(mesh, 1.0 if is_alone else clean.SMALL)
     removed = "1 piece" if found.removed == 1 else f"{found.removed} pieces"
     below = "beside the largest" if is_alone else f"below {clean.SMALL:.0%} of the largest one's area"
-    snapshot.log.info(f"{removed} {below} removed, {found.kept} kept")
+    context.log.info(f"{removed} {below} removed, {found.kept} kept")
     return found.mesh
 
 
 def _on_level(
-    snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh
+    context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh
 ) -> tuple[trimesh.Trimesh, np.ndarray | None]:
     """Moved onto the level set with the field's normals, where the field can be followed; else as it is, and None."""
-    level_set = _level_set(snapshot)
+    level_set = _level_set(context)
     if not request.is_refined or level_set.gradient is None:
         return mesh, None
-    low, high = box(snapshot.experiment.scene, request)
+    low, high = box(context.experiment.scene, request)
     found = onto_level(
         np.asarray(mesh.vertices),
         level_set.gradient,
         _threshold(level_set, request),
         0.5 * float(np.linalg.norm((high - low) / (request.resolution - 1))),
-        _wide_chunk(snapshot),
-        partial(snapshot.log.progress, desc="level set", leave=False),
+        _wide_chunk(context),
+        partial(context.log.progress, desc="level set", leave=False),
     )
-    snapshot.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
+    context.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
     return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
 
 
-def _colored(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colours of the photographs, at the vertices or as a texture."""
-    scene, level_set, visibility = snapshot.experiment.scene, _level_set(snapshot), Visibility(mesh)
+    scene, level_set, visibility = context.experiment.scene, _level_set(context), Visibility(mesh)
     photographs = Photographs(_cameras(scene), scene.images, scene.masks)
     shares = []
 
@@ -210,8 +210,8 @@ def _colored(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
             towards,
             photographs,
             visibility,
-            _in_chunks(level_set.color, _wide_chunk(snapshot)),
-            partial(snapshot.log.progress, desc="colours", leave=False),
+            _in_chunks(level_set.color, _wide_chunk(context)),
+            partial(context.log.progress, desc="colours", leave=False),
         )
         shares.append(found.seen)
         return found.rgb
@@ -224,14 +224,14 @@ def _colored(snapshot: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
         found = colors(np.asarray(mesh.vertices), clean.vertex_normals(mesh) if normals is None else normals)
         surface = Surface(mesh, normals, np.rint(found * 255.0).astype(np.uint8))
     rest = "the colour network" if level_set.color is not None else "their mean colour"
-    snapshot.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
+    context.log.info(f"colours: {shares[0]:.1%} of the surface from photographs, the rest from {rest}")
     return surface
 
 
-def _as_the_network_says(snapshot: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
+def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colour network's colours at the vertices; without any where there is no such network."""
-    level_set = _level_set(snapshot)
-    color = _in_chunks(level_set.color, _wide_chunk(snapshot))
+    level_set = _level_set(context)
+    color = _in_chunks(level_set.color, _wide_chunk(context))
     if color is None:
         return Surface(mesh, normals)
     towards = clean.vertex_normals(mesh) if normals is None else normals
@@ -239,9 +239,9 @@ def _as_the_network_says(snapshot: EvalContext, mesh: trimesh.Trimesh, normals: 
     return Surface(mesh, normals, np.rint(np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8))
 
 
-def _wide_chunk(snapshot: EvalContext) -> int:
+def _wide_chunk(context: EvalContext) -> int:
     """Points at which slopes or colours are asked for at a time."""
-    return max(1, _chunk(snapshot) // WIDE)
+    return max(1, _chunk(context) // WIDE)
 
 
 def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
@@ -258,17 +258,17 @@ def _cameras(scene: Scene) -> list:
     return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
-def _write(snapshot: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
+def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
     """To the disk, in the frame that is asked for; the log hears what it is."""
     if request.frame != UNIT:
-        surface = surface_to_world(surface, snapshot.experiment.scene.scene_to_world)
-    conf = snapshot.experiment.conf.general.base_exp_dir
-    write_surface(surface, path, About(request.frame, UNITS[request.frame], snapshot.step, conf))
+        surface = surface_to_world(surface, context.experiment.scene.scene_to_world)
+    conf = context.experiment.conf.general.base_exp_dir
+    write_surface(surface, path, About(request.frame, UNITS[request.frame], context.step, conf))
     closed = "watertight" if clean.is_watertight(surface.mesh) else "not watertight"
     if surface.picture is not None:
         closed = "textured"
     names = ", ".join(str(name) for name in (path, *companions(path, request.color)))
-    snapshot.log.info(
+    context.log.info(
         f"mesh of {len(surface.mesh.vertices)} vertices and {len(surface.mesh.faces)} triangles, {closed}, "
         f"{request.frame} frame: {names}"
     )

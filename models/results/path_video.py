@@ -26,36 +26,36 @@ UNFINISHED = ".frames"  # suffix of the folder that keeps the frames of a film u
 STAMP = "film.txt"  # in it: what the frames are of
 
 
-def render(snapshot: EvalContext, path: CameraPath, request: VideoRequest) -> Path:
+def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Path:
     """Make the film; one that was interrupted goes on. Returns where it is. Of several ranks the first one writes."""
     kinds = "_".join(request.shown)
-    name = f"{snapshot.step:08d}_{path.name}_{kinds}.mp4"
-    is_first = snapshot.ranks.is_first
-    target = request.output or (snapshot.experiment.path("render", name) if is_first else Path(name))
+    name = f"{context.step:08d}_{path.name}_{kinds}.mp4"
+    is_first = context.ranks.is_first
+    target = request.output or (context.experiment.path("render", name) if is_first else Path(name))
     is_video = target.suffix.lower() == ".mp4"
     folder = target.with_name(target.name + UNFINISHED) if is_video else target
-    files = _frame_files(snapshot, path, request, folder) if is_first else []
-    wanted = snapshot.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
+    files = _frame_files(context, path, request, folder) if is_first else []
+    wanted = context.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
     missing = [(index, path.shots[index]) for index in wanted]
     if len(missing) < len(files):
-        snapshot.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
-    surface = finished_mesh(snapshot, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
-    for index, shot in snapshot.log.progress(missing, desc="frames"):
-        frame = _frame(snapshot, path, request, shot, surface)
+        context.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
+    surface = finished_mesh(context, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
+    for index, shot in context.log.progress(missing, desc="frames"):
+        frame = _frame(context, path, request, shot, surface)
         if is_first:
             write_image(files[index], frame)
     if not is_first:
         return target
     if not is_video:
-        snapshot.log.info(f"{len(files)} frames: {target}")
+        context.log.info(f"{len(files)} frames: {target}")
         return target
     coded = write_video(target, _read(files), path.fps)
     remove(folder)
-    snapshot.log.info(f"video of {len(files)} frames, {coded}: {target}")
+    context.log.info(f"video of {len(files)} frames, {coded}: {target}")
     return target
 
 
-def _frame_files(snapshot: EvalContext, path: CameraPath, request: VideoRequest, folder: Path) -> list[Path]:
+def _frame_files(context: EvalContext, path: CameraPath, request: VideoRequest, folder: Path) -> list[Path]:
     """The file of every frame, in a folder that is made if need be; of a video, frames of another film there go.
 
     Raises UserError for a folder that holds something else or another film, or cannot be made.
@@ -66,7 +66,7 @@ def _frame_files(snapshot: EvalContext, path: CameraPath, request: VideoRequest,
     except OSError as error:
         raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another --output") from error
     files = [folder / f"{index:05d}.png" for index in range(len(path.shots))]
-    stamp, wanted = folder / STAMP, _stamp(snapshot, path, request)
+    stamp, wanted = folder / STAMP, _stamp(context, path, request)
     if names and STAMP not in names:
         raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
     if names and stamp.read_bytes() != wanted:
@@ -78,14 +78,14 @@ def _frame_files(snapshot: EvalContext, path: CameraPath, request: VideoRequest,
     return files
 
 
-def _stamp(snapshot: EvalContext, path: CameraPath, request: VideoRequest) -> bytes:
+def _stamp(context: EvalContext, path: CameraPath, request: VideoRequest) -> bytes:
     """What tells this film from another one."""
     digest = hashlib.sha256()
     for shot in path.shots:
         digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
     sizes = f"{path.width}x{path.height} / {request.level}"
     mesh = request.mesh.resolution if set(request.shown) & set(OF_MESH) else 0
-    told = (snapshot.step, snapshot.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
+    told = (context.step, context.seconds, ",".join(request.shown), sizes, mesh, digest.hexdigest())
     return "\n".join(map(str, told)).encode()
 
 
@@ -98,14 +98,14 @@ def _is_whole(file: Path) -> bool:
 
 
 def _frame(
-    snapshot: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
+    context: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
 ) -> np.ndarray:
     """One frame, uint8 [h, n w, 3] of n pictures side by side."""
     pixels = image_pixels(path.width, path.height, request.level)
     height, width = pixels.shape[:2]
     found: dict[str, np.ndarray] = {}
     if set(request.shown) & set(OF_FIELD):
-        view = snapshot.render(camera_rays(pixels, shot.intrinsics, shot.c2w), (height, width))
+        view = context.render(camera_rays(pixels, shot.intrinsics, shot.c2w), (height, width))
         away = float(np.linalg.norm(shot.c2w[:3, 3]))
         depth = distance_picture(view.distance, view.opacity, (away - 1.0, away + 1.0))
         found = {COLOUR: to_uint8(view.rgb), NORMALS: normal_picture(view.normal, shot.c2w)}

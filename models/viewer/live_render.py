@@ -75,7 +75,7 @@ class LiveRenderer:
         mesh = trimesh.Trimesh(thin.vertices, thin.faces, visual=visual, process=False)
         self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
 
-    def draw(self, snapshot: EvalContext, at_once: float, longest: float) -> float:
+    def draw(self, context: EvalContext, at_once: float, longest: float) -> float:
         """Render what is wanted most; returns the seconds it took, 0 where nothing is wanted or there is no time.
 
         `at_once`: seconds for the first picture from a new place; finer ones follow, up to the `longest`.
@@ -94,14 +94,14 @@ class LiveRenderer:
             return 0.0
         self._rays[number] = rays
         begun = time.perf_counter()
-        picture = self._picture(snapshot, client.camera, rays)
+        picture = self._picture(context, client.camera, rays)
         spent = time.perf_counter() - begun
         self._rate = 0.5 * self._rate + 0.5 * rays / max(spent, 1e-6)
         if self.mode != MESH:
             client.scene.set_background_image(picture, format="jpeg")
         return spent
 
-    def _picture(self, snapshot: EvalContext, camera: Any, rays: int) -> np.ndarray:
+    def _picture(self, context: EvalContext, camera: Any, rays: int) -> np.ndarray:
         """What a browser's camera sees, uint8 [h, w, 3] of about so many pixels."""
         aspect = float(np.clip(camera.aspect, 0.2, 5.0))
         height = max(2, round(math.sqrt(rays / aspect)))
@@ -109,7 +109,7 @@ class LiveRenderer:
         focal = 0.5 * height / math.tan(0.5 * float(camera.fov))
         lens = np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
         pose = pose_of(camera)
-        seen = snapshot.render(camera_rays(image_pixels(width, height), lens, pose), (height, width))
+        seen = context.render(camera_rays(image_pixels(width, height), lens, pose), (height, width))
         if self.mode == NORMALS:
             return normal_picture(seen.normal, pose)
         if self.mode == DEPTH:

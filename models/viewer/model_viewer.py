@@ -31,7 +31,7 @@ MOST_CHECKPOINTS = 500
 
 
 def look_at_model(
-    snapshot: Callable[[], EvalContext],
+    context: Callable[[], EvalContext],
     mesh: Callable[[EvalContext], Surface | None],
     checkpoints: Mapping[int, Path],
     go_to: Callable[[Path], None],
@@ -40,13 +40,13 @@ def look_at_model(
     """Show a trained model until Ctrl-C.
 
     Args:
-        snapshot: the model as it is.
+        context: the model as it is.
         mesh: its mesh; None where there is no surface.
         checkpoints: files by step; the slider over them asks `go_to` to load one.
     """
     from models.viewer.live_render import LiveRenderer
 
-    now = snapshot()
+    now = context()
     say, dataset = now.log.info, now.experiment.conf.dataset
     server = start(place.host, place.port, now.experiment.folder.name, say)
     stage = SceneDisplay(server, now.experiment.scene, words(place.language), say)
@@ -66,7 +66,7 @@ def look_at_model(
             if wanted != shown:
                 shown = wanted
                 if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
-                    now = snapshot()
+                    now = context()
                     _show(live, stage, now, mesh(now))
             if live.draw(now, AT_ONCE, PATIENCE) == 0.0:
                 live.wait(A_MOMENT)
@@ -134,19 +134,19 @@ class ViewerCallback(Callback):
         del step
         self._alone(lambda: self._live.show_mesh(surface))
 
-    def after_step(self, snapshot: Callable[[], EvalContext]) -> None:
+    def after_step(self, context: Callable[[], EvalContext]) -> None:
         """A picture, where a browser looks and there is time for it."""
         left = SHARE * (time.perf_counter() - self._begun) - self._spent
         if left > 0.0:
-            self._alone(lambda: self._draw(snapshot, min(left, LONGEST)))
+            self._alone(lambda: self._draw(context, min(left, LONGEST)))
 
-    def _draw(self, snapshot: Callable[[], EvalContext], longest: float) -> None:
+    def _draw(self, context: Callable[[], EvalContext], longest: float) -> None:
         """A picture of the model as it is now, where one is wanted or the last one is old."""
         now = time.perf_counter()
         if now - self._fresh > FRESH:
             self._fresh = now
             self._live.refresh()
-        self._spent += self._live.draw(snapshot(), longest, longest)
+        self._spent += self._live.draw(context(), longest, longest)
 
     def write(self, step: int, seconds: float, state: str) -> None:
         """The end of a training is the viewer's."""

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 from rigs import sphere_of_cameras, textured_scene
 
-from models.evaluation import outlier_views as agreement
+from models.evaluation import outlier_views
 from models.results.render import RenderedView
 
 
@@ -28,11 +28,11 @@ def snapshot_of(scene, wrong=()):
 
 def test_those_that_do_not_fit_are_named_and_none_where_all_do():
     scene = textured_scene(sphere_of_cameras(9, middle=np.zeros(3)))
-    assert agreement.notes(snapshot_of(scene)) == ()
-    (note,) = agreement.notes(snapshot_of(scene, wrong=(2, 7)))
+    assert outlier_views.notes(snapshot_of(scene)) == ()
+    (note,) = outlier_views.notes(snapshot_of(scene, wrong=(2, 7)))
     assert "(002.png)" in note and "(007.png)" in note and "(003.png)" not in note and "dataset.train_views" in note
 
 
 def test_few_views_have_no_usual_error():
-    assert len(agreement.disagreeing(np.array([30.0, 5.0, 30.0]))) == 0
-    assert agreement.disagreeing(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]
+    assert len(outlier_views.outliers(np.array([30.0, 5.0, 30.0]))) == 0
+    assert outlier_views.outliers(np.array([30.0, 5.0, 31.0, 29.0, np.nan, 12.0, 30.0])).tolist() == [1, 5]

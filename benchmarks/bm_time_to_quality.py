@@ -19,7 +19,8 @@ from benchmarks.quality.surfaces import read_points
 from data.errors import UserError
 from data.io.streams import complain
 from data.scenes.load import load_held_out, load_scene
-from models.evaluation.mesh_distance import SAMPLES, read_mesh
+from models.evaluation.mesh_distance import read_mesh
+from models.evaluation.surface_metrics import SAMPLES
 from models.experiment import background
 
 EXIT_USER_ERROR = 2

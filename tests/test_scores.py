@@ -6,7 +6,6 @@ import trimesh
 
 from data.errors import UserError
 from models.evaluation.ground_truth import GroundTruth, read_ground_truth
-from models.evaluation.mesh_distance import chamfer
 from models.evaluation.surface_metrics import against_truth
 
 
@@ -26,11 +25,6 @@ def test_concentric_spheres_are_as_far_apart_as_their_radii_and_look_the_same_wa
     assert [found.accuracy, found.completeness, found.chamfer] == pytest.approx([0.1] * 3, abs=5e-4)
     assert found.f_score == found.precision == found.recall == 1.0 and found.normal_consistency > 0.999
     assert against_truth(small, truth(large), tau=0.05).f_score == 0.0
-
-
-def test_chamfer_is_the_figure_of_before():
-    one, other = trimesh.creation.icosphere(3, 0.6), trimesh.creation.box((0.7, 0.8, 0.9))
-    assert against_truth(one, truth(other)).chamfer == chamfer(one, other).chamfer
 
 
 def test_what_is_extra_costs_accuracy_and_precision_and_what_is_missing_the_others():

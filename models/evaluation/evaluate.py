@@ -21,7 +21,7 @@ from models.evaluation.image_metrics import ImageMetrics, ViewMetrics
 from models.evaluation.mesh_distance import sample_surface
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row, write_json
 from models.evaluation.metric_table import lines
-from models.evaluation.references import References, cameras_of
+from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
 from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
@@ -33,6 +33,7 @@ from models.results.shading import shade_mesh
 from models.surface.export import surface_to_world
 from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.mesh import Surface
+from models.surface.visibility import cameras_of
 
 MESH_FILE, PICTURE = "mesh.ply", "report.png"
 

@@ -1,8 +1,7 @@
-"""How far apart two surfaces are: Chamfer distance, from points on one to the nearest point of the other's faces."""
+"""Meshes that are measured: read from files, sampled uniformly by area, distances of points to their triangles."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import igl
@@ -12,19 +11,8 @@ import trimesh
 from data.errors import UserError
 from data.io.geometry_file import GeometryError, load_geometry
 
-SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
-
 # Plain lists of triangles. trimesh also opens archives, scenes that name further files, and addresses.
 FILE_TYPES = ("ply", "obj", "stl")
-
-
-@dataclass(frozen=True)
-class ChamferResult:
-    """Mean distances, in the unit of the vertices."""
-
-    mean_ab: float  # from A to B: extra surface in A, and misplaced surface
-    mean_ba: float  # from B to A: surface of B that A lacks
-    chamfer: float  # the mean of the two
 
 
 def read_mesh(path: Path | str) -> trimesh.Trimesh:
@@ -104,15 +92,3 @@ def nearest(points: np.ndarray, mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.n
     faces = np.ascontiguousarray(mesh.faces, dtype=np.int64)
     squared, face, _ = igl.point_mesh_squared_distance(np.ascontiguousarray(points, dtype=np.float64), vertices, faces)
     return np.sqrt(np.maximum(squared, 0.0)), face
-
-
-def chamfer(mesh_a: trimesh.Trimesh, mesh_b: trimesh.Trimesh, samples: int = SAMPLES, seed: int = 0) -> ChamferResult:
-    """Chamfer distance of two surfaces in one frame: the mean of both directions' mean distances.
-
-    Each direction: `samples` points, uniform by area on one surface, to the nearest point of the other's triangles
-    (not of its vertices). The same seed gives the same figure. Raises ValueError for a mesh without area.
-    """
-    generator = np.random.default_rng(seed)
-    mean_ab = float(point_to_mesh(sample_surface(mesh_a, samples, generator), mesh_b).mean())
-    mean_ba = float(point_to_mesh(sample_surface(mesh_b, samples, generator), mesh_a).mean())
-    return ChamferResult(mean_ab, mean_ba, 0.5 * (mean_ab + mean_ba))

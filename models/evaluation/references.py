@@ -20,7 +20,7 @@ from models.evaluation.metric_files import require_table
 from models.evaluation.surface_metrics import TAU
 from models.experiment import Experiment, held_out_scene
 from models.requests import UNIT, WORLD, EvaluationRequest
-from models.surface.visibility import Camera, cameras
+from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
     WORLD: "give it in the world of the scene's cameras, or in that of the unit sphere with --frame unit",
@@ -47,11 +47,6 @@ class References:
     dtu: DtuReference | None
     needs_surface: str  # the flag that cannot do without one; "" for none
     notes: tuple[str, ...]  # what is not scored, and why
-
-
-def cameras_of(scene: Scene) -> list[Camera]:
-    """Those of the photographs."""
-    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
 def read_references(experiment: Experiment, request: EvaluationRequest) -> References:

@@ -10,10 +10,9 @@ from data.errors import UserError
 from data.io.files import is_file, write_result
 from models.evaluation.comparison import Runs, differences
 from models.evaluation.metric_table import rows
-from models.report.document import document, read_page
+from models.report.document import REPORT, document, read_page
 
 PAGE = "compare.html"
-REPORT = "report.html"  # of a run
 SHOWN = ("pictures", "photographs", "mesh", "curves", "up", "front")  # of a run's page
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from data.errors import UserError, reason
 from data.io.files import read_regular
 
+REPORT = "report.html"  # the page of a run
 MOST_BYTES = 1 << 26  # of a page that is read back
 ASSETS = Path(__file__).resolve().parent / "assets"
 LANGUAGES = ("en", "zh")

@@ -31,13 +31,12 @@ from models.experiment import Experiment
 from models.kinds.conf import flat
 from models.machine import backend, memory
 from models.monitoring.logger import RunLogger
-from models.report.document import document, read_page
+from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored
 from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, up_of
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.surface.mesh import Surface
 
-REPORT = "report.html"
 SHARE = 0.01  # of the training's time
 OVERVIEW_LONGEST = 1200  # pixels
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")

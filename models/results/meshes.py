@@ -23,7 +23,7 @@ from models.surface.extraction import EmptySurfaceError, no_surface
 from models.surface.formats import companions, write_surface
 from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
-from models.surface.visibility import Visibility, cameras
+from models.surface.visibility import Visibility, cameras_of
 
 UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
@@ -163,7 +163,7 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
     scene = context.experiment.scene
     if request.clean in (VIEWS, LARGEST):
         before = len(mesh.faces)
-        mesh = clean.as_seen(mesh, _cameras(scene), scene.masks, Visibility(mesh))
+        mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
                 f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
@@ -201,7 +201,7 @@ def _on_level(
 def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
     """With the colours of the photographs, at the vertices or as a texture."""
     scene, level_set, visibility = context.experiment.scene, _level_set(context), Visibility(mesh)
-    photographs = Photographs(_cameras(scene), scene.images, scene.masks)
+    photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
     shares = []
 
     def colors(points: np.ndarray, towards: np.ndarray) -> np.ndarray:
@@ -251,11 +251,6 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
     return lambda points, normals: np.concatenate(
         [color(points[at : at + chunk], normals[at : at + chunk]) for at in range(0, len(points), chunk)]
     )
-
-
-def _cameras(scene: Scene) -> list:
-    """Those of the photographs."""
-    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
 def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:

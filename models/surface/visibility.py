@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import trimesh
 
+from data.scenes.scene import Scene
+
 # Of the unit sphere's radius: a ray begins this far off the surface that it starts from, which float32 rays and the
 # triangles about a vertex make necessary. Where another surface is nearer than that, its shadow is not seen.
 OFFSET = 2e-3
@@ -39,6 +41,11 @@ class Camera:
 def cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: Iterable[tuple[int, int]]) -> list[Camera]:
     """Of V photographs: [V, 3, 3], [V, 4, 4] and V sizes (width, height)."""
     return [Camera(k, pose, *size) for k, pose, size in zip(intrinsics, c2w, sizes, strict=True)]
+
+
+def cameras_of(scene: Scene) -> list[Camera]:
+    """Those of a scene's photographs."""
+    return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
 def project(points: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:

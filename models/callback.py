@@ -1,4 +1,4 @@
-"""What follows a training: the report, the viewer. None of it may stop the training, and each keeps its time short."""
+"""The interface of what follows a training, such as the report and the viewer. None of it may stop the training."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from models.evaluation.validation import ValidationImage
 from models.results.context import EvalContext
 from models.surface.mesh import Surface
 
-# How a training stands, for those who look.
+# States of a training.
 TRAINING, FINISHED, STOPPED = "training", "finished", "stopped"
 
 
 class Callback:
-    """Is told what a training does; does nothing about it by itself."""
+    """Called by the training loop; every method does nothing by default, and each must be short."""
 
-    name = "a follower"  # for the warning where it fails
+    name = "a callback"  # for the warning where it fails
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """The numbers of a report."""
+        """At a report: the logged scalars by name."""
 
     def picture(self, step: int, picture: ValidationImage) -> None:
-        """A view was rendered."""
+        """At a validation: an image and its metrics."""
 
     def mesh(self, step: int, surface: Surface) -> None:
-        """A mesh was made, in the working frame."""
+        """At a mesh: it is in the working frame."""
 
     def after_step(self, context: Callable[[], EvalContext]) -> None:
-        """Called after every step."""
+        """After every step; `context` makes the EvalContext, where one is needed."""
 
     def write(self, step: int, seconds: float, state: str) -> None:
-        """Called after reports, pictures and meshes, and when the training ends."""
+        """After reports, validations and meshes, and at the end; `state`: TRAINING, FINISHED or STOPPED."""

@@ -223,7 +223,7 @@ def test_what_trains_on_points_says_so():
     }
 
 
-def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkeypatch):
+def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeypatch):
     """One that says so has them left out."""
     points = np.random.default_rng(1).normal(size=(300, 3))
     points *= 0.5 / np.linalg.norm(points, axis=1, keepdims=True)
@@ -232,7 +232,7 @@ def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkey
     monkeypatch.setattr("models.evaluation.references.held_out_scene", lambda experiment: scene)
     trimesh.PointCloud(points).export(tmp_path / "p.ply")
 
-    def witness(trains, **asked):
+    def references(trains, **asked):
         conf = SimpleNamespace(
             dataset=SimpleNamespace(reference_mesh=""),
             train=SimpleNamespace(mask_weight=0.0),
@@ -240,9 +240,9 @@ def test_points_that_a_kind_trained_on_bear_no_witness(trained, tmp_path, monkey
         )
         return read_references(Experiment(conf, tmp_path, scene, None), EvaluationRequest(MeshRequest(2), **asked))
 
-    assert witness(False).witness.given == 200 and witness(False).notes == ()
-    alone = witness(True)
-    assert alone.witness.given == 25 and "175 points took part in the training" in alone.notes[0]
-    assert np.abs(alone.witness.xyz - points[:200:8]).max() < 1e-6
-    new = witness(True, points=tmp_path / "p.ply", frame="unit")
-    assert new.witness.given == 125 and "175 points" in new.notes[0]
+    assert references(False).sfm_points.given == 200 and references(False).notes == ()
+    alone = references(True)
+    assert alone.sfm_points.given == 25 and "175 points took part in the training" in alone.notes[0]
+    assert np.abs(alone.sfm_points.xyz - points[:200:8]).max() < 1e-6
+    new = references(True, points=tmp_path / "p.ply", frame="unit")
+    assert new.sfm_points.given == 125 and "175 points" in new.notes[0]

@@ -1,1 +1,1 @@
-"""How good a surface is: against ground truth, points of structure from motion, and by the DTU protocol."""
+"""Metrics of a trained model: of its images, of its surface, and of its cameras."""

@@ -1,4 +1,4 @@
-"""Is a training worse than it was? Fixed views are scored at each checkpoint; it goes back to the best where they fall.
+"""Detects a training that scores lower than before: fixed views at each checkpoint; returns to the best checkpoint.
 
 A collapse is not a matter of numbers that are not finite: cells that hold the surface are taken for empty, or the
 background takes over what the surface showed, and the loss stays finite and high.

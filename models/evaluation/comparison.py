@@ -1,4 +1,4 @@
-"""Evaluated experiments side by side: what differs between them, and their figures."""
+"""Evaluated experiments side by side: what differs between them, and their metrics."""
 
 from __future__ import annotations
 

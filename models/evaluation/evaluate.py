@@ -40,7 +40,7 @@ MESH_FILE, PICTURE = "mesh.ply", "report.png"
 
 @dataclass(frozen=True)
 class CameraMetrics:
-    """Whether the photographs bear out the cameras, whatever the model."""
+    """How well the images agree with the cameras; independent of the model."""
 
     # The median distance of matches from their epipolar lines, pixels of pictures reduced to 640; None: too few pairs
     epipolar_px: float | None
@@ -91,11 +91,11 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     notes = (*references.notes, *outlier_views.notes(context))
     if not is_first:
         return {}
-    witness, context = references.witness, replace(context, ranks=ALONE)
+    sfm_points, context = references.sfm_points, replace(context, ranks=ALONE)
     evaluation = Evaluation(
         pictures=image_metrics.mean(views) if views else None,
         surface=surface,
-        points=point_metrics(witness, mesh) if witness is not None and mesh is not None else None,
+        points=point_metrics(sfm_points, mesh) if sfm_points is not None and mesh is not None else None,
         dtu=dtu,
         cameras=_cameras(context.experiment.scene),
         views=views,
@@ -112,7 +112,7 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
-    """The surface in the working frame; None for a kind of model without one, where nothing asks for it."""
+    """The surface in the working frame; None for a model type without one, where no flag needs it."""
     if context.model.level_set is not None:
         return extract_mesh(context, request.mesh)
     if references.needs_surface:

@@ -1,4 +1,4 @@
-"""Is ground truth in the frame and scale of the scene? Told by where it lies, and by what fits the surface better.
+"""Checks that ground truth is in the frame and scale of the scene, by its place and by which frame fits the surface.
 
 The working frame throughout: the region of interest is the unit sphere at the origin.
 """

@@ -82,15 +82,15 @@ def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoint
     return points.at(cKDTree(trained_on.xyz).query(points.xyz)[0] > SAME)
 
 
-def point_metrics(witness: HeldOutPoints, mesh: trimesh.Trimesh) -> PointMetrics | None:
+def point_metrics(held_out: HeldOutPoints, mesh: trimesh.Trimesh) -> PointMetrics | None:
     """How far the points lie from the surface; None where there are none."""
-    if len(witness.xyz) == 0:
+    if len(held_out.xyz) == 0:
         return None
-    distance = point_to_mesh(witness.xyz, mesh)
-    pixels = distance * witness.pixels
+    distance = point_to_mesh(held_out.xyz, mesh)
+    pixels = distance * held_out.pixels
     return PointMetrics(
-        points_from=witness.source,
-        points_given=witness.given,
+        points_from=held_out.source,
+        points_given=held_out.given,
         points_scored=len(distance),
         points_median=float(np.median(distance)),
         points_p90=float(np.quantile(distance, 0.9)),

@@ -1,4 +1,4 @@
-"""Which photographs of the training the model never came to agree with: a wrong pose, another thing, or blur."""
+"""Training images that the model does not reproduce as well as the others: a wrong pose, another object, or blur."""
 
 from __future__ import annotations
 

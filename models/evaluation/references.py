@@ -1,4 +1,4 @@
-"""What an evaluation compares a model with: read, checked and laid in the working frame before any long work."""
+"""What a model is compared with: read, checked and moved to the working frame before any long work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class References:
     truth: GroundTruth | None
     truth_words: str  # how ground truth in another frame is mended
     tau: float  # radii
-    witness: HeldOutPoints | None
+    sfm_points: HeldOutPoints | None
     dtu: DtuReference | None
     needs_surface: str  # the flag that cannot do without one; "" for none
     notes: tuple[str, ...]  # what is not scored, and why
@@ -57,12 +57,12 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
     held_out = held_out_scene(experiment)
     truth, words = _truth(experiment, request)
     dtu = None if request.dtu is None else _dtu(scene, request.dtu, request.scan)
-    witness, notes = _witness(experiment, request)
-    if held_out is None and truth is None and dtu is None and witness is None:
+    sfm_points, notes = _sfm_points(experiment, request)
+    if held_out is None and truth is None and dtu is None and sfm_points is None:
         raise UserError(NOTHING.format(name=scene.name))
     given = {"--gt": request.gt, "--points": request.points, "--protocol dtu": request.dtu}
     needs = next((flag for flag, value in given.items() if value is not None), "")
-    return References(held_out, truth, words, tau, witness, dtu, needs, notes)
+    return References(held_out, truth, words, tau, sfm_points, dtu, needs, notes)
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:
@@ -98,8 +98,8 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
     return truth, words
 
 
-def _witness(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
-    """The points that may bear witness, and why others do not."""
+def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
+    """The SfM points that took no part in the training, and notes on points that are not scored."""
     scene, conf = experiment.scene, experiment.conf
     is_trained_on = conf.model.trains_on_points and scene.points is not None
     trained_on = training_points(scene.points) if is_trained_on else None
@@ -118,15 +118,15 @@ def _witness(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOu
     else:
         notes = ()
     masks = scene.masks if conf.train.mask_weight > 0 else None
-    witness = held_out_points(new, source, cameras_of(scene), masks)
-    if len(witness.xyz) == 0:
+    sfm_points = held_out_points(new, source, cameras_of(scene), masks)
+    if len(sfm_points.xyz) == 0:
         if request.points is not None:
             raise UserError(
                 f"{source}: none of its points lies on what is to be reconstructed, in the region of interest and the "
                 f"masks; {FRAME_WORDS[request.frame]}"
             )
         return None, (*notes, f"{source}: none lies in the region of interest and the masks")
-    return witness, notes
+    return sfm_points, notes
 
 
 def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:

@@ -1,1 +1,1 @@
-"""What looks after a run: refused steps, collapse, signals, locks, the log."""
+"""Monitoring of a run: skipped steps, recovery, health, signals, locks, logs."""

@@ -1,4 +1,4 @@
-"""A training that cannot go on, for want of memory, of other ranks or of its card: one sentence says what is saved."""
+"""Early ends of a training, for lack of memory, a lost rank or a failed card: saves, and says in one sentence what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a training still work? Pure functions on a few numbers per validation, and what they usually mean."""
+"""Health of a training: pure functions on a few numbers per validation, and the usual causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a training ends early: it gives up, or a signal asks it to stop.
+"""Early ends of a training: it diverges, or a signal stops it.
 
 The first signal is heeded at the end of the step, the second at once. SIGHUP, which a closed ssh sends, may come twice
 (from the terminal and from the shell) or after SIGTERM (from systemd): it never hurries.

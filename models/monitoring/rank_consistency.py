@@ -1,4 +1,4 @@
-"""Do ranks do the same work? Asked before the first step, and of their weights at each checkpoint."""
+"""Checks that ranks do the same work: before the first step, and of their weights at each checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training does about trouble: skipped steps are kept, many in a row lead back, collapse is reported."""
+"""Recovery of a training: skipped steps are saved, many in a row lead back to a checkpoint, collapse is logged."""
 
 from __future__ import annotations
 

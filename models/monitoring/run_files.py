@@ -1,4 +1,4 @@
-"""What a run leaves in an experiment's folder before it has anything to show, removed again where it is refused."""
+"""Files of a run in its folder that are removed again where the run is refused."""
 
 from __future__ import annotations
 

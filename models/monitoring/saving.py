@@ -1,4 +1,4 @@
-"""The checkpoints of a training: on the way, at its end, and where it ends early."""
+"""Checkpoints of a training: on the way, at its end, and where it ends early."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a trained model gives: pictures, meshes, videos, figures; each in the folder the published code uses."""
+"""Outputs of a trained model: images, meshes, videos, each in the folder that the published code uses."""

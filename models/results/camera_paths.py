@@ -1,4 +1,4 @@
-"""Ways of a camera: around the object, between photographs, or from a file.
+"""Camera paths: around the object, between images, or from a file.
 
 The file is JSON: `keys`, a list of `camera_to_world` (four rows of four numbers, in the world of the scene's cameras;
 x right, y up, looking along -z, as Blender has it) and `fov`, degrees from the upper to the lower border; `width`,

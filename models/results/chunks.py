@@ -1,4 +1,4 @@
-"""How many rays of a picture, and points of a grid, are computed at a time: what the conf says, or what fits.
+"""Rays of an image and points of a grid that are computed at a time: as the conf says, or as many as fit.
 
 Under `auto` it is the largest chunk that fits `train.memory_limit` by measurements on the run's own model
 (models.machine.memory), made once and kept.

@@ -1,4 +1,4 @@
-"""A model at one step, as its results are made of it."""
+"""A trained model at one step, with what its outputs depend on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time lef
 
 @dataclass(frozen=True)
 class EvalContext:
-    """A model at one step, with all that its results depend on."""
+    """A model at one step, with everything that its images, meshes and metrics depend on."""
 
     experiment: Experiment
     model: Model
@@ -29,10 +29,10 @@ class EvalContext:
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
-    ranks: Ranks = ALONE  # that make the result together; all but the first make no file of it
+    ranks: Ranks = ALONE  # that compute the result together; only the first writes files
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
-        """The picture that rays [h * w] of shape (h, w) show; a bar tells how long, unless it is there at once."""
+        """The image of rays [h * w] of shape (h, w); a progress bar where it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
         moment = Moment(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)

@@ -68,7 +68,7 @@ def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) ->
 
 
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
-    """The surface in the working frame; the log hears what it took."""
+    """The surface in the working frame; the number of evaluations is logged."""
     level_set = _level_set(context)
     low, high = box(context.experiment.scene, request)
     found = sparse.extract(
@@ -254,7 +254,7 @@ def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
 
 
 def _write(context: EvalContext, request: MeshRequest, surface: Surface, path: Path) -> None:
-    """To the disk, in the frame that is asked for; the log hears what it is."""
+    """Write the surface in the requested frame, and log its size."""
     if request.frame != UNIT:
         surface = surface_to_world(surface, context.experiment.scene.scene_to_world)
     conf = context.experiment.conf.general.base_exp_dir

@@ -1,4 +1,4 @@
-"""`--mode render`: a film of a trained model along a way of the camera, frame by frame, each kept until it is whole."""
+"""`--mode render`: a video along a camera path, frame by frame; frames are kept until it is complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mesh as a picture: ray-cast, smoothly shaded clay. No window and no graphics driver is needed."""
+"""Images of a mesh, ray-cast and smoothly shaded. No window and no graphics driver is needed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a signed distance function to triangles, their export, and the distance between two surfaces."""
+"""From a signed distance function to triangles, and their files."""

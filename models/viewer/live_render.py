@@ -1,4 +1,4 @@
-"""The model in the viewer: its mesh, and renderings from the browser's camera at a size the machine keeps up with."""
+"""The model in the viewer: its mesh, and renderings from the browser's camera at a size that keeps up with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--mode view` and `--view`: the loop that serves the browsers, and the viewer that follows a training."""
+"""`--mode view` and `--view`: the server loop of a trained model, and the callback of a training."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def _figures(model: Model, trainer: Trainer, test: object) -> dict[str, float]:
     whole, inside = [], []
     for view in range(test.n_views):
         rays, shape = test.rays(view)
-        shown, photograph = model.view(rays, trainer.moment).rgb.reshape(*shape, 3), test.rgb_image(view)
+        shown, photograph = model.view(rays, trainer.context).rgb.reshape(*shape, 3), test.rgb_image(view)
         whole.append(psnr(shown, photograph))
         if test.masks is not None:
             mask = test.mask_image(view) > 0.5

@@ -70,7 +70,7 @@ class Ours:
         """A validation picture; its colours are written to `path`."""
         begin = time.perf_counter()
         shape = (self._side, self._side)
-        view = render_view(self._trainer.model, self._image, shape, IMAGE_CHUNK, self._trainer.moment)
+        view = render_view(self._trainer.model, self._image, shape, IMAGE_CHUNK, self._trainer.context)
         seconds = time.perf_counter() - begin
         np.save(path, view.rgb)
         return {"seconds": seconds}

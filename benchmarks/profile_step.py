@@ -54,7 +54,7 @@ def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:
 
 def _profile_step(trainer: Trainer, phases: dict[str, Counter[str]]) -> None:
     """What `Trainer.step` does, one phase after the other, each added to its counter."""
-    model, moment, batch = trainer.model, trainer.moment, trainer.sampler.next()
+    model, moment, batch = trainer.model, trainer.context, trainer.sampler.next()
     noise = model.draw_noise(len(batch), np.random.default_rng(0))
     with _timed(phases[SAMPLING]):
         settled = model.settle(batch, noise, moment)

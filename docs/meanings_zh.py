@@ -219,7 +219,8 @@ SCENE_MEANINGS = {
 TRAIN_MEANINGS = {
     "what a step keeps of Adam's second moment; below 1": "Adam 二阶矩每步保留的比例",
     "what Adam divides by at the least": "Adam 的分母至少加上它",
-    "Adam's, at the end of the warm-up": "Adam 的学习率，预热结束时达到",
+    "at the end of the warm-up": "学习率，预热结束时达到",
+    "the optimiser (not a published key)": "优化器（官方没有）",
     "what is left of it at end_iter, as a fraction": "到 end_iter 时学习率剩下的比例",
     "steps": "训练步数",
     "rays per step": "每步的光线数",

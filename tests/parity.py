@@ -38,8 +38,7 @@ from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.rendering.losses import binary_mask, eikonal_term, masked_psnr
-from models.training import schedules
-from models.training.optimizer import Adam
+from models.training.optimizer import Optimizer
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
 COLOR_BOUND = 1e-4
@@ -221,11 +220,11 @@ def training_rows(golden: Golden) -> list[Row]:
     """Learning rates and losses of the recorded Adam steps on this batch."""
     golden.reset_weights()
     named = golden.trained()
-    trained, optimizer = list(named.values()), Adam({"": named})
+    trained, optimizer = list(named.values()), Optimizer({"": named})
     rate_errors, loss_errors = [], []
     for step, expected in enumerate(golden["train/loss"]):
         total = losses(golden, golden.render())["total"]
-        rate = schedules.learning_rate(step, golden.conf)
+        rate = golden.conf.schedule(step)
         rate_errors.append(relative(rate, golden["train/lr"][step]))
         gradients = jt.grad(total, trained)
         optimizer.step(gradients, rate)

@@ -21,7 +21,7 @@ from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.rendering.losses import LOSSES
 from models.structs import FieldOutput, Term, Var
-from models.training.optimizer import Adam
+from models.training.optimizer import Optimizer
 from models.training.trainer import Trainer
 
 # a surface field
@@ -219,7 +219,7 @@ def taken(form, factors):
         rng = np.random.default_rng(0)
         networks = {name: {"w": jt.array(rng.normal(size=(4, 3)).astype(np.float32))} for name in ("a", "b")}
         before = [named["w"].numpy() for named in networks.values()]
-        optimizer = Adam(networks)
+        optimizer = Optimizer(networks)
         gradient = [jt.array(rng.normal(size=(4, 3)).astype(np.float32)) for _ in networks]
         optimizer.step(gradient, 0.1, None, factors)
         return [value.numpy() - start for value, start in zip(optimizer.parameters, before, strict=True)]

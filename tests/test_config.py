@@ -100,6 +100,7 @@ OURS = {
     "train.tf32": False,
     "train.mesh_resolution": 64,
     "train.learning_rate_decay": "cosine",
+    "train.optimizer": "adam",
     "train.adam_beta_2": 0.999,
     "train.adam_epsilon": 1e-8,
     "model.type": "neus",

@@ -265,7 +265,7 @@ def test_points_of_structure_from_motion_draw_the_surface():
     batch = sampler.next()
     assert batch.anchors[0] == 64 and batch.is_anchor().sum() == 64
     np.testing.assert_allclose(np.linalg.norm(batch.points[batch.is_anchor()[:, 0] > 0], axis=1), 0.8, atol=1e-6)
-    term = model.objective(batch, None, trainer.moment).terms["points"]
+    term = model.objective(batch, None, trainer.context).terms["points"]
     away = np.abs(estimator.trained(batch.points[batch.is_anchor()[:, 0] > 0]))
     assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
     parts = [batch.part(start, start + 7) for start in range(0, len(batch), 7)]

@@ -163,7 +163,7 @@ def test_cells_that_lose_the_object_are_not_believed():
     assert trainer.sampler.next().offsets[-1] > 0  # and nothing is drawn for ever
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
     model.fields.sdf.lin1.bias.update(jt.array(np.r_[-5.0, np.zeros(7)].astype(np.float32)))  # all is solid
-    model.before_step(trainer.moment)
+    model.before_step(trainer.context)
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
 
 

@@ -50,7 +50,7 @@ def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_re
     model, live = trainer.model, {}
     means = model.splats.means.numpy()
     with deaf():
-        model.after_step(None, trainer.moment, {})
+        model.after_step(None, trainer.context, {})
     moved = (model.splats.means.numpy() != means).any(axis=1)
     assert not moved[:20].any() and moved[20:].all()
     assert not model.splats.means.is_stop_grad()
@@ -59,7 +59,7 @@ def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_re
         trainer.step()
         trainer.settle()
         assert (model.splats.means.numpy() != means).any(axis=1)[:20].any()  # by the gradient alone
-        model.before_step(trainer.moment)
+        model.before_step(trainer.context)
         live[step] = jt.liveness_info()
     assert live[4] == live[9]
 
@@ -81,7 +81,7 @@ def test_without_noise_no_splat_moves_by_itself(trainer):
     model = trainer.model
     model.conf = replace(model.conf, noise=0.0)
     means = model.splats.means.numpy()
-    model.after_step(None, trainer.moment, {})
+    model.after_step(None, trainer.context, {})
     assert np.array_equal(model.splats.means.numpy(), means)
 
 

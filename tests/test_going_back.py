@@ -14,7 +14,7 @@ import exp_runner
 from models.checkpoints.ours import save_checkpoint
 from models.monitoring import anomaly, setbacks
 from models.monitoring.setbacks import Setbacks, restored
-from models.training.optimizer import Adam
+from models.training.optimizer import Optimizer
 
 QUIET = (*SHORT[3:], NO_PROBE)
 LONG = ("train.end_iter=40", "train.warm_up_end=2", "train.save_freq=2", "train.max_bad_steps=3", *QUIET)
@@ -57,7 +57,7 @@ def test_moments_that_spoil_the_update_are_named_and_left_behind_at_the_weights_
     told = capsys.readouterr().err
     words = "1 NaN or Inf in the update of sdf_network_fine.lin1.bias"
     assert re.search(rf"step 7 skipped: {words} \(weight .* there\)", told)
-    assert "staying at the weights of step 6, with other random numbers, Adam's moments at zero and with 0.5" in told
+    assert "staying at the weights of step 6, with other random numbers, the moments at zero and with 0.5" in told
     assert told.count("steps in a row") == 1
     last = saved(spoilt, 20)
     assert finite(last) and last.adam_steps == 14
@@ -178,7 +178,7 @@ def test_reset_moments_start_adam_anew():
     from models.machine.backend import jt
 
     start = np.linspace(-1, 1, 5, dtype=np.float32)
-    used, fresh = (Adam({"net": {"a": jt.array(start)}}) for _ in range(2))
+    used, fresh = (Optimizer({"net": {"a": jt.array(start)}}) for _ in range(2))
     used.step([jt.array(start * 7)], 0.0)
     used.reset_moments()
     for optimizer in (used, fresh):
@@ -205,7 +205,7 @@ def test_a_file_of_the_first_format_is_read_and_its_update_is_not_computed(spoil
     old = strip(spoilt / "anomalies/step_00000007.npz", tmp_path / "old.npz", "moments/", first_format=True)
     capsys.readouterr()
     assert exp_runner.main(["--mode", "replay", str(old)]) == 0
-    assert "Adam's moments, which this file does not hold" in capsys.readouterr().out
+    assert "the moments, which this file does not hold" in capsys.readouterr().out
 
 
 def strip(source, target, prefix, first_format=False):
@@ -222,7 +222,7 @@ def strip(source, target, prefix, first_format=False):
     return target
 
 
-@pytest.mark.parametrize(("room", "words"), [(0.95, "without Adam's moments"), (0.2, "Adam's moments and the weights")])
+@pytest.mark.parametrize(("room", "words"), [(0.95, "without the moments"), (0.2, "the moments and the weights")])
 def test_a_folder_never_exceeds_its_size_and_says_what_is_left_out(room, words, spoilt, tmp_path, monkeypatch, capsys):
     shutil.copytree(spoilt, tmp_path / "first")
     assert run(tmp_path / "first", "--is_continue", settings=AVERAGED) == 0

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from test_guard import INPUTS, all_paths, path  # noqa: F401 (a fixture)
 
+from models.config.optimizers import UpdateSettings
 from models.machine.backend import jt
 from models.training import update_check
 from models.training.guard import Guard, StepUpdate
-from models.training.optimizer import Adam
+from models.training.optimizer import Optimizer
 from models.training.update_check import INPUTS as PARTS
-from models.training.update_check import Entries, UpdateSettings, find_faults
+from models.training.update_check import Entries, find_faults
 
 BAD_MOMENTS = {
     "an infinite first moment": (np.inf, 1.0),
@@ -25,12 +26,12 @@ BAD_MOMENTS = {
 def test_an_update_that_would_not_be_finite_is_refused_whatever_the_gradients_are(case):
     first, second = BAD_MOMENTS[case]
     start = np.linspace(-1.0, 1.0, 23, dtype=np.float32)
-    optimizer = Adam({"net": {"a": jt.array(start), "b": jt.array(start[:5])}})
+    optimizer = Optimizer({"net": {"a": jt.array(start), "b": jt.array(start[:5])}})
     moments = [[np.zeros(23, np.float32), np.zeros(5, np.float32)] for _ in range(2)]
     moments[0][1][3], moments[1][1][3] = first, second
     optimizer.restore(4, *moments)
     taken = optimizer.step([jt.array(start * 0.0), jt.array(start[:5] * 0.0)], 0.1, jt.array([True]))
-    optimizer.refuse()
+    optimizer.skip()
     after = [value.numpy() for value in (*optimizer.parameters, *optimizer.exp_avg, *optimizer.exp_avg_sq)]
     assert not taken.numpy()[0] and optimizer.steps == 4
     for value, expected in zip(after, (start, start[:5], *moments[0], *moments[1]), strict=True):
@@ -53,11 +54,11 @@ def entries(size=23, **changed):
 @all_paths
 def test_the_update_that_is_examined_is_the_one_that_adam_makes():
     own = entries()
-    optimizer = Adam({"net": {"a": jt.array(own.weight)}})
+    optimizer = Optimizer({"net": {"a": jt.array(own.weight)}})
     optimizer.restore(4, [own.exp_avg], [own.exp_avg_sq])
     optimizer.step([jt.array(own.gradient)], 0.1, None, SETTINGS.factors)
     for kind, tolerance in ((np.float32, 1e-6), (np.float64, 1e-6)):
-        found = update_check.updated(own, SETTINGS.rate("net.a"), SETTINGS.layout, kind)
+        found = update_check.updated(own, SETTINGS.rate("net.a"), SETTINGS, kind)
         np.testing.assert_allclose(optimizer.parameters[0].numpy(), found[0], rtol=tolerance, atol=1e-7)
 
 

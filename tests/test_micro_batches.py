@@ -11,7 +11,11 @@ from models.kinds.conf import load_config
 from models.kinds.registry import build_model
 from models.machine import memory
 from models.machine.backend import jt
-from models.training import chunks, gradient
+from models.machine.ranks.place import Place
+from models.machine.ranks.ranks import Ranks
+from models.training import chunks
+from models.training.gradient import GradientSum
+from models.training.sharing import Share
 from models.training.trainer import Trainer
 
 SCENE = (f"dataset.data_dir={ROOT}/data/demo",)
@@ -55,18 +59,35 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(whole, chunk):
         assert np.linalg.norm(value) > 0, name
 
 
+class Told(Ranks):
+    """One of two ranks, which keeps what it adds to the other's; it is told the counts of the whole batch."""
+
+    place = Place(0, 2)
+
+    def __init__(self, counts):
+        self.counts, self.added = counts, []
+
+    def add(self, values):
+        if not self.added and self.counts is not None:
+            values[:] = self.counts
+        self.added.append(values.copy())
+
+
 def test_chunks_add_up_to_the_same_numbers_whoever_adds_up_some_of_them_first(whole):
     trainer, batch, noise, _ = whole
-    chunks, counts = gradient.settle_batch(trainer.model, batch, noise, trainer.moment, 10, is_whole=False)
 
-    def sums(some):
-        parameters = trainer.optimizer.parameters
-        found = gradient.of_chunks(trainer.model, some, counts, trainer.moment, parameters, is_rounded=False)
-        return [value.numpy().astype(np.float64) for value in (*found.gradients, *found.losses.values())]
+    def sums(start, stop, counts=None):
+        ranks, jitter = Told(counts), {name: array[start:stop] for name, array in noise.items()}
+        share = Share(batch.part(start, stop), jitter, ranks, [*range(0, stop - start, 10), stop - start])
+        total = GradientSum(trainer.model, share, trainer.context, trainer.optimizer.parameters)
+        for part in total.chunks(10):
+            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.settled))
+        total.result()
+        return ranks.added
 
-    every, *parts = sums(chunks), sums(chunks[:1]), sums(chunks[1:4]), sums(chunks[4:])
-    for total, *some in zip(every, *parts, strict=True):
-        assert total.astype(np.float32).tobytes() == sum(some).astype(np.float32).tobytes()
+    counts, every = sums(0, len(batch))
+    parts = [sums(start, stop, counts)[1] for start, stop in ((0, 10), (10, 40), (40, len(batch)))]
+    assert every.dtype == np.float64 and every.astype(np.float32).tobytes() == sum(parts).astype(np.float32).tobytes()
 
 
 def test_a_chunk_without_the_batchs_counts_would_give_another_loss(whole):
@@ -123,17 +144,16 @@ def test_a_resumed_auto_run_keeps_its_chunk_and_another_limit_makes_it_choose_an
     ids=["cuda", "python", "c++"],
 )
 def test_a_failed_allocation_halves_the_chunk_says_so_once_and_goes_on_with_the_batch(error, monkeypatch, capsys):
-    from models.training import trainer as module
+    seen, true = [], GradientSum.chunks
 
-    seen, true = [], gradient.settle_batch
-
-    def failing(model, batch, noise, moment, chunk, *rest):
-        seen.append((chunk, batch.rays.origins.tobytes(), batch.rgb.tobytes(), noise["inside"].tobytes()))
-        if chunk > 16:
+    def failing(self, size):
+        batch = self.share.batch
+        seen.append((size, batch.rays.origins.tobytes(), batch.rgb.tobytes(), self.share.noise["inside"].tobytes()))
+        if size > 16:
             raise error
-        return true(model, batch, noise, moment, chunk, *rest)
+        return true(self, size)
 
-    monkeypatch.setattr(module, "settle_batch", failing)
+    monkeypatch.setattr(GradientSum, "chunks", failing)
     ours, expected = trainer_of(), trainer_of("train.ray_chunk=16")
     expected.ray_chunk = 16
     losses = [ours.step().scalars()["Loss/loss"] for _ in range(2)]
@@ -156,12 +176,10 @@ def test_an_allocation_that_fails_as_arrays_are_computed_halves_the_chunk_too(mo
 
 @pytest.mark.parametrize("error", [RuntimeError("Wrong inputs arguments"), ValueError("out of memory")])
 def test_other_failures_are_not_mistaken_for_a_lack_of_memory(error, monkeypatch):
-    from models.training import trainer as module
-
     def failing(*arguments):
         raise error
 
-    monkeypatch.setattr(module, "settle_batch", failing)
+    monkeypatch.setattr(GradientSum, "chunks", failing)
     trainer = trainer_of()
     with pytest.raises(type(error)):
         trainer.step()
@@ -169,12 +187,10 @@ def test_other_failures_are_not_mistaken_for_a_lack_of_memory(error, monkeypatch
 
 
 def test_one_ray_that_does_not_fit_is_an_error(monkeypatch):
-    from models.training import trainer as module
-
     def failing(*arguments):
         raise MemoryError
 
-    monkeypatch.setattr(module, "settle_batch", failing)
+    monkeypatch.setattr(GradientSum, "chunks", failing)
     trainer = trainer_of()
     with pytest.raises(MemoryError):
         trainer.step()

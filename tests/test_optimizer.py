@@ -14,7 +14,7 @@ from models.fields.state import named_parameters
 from models.machine import memory
 from models.machine.backend import jt
 from models.ops.update import readings
-from models.training.optimizer import Adam
+from models.training.optimizer import Optimizer
 
 STEPS = 10
 START = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
@@ -33,7 +33,7 @@ all_paths = pytest.mark.usefixtures("path")
 
 
 def adam_of(*parameters):
-    return Adam({"network": {str(index): value for index, value in enumerate(parameters)}})
+    return Optimizer({"network": {str(index): value for index, value in enumerate(parameters)}})
 
 
 def random_gradients(scale, seed=1):

@@ -59,7 +59,7 @@ def chosen_by_the_host(model, batch):
 @pytest.mark.parametrize("every", [1, 3])
 def test_the_same_rays_are_compared_as_the_host_would_choose_and_it_reads_nothing(trainer, every, monkeypatch):
     """With rays that have no sample in the region, and in parts."""
-    model, moment = trainer.model, trainer.moment
+    model, moment = trainer.model, trainer.context
     batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
     middle = len(batch) // 2
     parts = [batch, batch.part(0, middle), batch.part(middle, len(batch))]
@@ -88,7 +88,7 @@ def test_no_more_patches_are_compared_than_are_worth_it():
     batch = trainer.sampler.next()
     assert batch.every[0] == -(-len(batch) // 20)
     counts = [
-        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.moment)
+        trainer.model.objective(dataclasses.replace(batch, every=np.int32([every])), None, trainer.context)
         .terms["patches"]
         .count.item()
         for every in (1, 4)
@@ -113,7 +113,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
     count = len(whole)
     assert len(spared) >= count and spared.offsets[count] < 0.8 * whole.offsets[count]
     np.testing.assert_array_equal(whole.rgb, spared.rgb[:count])
-    shown = [model.objective(batch.part(0, count), None, trainer.moment).output.rgb.numpy() for batch in batches]
+    shown = [model.objective(batch.part(0, count), None, trainer.context).output.rgb.numpy() for batch in batches]
     np.testing.assert_allclose(shown[0], shown[1][:count], atol=5e-3)
 
 

@@ -17,8 +17,7 @@ from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
 from models.monitoring.logger import LOG_FOLDER
-from models.training.pieces import Cut
-from models.training.together import share_of
+from models.training.sharing import Cut, share_of
 
 SHOWN = ("train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")
 CHUNKED = (*SHORT, *SHOWN, "train.ray_chunk=10")

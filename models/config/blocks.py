@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.config.optimizers import ADAM, OPTIMIZERS
+from models.config.schedules import DECAYS, Schedule, decaying, warmed_up
 from models.config.strict import AUTO, Auto, ConfigError, limits
 
 LARGEST_SEED = 2**31 - 1  # Jittor's generator takes a signed 32-bit seed
 LARGEST_EMA_DECAY = 0.999999  # with a larger one, float32 rounds the contribution of a step to zero
-COSINE, EXPONENTIAL = "cosine", "exponential"  # the values of train.learning_rate_decay
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class TrainConfig:
     memory_limit: float | Auto = limits(AUTO, above=0)  # GB (10^9 bytes), for the choice of "auto" chunks
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
     mesh_resolution: int = limits(64, at_least=2)  # grid points per side of the meshes written during training
-    learning_rate_decay: str = limits(COSINE, one_of=(COSINE, EXPONENTIAL))
+    learning_rate_decay: str = limits("cosine", one_of=DECAYS)
+    optimizer: str = limits(ADAM, one_of=OPTIMIZERS)
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment
     adam_epsilon: float = limits(1e-8, above=0)  # added to the root of the second moment
     tf32: bool = False  # matrix products on CUDA in TF32: 10-bit factors, float32 sums
@@ -61,6 +63,13 @@ class TrainConfig:
         """The background colour [3]; None for black."""
         return np.ones(3, np.float32) if self.use_white_bkgd else None
 
+    @property
+    def schedule(self) -> Schedule:
+        """The learning rate; the very first step of a warm-up has the rate 0, as published."""
+        decay = DECAYS[self.learning_rate_decay]
+        after = decaying(decay, self.learning_rate, self.learning_rate_alpha, self.warm_up_end, self.end_iter)
+        return warmed_up(after, self.warm_up_end)
+
     def check(self) -> None:
         """Raises ConfigError if the warm-up is not shorter than the training, or a decay is impossible."""
         if self.warm_up_end >= self.end_iter:
@@ -68,7 +77,7 @@ class TrainConfig:
                 f"train.warm_up_end = {self.warm_up_end:g}: must be below train.end_iter = {self.end_iter}; "
                 "lower it (a twentieth of end_iter is usual)"
             )
-        if self.learning_rate_decay == EXPONENTIAL and self.learning_rate_alpha == 0.0:
+        if self.learning_rate_decay == "exponential" and self.learning_rate_alpha == 0.0:
             raise ConfigError(
                 "train.learning_rate_alpha = 0: an exponential decay cannot reach 0; set it above 0, such as 0.1, "
                 "or learning_rate_decay = cosine"

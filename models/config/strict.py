@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
@@ -34,7 +34,7 @@ def limits(
     at_least: float | None = None,
     above: float | None = None,
     at_most: float | None = None,
-    one_of: tuple[str, ...] = (),
+    one_of: Collection[str] = (),
 ) -> Any:
     """A dataclass field with a range for `check_limits`; without a default the key is required."""
     metadata = {"at_least": at_least, "above": above, "at_most": at_most, "one_of": one_of}

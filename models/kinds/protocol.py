@@ -23,11 +23,14 @@ Settled = Any  # what a kind settles of some entries without gradients; handed b
 
 
 @dataclass(frozen=True)
-class Moment:
-    """When something is computed, and before what."""
+class StepContext:
+    """The step at which something is computed, and its background."""
 
     step: int  # finished optimiser steps
     background_rgb: np.ndarray | None  # [3], behind everything; None for black
+
+
+Moment = StepContext  # its name in models/kinds, models/views and models/results
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Model(Protocol):
     # Others that make each step too, at the same time: a kind whose entries cannot be shared may share its `objective`.
     # No rank does such a step again by itself.
     ranks: Ranks
+    warm_up: int  # steps over which its rates rise
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -149,6 +153,7 @@ class PlainModel:
     entries = "rays"
     shows_pictures = False
     ranks: Ranks = ALONE
+    warm_up = 0  # steps over which all rates rise linearly, the first step's included; beside train.warm_up_end
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
         """As many entries for each process, where there is one for each."""

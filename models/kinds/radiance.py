@@ -138,18 +138,17 @@ class PackedRadianceModel(RadianceModel):
     ) -> None:
         super().__init__(field, None, estimator, train, photographs)
         self._conf = conf
+        self.warm_up = conf.warm_up
 
     losses = ("color_mse", "mask", "exposure")
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Networks and table warm up together; the networks may be slower."""
-        conf = self._conf
-        warm = min(1.0, (step + 1) / (conf.warm_up + 1))
+        """The table learns at the full rate, the networks may be slower."""
         found = dict(super().rates(step))
         for name, network in self.field.networks.items():
-            found[name] = conf.network_rate * warm
+            found[name] = self._conf.network_rate
             if isinstance(network, GridField):
-                found[f"{name}.table"] = warm
+                found[f"{name}.table"] = 1.0
         return found
 
     def targets(self, batch: object, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:

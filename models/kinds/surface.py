@@ -169,6 +169,7 @@ class PackedSurfaceModel(SurfaceModel):
         weights = {"free": packed.free_weight, "points": packed.points_weight, "curvature": packed.curvature_weight}
         super().__init__(fields, estimator, train, weights, photographs)
         self._packed, self._patches_conf = packed, patches
+        self.warm_up = packed.warm_up
         self._patches: PatchComparison | None = None  # of a scene, where its images are compared
 
     def loss_weight(self, name: str) -> float:
@@ -184,17 +185,16 @@ class PackedSurfaceModel(SurfaceModel):
         return NO_ANNEALING
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """The table learns at the full rate, the networks and the sharpness at fractions of it; all of them warm up."""
+        """The table learns at the full rate, the networks and the sharpness at fractions of it."""
         packed = self._packed
-        warm = min(1.0, (step + 1) / (packed.warm_up + 1))
         return super().rates(step) | {
-            "sdf_network_fine": packed.network_rate * warm,
-            "sdf_network_fine.table": warm,
-            "color_network_fine": packed.network_rate * warm,
-            "variance_network_fine": packed.sharpness_rate * warm,
-            "background_density": packed.network_rate * warm,
-            "background_density.table": warm,
-            "background_color": packed.network_rate * warm,
+            "sdf_network_fine": packed.network_rate,
+            "sdf_network_fine.table": 1.0,
+            "color_network_fine": packed.network_rate,
+            "variance_network_fine": packed.sharpness_rate,
+            "background_density": packed.network_rate,
+            "background_density.table": 1.0,
+            "background_color": packed.network_rate,
         }
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:

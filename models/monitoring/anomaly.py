@@ -1,6 +1,6 @@
 """Skipped steps on disk: an .npz each, plain arrays and one JSON text, from which the step can be computed again.
 
-A folder of them has a size that is never exceeded. Where a file does not fit it does without Adam's moments, then
+A folder of them has a size that is never exceeded. Where a file does not fit it does without the moments, then
 without the weights too; the entries of the update that were not finite are always in it.
 """
 
@@ -20,8 +20,9 @@ from data.errors import UserError, reason
 from data.io.files import write_result
 from data.io.npz import NpzError, read_members
 from models.checkpoints.ours import MOMENTS, MOST_STEPS
+from models.config.optimizers import OPTIMIZERS, UpdateSettings
 from models.training.guard import BadStep
-from models.training.update_check import INPUTS, Entries, UpdateFault, UpdateSettings
+from models.training.update_check import INPUTS, Entries, UpdateFault
 
 FORMAT = "neus-jittor anomaly 2"
 FORMATS = (FORMAT, "neus-jittor anomaly 1")  # that can be read; the first one had no moments
@@ -30,7 +31,7 @@ FOLDER_BYTES = 50_000_000
 MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
 NOT_OF_THE_BATCH = ("noise/", "weights/", "buffers/", "moments/", "readings", "meta_json")
 # What a file does without, in this order, where it does not fit.
-SPARED = ((), ("Adam's moments",), ("Adam's moments", "the weights"))
+SPARED = ((), ("the moments",), ("the moments", "the weights"))
 _DAMAGE = (
     NpzError,
     ValueError,
@@ -119,7 +120,7 @@ def _encoded(bad: BadStep, conf: str, states: dict[str, Any], left_out: tuple[st
     if "the weights" not in left_out:
         arrays |= {f"weights/{name}": values for name, values in bad.weights.items()}
         arrays |= {f"buffers/{name}": values for name, values in bad.buffers.items()}
-    if "Adam's moments" not in left_out:
+    if "the moments" not in left_out:
         moments = ((moment, *entry) for moment, named in bad.moments.items() for entry in named.items())
         arrays |= {f"moments/{moment}/{name}": values for moment, name, values in moments}
     meta = {"format": FORMAT, "step": bad.inputs.step, "conf": conf, "findings": bad.findings, "states": states}
@@ -195,15 +196,15 @@ def _require_moments(moments: Mapping[str, Mapping[str, np.ndarray]], weights: M
 
 
 def _settings(values: Any) -> UpdateSettings | None:
-    """Adam's numbers; raises ValueError or TypeError where they cannot be a step's."""
+    """The optimiser's numbers; raises ValueError or TypeError where they cannot be a step's."""
     if values is None:
         return None
     found = UpdateSettings(**values)
     numbers = [found.learning_rate, found.beta_2, found.epsilon, *found.factors.values()]
     are_numbers = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
     is_step = type(found.steps) is int and 1 <= found.steps <= MOST_STEPS
-    if not are_numbers or not is_step or not 0 <= found.beta_2 < 1:
-        raise ValueError("its numbers for Adam are none")
+    if not are_numbers or not is_step or not 0 <= found.beta_2 < 1 or found.optimizer not in OPTIMIZERS:
+        raise ValueError("its optimiser's numbers are none")
     return found
 
 

@@ -175,7 +175,7 @@ class Recovery:
         self._start_afresh()
         where = "staying at" if checkpoint is None else "going back to"
         self.log.warn(
-            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, Adam's moments "
+            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, the moments "
             f"at zero and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from data.errors import UserError, listed
 from models.checkpoints.ours import MOMENTS
+from models.config.optimizers import UpdateSettings
 from models.kinds.capacity import require_networks
 from models.kinds.conf import parse_config
 from models.kinds.registry import build_model
@@ -27,7 +28,6 @@ from models.training.trainer import Trainer, load_into
 from models.training.update_check import (
     INPUTS,
     UpdateFault,
-    UpdateSettings,
     find_faults,
     gathered,
     is_updated,
@@ -80,7 +80,7 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
     if anomaly.settings is None:
         is_of_the_update = any("the update" in finding for finding in anomaly.findings)
         say(
-            "loss and gradients are finite: Adam's moments, which this file does not hold, made the update what it was"
+            "loss and gradients are finite: the moments, which this file does not hold, made the update what it was"
             if is_of_the_update
             else FINE_NOW
         )
@@ -102,7 +102,7 @@ def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
     settings, is_bad = anomaly.settings, False
     for fault in anomaly.faults if settings is not None else ():
         _say_fault(fault, settings, say)
-        is_bad |= len(fault.places) > 0 and not is_updated(fault.examples, settings.rate(fault.name), settings.layout)
+        is_bad |= len(fault.places) > 0 and not is_updated(fault.examples, settings.rate(fault.name), settings)
     if not anomaly.faults:
         say("no entry of an update was not finite then")
     return is_bad
@@ -115,9 +115,9 @@ def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str]
         return
     one, rate = fault.examples.at(np.array([0])), settings.rate(fault.name)
     numbers = ", ".join(f"{name} {getattr(one, name)[0]:.9g}" for name in INPUTS)
-    made = zip(MADE, updated(one, rate, settings.layout, np.float64)[:, 0], strict=True)
+    made = zip(MADE, updated(one, rate, settings, np.float64)[:, 0], strict=True)
     exact = ", ".join(f"{name} {value:.9g}" for name, value in made)
-    ours = "finite" if is_updated(one, rate, settings.layout) else "NaN or Inf"
+    ours = "finite" if is_updated(one, rate, settings) else "NaN or Inf"
     say(
         f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> by itself {ours} in this program, "
         f"{exact} in float64"

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from models.config.optimizers import BETA_1
 from models.machine.backend import jt
 from models.ops.elementwise import is_finite
 from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
-BETA_1 = 0.9
 BETA_2, EPSILON = 0.999, 1e-8  # where the conf does not say
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
@@ -60,31 +60,38 @@ SOURCE = Source("update.h", (AdamStep, Readings), lists=True)
 
 
 def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
-    """The update after a step; nothing is differentiated.
+    """The update after a step; nothing is differentiated. See `gated`.
 
-    Where it may not be taken, or any number that it makes is not finite, all are as they were and `taken` is False.
     Computed in float64, as on the CPU: see csrc/both/adam.h, and why moments below the smallest normal number are 0.
 
     Args:
         rates: of each parameter, learning rate over the bias correction of the first moment.
     """
-    parameters, firsts, seconds = [], [], []
+    made = []
     values = (before.parameters, gradients, rates, before.exp_avg, before.exp_avg_sq)
     for parameter, gradient, rate, first, second in zip(*values, strict=True):
         g = gradient.float64()
         m = first.float64() * step.beta_1 + g * (1.0 - step.beta_1)
         v = second.float64() * step.beta_2 + g.sqr() * (1.0 - step.beta_2)
-        parameters.append((parameter.float64() - m * rate / (v.sqrt() * step.root + step.epsilon)).float32())
-        firsts.append(_without_subnormal(m.float32()))
-        seconds.append(_without_subnormal(v.float32()))
+        made.append((parameter.float64() - m * rate / (v.sqrt() * step.root + step.epsilon), m, v))
+    return gated(before, made)
+
+
+def gated(before: Update, made: Sequence[tuple[Var, Var, Var]]) -> Update:
+    """The update to these parameters and moments, one tuple for each parameter, stored as float32.
+
+    Where it may not be taken, or any number is not finite, all are as they were and `taken` is False.
+    """
+    parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*made, strict=True))
+    firsts, seconds = ([_without_subnormal(value) for value in values] for values in (firsts, seconds))
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
     taken = jt.logical_and(before.taken, is_finite(total)).stop_grad()
 
-    def gated(new: list[Var], kept: list[Var]) -> list[Var]:
+    def chosen(new: list[Var], kept: list[Var]) -> list[Var]:
         pairs = zip(new, kept, strict=True)
         return [jt.ternary(taken.broadcast(old.shape), value, old.detach()).stop_grad() for value, old in pairs]
 
-    found = (gated(parameters, before.parameters), gated(firsts, before.exp_avg), gated(seconds, before.exp_avg_sq))
+    found = (chosen(parameters, before.parameters), chosen(firsts, before.exp_avg), chosen(seconds, before.exp_avg_sq))
     return Update(*found, taken)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
-from models.training.together import share_of
+from models.training.sharing import share_of
 from models.training.trainer import Trainer
 
 FLOAT_BYTES = 4
-# Per parameter while Adam updates it: the gradient, two new moments and the new weight, beside the old ones.
+# Per parameter while it is updated: the gradient, two new moments and the new weight, beside the old ones.
 UPDATE_COPIES = 4
 STATE_KEY = "ray_chunk"  # in the state of a checkpoint
 RANKS_KEY = "ranks"  # that shared the batches, where there were several

@@ -36,28 +36,17 @@ class WeightAverage:
         for name, network in self.networks.items():
             import_state(network, weights[name])
 
+    @property
+    def values(self) -> list[Var]:
+        """The averaged weights, in the order of the parameters."""
+        return [value for network in self.networks.values() for value in named_parameters(network).values()]
+
     def update(self, parameters: Sequence[Var], step: int) -> None:
-        """Take in the weights after a step, in the order of the networks."""
-        kept = decay_at(step, self.decay)
-        values = [value for network in self.networks.values() for value in named_parameters(network).values()]
+        """Take in the weights after a step."""
+        kept, values = decay_at(step, self.decay), self.values
         for value, parameter in zip(values, parameters, strict=True):
             value.update((value.detach() * kept + parameter.detach() * (1.0 - kept)).detach())
         jt.sync(values)  # else each step would leave its graph behind, for the first picture to work off
-
-    def keep(self, network: str, rows: np.ndarray) -> None:
-        """As `models.kinds.protocol.Parameters`: the averages of the rows that stay."""
-        for value in named_parameters(self.networks[network]).values():
-            value.update(jt.array(value.numpy()[rows]).detach())
-
-    def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """As `models.kinds.protocol.Parameters`: the averages of new rows start from them."""
-        for name, value in named_parameters(self.networks[network]).items():
-            added = np.asarray(values[name], np.float32)
-            value.update(jt.array(np.concatenate([value.numpy(), added])).detach())
-
-    def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """As `models.kinds.protocol.Parameters`: the averages start from them."""
-        named_parameters(self.networks[network])[name].update(jt.array(np.asarray(values, np.float32)).detach())
 
     def export(self) -> dict[str, dict[str, np.ndarray]]:
         """Copies of the averaged weights, network by network, under their names in checkpoints."""

@@ -1,4 +1,4 @@
-"""The gradient of a step: a batch as chunks, of which only one lives at a time. In one piece it is one chunk.
+"""The gradient of a batch, added up over chunks, of which only one lives at a time, and over the ranks that share it.
 
 R entries in the batch, r in a chunk. Each term of the loss is a sum and a count; the counts of a batch are known
 before anything is differentiated, and with them given the losses of the chunks add up to the loss of the batch, and so
@@ -13,10 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from models.kinds.protocol import Batch, Model, Moment, Noise, Settled
+import numpy as np
+
+from models.kinds.protocol import Batch, Model, Noise, Settled, StepContext
 from models.machine.backend import jt
+from models.machine.ranks.ranks import Ranks
 from models.ops.weighted_means import weighted_means
 from models.structs import Objective, Var
+from models.training.sharing import Share, rows_of
 
 TOTAL = "total"  # the weighted sum, among the losses
 Counts = Mapping[str, float]  # of a whole batch, by term
@@ -41,57 +45,85 @@ class Chunk:
     settled: Settled = None
 
 
-def differentiate(
-    model: Model, batch: Batch, noise: Noise | None, moment: Moment, parameters: Sequence[Var], chunk: int
-) -> BatchGradient:
-    """Losses and gradients of a batch, `chunk` entries at a time; the chunk changes memory, and roundings only.
+class GradientSum:
+    """Losses and gradients of a share of a batch: `chunks`, then `add` for each of them, then `result`.
 
-    The computation has been started on return; on the CPU it is finished.
+    The chunk changes memory, and roundings only. Where memory ends, begin again with smaller `chunks`.
     """
-    chunks, counts = settle_batch(model, batch, noise, moment, chunk)
-    return of_chunks(model, chunks, counts, moment, parameters)
 
+    def __init__(self, model: Model, share: Share, context: StepContext, parameters: Sequence[Var]) -> None:
+        self.share = share
+        self._model, self._context, self._parameters = model, context, parameters
+        self._counts: Counts = {}
+        self._missing = -1  # chunks to be added
+        self._sum: BatchGradient | None = None  # of those that were, without its output
+        self._outputs: list[Any] = []
 
-def of_chunks(
-    model: Model,
-    chunks: Sequence[Chunk],
-    counts: Counts,
-    moment: Moment,
-    parameters: Sequence[Var],
-    is_rounded: bool = True,
-) -> BatchGradient:
-    """Losses and gradients of chunks whose terms have these counts in all; see `differentiate`.
+    @property
+    def is_complete(self) -> bool:
+        """Whether all chunks were added."""
+        return self._missing == 0
 
-    Unless they are to be rounded, those of more than one chunk are float64.
-    """
-    found: list[BatchGradient] = []
-    gradients: list[Var] = []
-    for part in chunks:
-        objective = model.objective(part.batch, part.noise, moment, part.settled)
-        one = _gradient(objective, parameters, counts)
-        del objective
+    def chunks(self, size: int) -> list[Chunk]:
+        """The share in chunks of at most `size` entries, none in two of its pieces, settled and counted.
+
+        A whole batch that is one chunk settles and counts for itself as it is differentiated. All ranks that share the
+        batch count together, once.
+        """
+        share, context = self.share, self._context
+        spans = list(_spans(share.borders or (0, len(share.batch)), size))
+        self._sum, self._outputs, self._missing = None, [], len(spans)
+        if len(spans) == 1 and share.ranks.size == 1:
+            return [Chunk(share.batch, share.noise)]
+        chunks, counts = [], {}
+        for rows in spans:
+            batch, noise = share.batch.part(rows.start, rows.stop), rows_of(share.noise, rows)
+            chunks.append(Chunk(batch, noise, self._model.settle(batch, noise, context)))
+            with jt.no_grad():  # nothing else of the objective is computed: Jittor runs what is asked for
+                terms = self._model.objective(batch, noise, context, chunks[-1].settled).terms
+                own = {name: term.count for name, term in terms.items()}
+                del terms
+                for name, count in own.items():
+                    value = float(count.item()) if hasattr(count, "item") else count
+                    counts[name] = counts.get(name, 0.0) + value
+        self._counts = self._counts or _counts_of_all(share.ranks, counts)
+        return chunks
+
+    def add(self, objective: Objective) -> None:
+        """Differentiate a chunk's objective; on return the computation has been started, on the CPU it is finished."""
+        losses = losses_of(objective, self._counts)
+        found = jt.grad(losses[TOTAL], [*self._parameters, *objective.watched.values()])
+        gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
+        watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
+        output = mapped(_cut, objective.output)
+        one = BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
         # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
+        del objective, losses, found, others
         # A failed allocation is met here, before any weight has changed. And the numbers of a chunk are computed before
         # they are added, as if it stood alone.
         jt.sync([*one.gradients, *one.losses.values(), *one.watched.values(), *_leaves(one.output)])
-        if len(chunks) == 1:
-            return one
-        wide = [value.float64() for value in one.gradients]
-        gradients = [_cut(total + value) for total, value in zip(gradients, wide, strict=True)] if found else wide
-        jt.sync(gradients)
-        found.append(replace(one, gradients=[]))
-    losses = {name: _sum([one.losses[name].float64() for one in found]) for name in found[0].losses}
-    watched = {name: value for one in found for name, value in one.watched.items()}
-    total = BatchGradient(losses, joined([one.output for one in found]), gradients, watched)
-    return _rounded(total) if is_rounded else total
+        self._sum = one if self._sum is None else _added(self._sum, one)
+        self._outputs.append(output)
+        self._missing -= 1
+
+    def result(self) -> BatchGradient:
+        """Losses and gradients of the whole batch, the output of this share; float32.
+
+        All ranks that share the batch call it at the same time.
+        """
+        found = self._sum
+        if len(self._outputs) > 1:
+            found = replace(found, output=joined(self._outputs))
+        if self.share.ranks.size > 1:
+            return _of_all(self.share.ranks, found, np.float32 if self.share.borders is None else np.float64)
+        return found if len(self._outputs) == 1 else _rounded(found)
 
 
-def _rounded(found: BatchGradient) -> BatchGradient:
-    """With float32 losses and gradients."""
-    losses = {name: _cut(value.float32()) for name, value in found.losses.items()}
-    gradients = [_cut(value.float32()) for value in found.gradients]
-    jt.sync([*gradients, *losses.values()])
-    return replace(found, losses=losses, gradients=gradients)
+def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
+    """The mean of each term, and their weighted sum."""
+    terms = objective.terms
+    numbers = [(term.total, counts.get(name, term.count), term.margin, term.weight) for name, term in terms.items()]
+    return dict(zip((TOTAL, *terms), weighted_means(*zip(*numbers, strict=True)), strict=True))
 
 
 def joined(outputs: Sequence[Any]) -> Any:
@@ -104,70 +136,57 @@ def mapped(function: Callable[[Var], Any], output: Any) -> Any:
     return _mapped(lambda _, values: function(values[0]), [output])
 
 
-def settle_batch(
-    model: Model,
-    batch: Batch,
-    noise: Noise | None,
-    moment: Moment,
-    chunk: int,
-    borders: Sequence[int] | None = None,
-    is_whole: bool = True,
-) -> tuple[list[Chunk], Counts]:
-    """The chunks of a batch with what is settled of each, and the count of each term over all of them.
-
-    `borders`: where its pieces begin, and its length; no chunk lies in two of them. A batch that is one chunk settles
-    and counts for itself as it is differentiated, unless it is not the whole one.
-    """
-    spans = list(_spans(borders or (0, len(batch)), chunk))
-    if len(spans) == 1 and is_whole:
-        return [Chunk(batch, noise)], {}
-    chunks, counts = [], {}
-    for start, stop in spans:
-        part, rows = batch.part(start, stop), slice(start, stop)
-        jitter = None if noise is None else {name: array[rows] for name, array in noise.items()}
-        chunks.append(Chunk(part, jitter, model.settle(part, jitter, moment)))
-        for name, count in _counts(model, chunks[-1], moment).items():
-            counts[name] = counts.get(name, 0.0) + count
-    return chunks, counts
+def gathered(ranks: Ranks, output: Any) -> Any | None:
+    """The output of a shared batch, for rank 0; None for the others."""
+    parts = ranks.gather(mapped(lambda value: value.numpy(), output))
+    return None if parts is None else joined([mapped(jt.array, part) for part in parts])
 
 
-def _spans(borders: Sequence[int], chunk: int) -> Iterator[tuple[int, int]]:
+def _spans(borders: Sequence[int], chunk: int) -> Iterator[slice]:
     """The pieces between borders, in parts of so many entries."""
     for first, last in itertools.pairwise(borders):
         for start in range(first, last, chunk):
-            yield start, min(start + chunk, last)
+            yield slice(start, min(start + chunk, last))
 
 
-def _counts(model: Model, chunk: Chunk, moment: Moment) -> Counts:
-    """The count of each term. Nothing else of the objective is computed: Jittor runs what is asked for."""
-    with jt.no_grad():
-        terms = model.objective(chunk.batch, chunk.noise, moment, chunk.settled).terms
-        counts = {name: term.count for name, term in terms.items()}
-        del terms
-        return {name: float(count.item()) if hasattr(count, "item") else count for name, count in counts.items()}
+def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
+    """The sum with one more chunk, in float64."""
+    gradients = [_cut(a.float64() + b.float64()) for a, b in zip(total.gradients, one.gradients, strict=True)]
+    losses = {name: _cut(value.float64() + one.losses[name].float64()) for name, value in total.losses.items()}
+    jt.sync([*gradients, *losses.values()])
+    return BatchGradient(losses, None, gradients, total.watched | one.watched)
 
 
-def _gradient(objective: Objective, parameters: Sequence[Var], counts: Counts) -> BatchGradient:
-    """Losses of some entries and their gradients, off the graph."""
-    losses = losses_of(objective, counts)
-    found = jt.grad(losses[TOTAL], [*parameters, *objective.watched.values()])
-    gradients, others = found[: len(parameters)], found[len(parameters) :]
-    watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
-    gradients = [_cut(value) for value in gradients]
-    output = _mapped(lambda _, values: _cut(values[0]), [objective.output])
-    return BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
+def _rounded(found: BatchGradient) -> BatchGradient:
+    """With float32 losses and gradients."""
+    losses = {name: _cut(value.float32()) for name, value in found.losses.items()}
+    gradients = [_cut(value.float32()) for value in found.gradients]
+    jt.sync([*gradients, *losses.values()])
+    return replace(found, losses=losses, gradients=gradients)
 
 
-def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
-    """The mean of each term, and their weighted sum."""
-    terms = objective.terms
-    numbers = [(term.total, counts.get(name, term.count), term.margin, term.weight) for name, term in terms.items()]
-    return dict(zip((TOTAL, *terms), weighted_means(*zip(*numbers, strict=True)), strict=True))
+def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
+    """The counts of all ranks together."""
+    values = np.array(list(counts.values()), np.float64)
+    ranks.add(values)
+    return dict(zip(counts, values.tolist(), strict=True))
 
 
-def _sum(values: Sequence[Var]) -> Var:
-    """Their sum, in order."""
-    return sum(values[1:], start=values[0])
+def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
+    """With losses and gradients of all ranks together, by one buffer of this type."""
+    places = [*found.gradients, *found.losses.values(), *found.watched.values()]
+    ends = np.cumsum([value.numel() for value in places])
+    buffer = np.empty(ends[-1], dtype)
+    parts = np.split(buffer, ends[:-1])
+    for part, value in zip(parts, places, strict=True):
+        part[:] = value.numpy().reshape(-1)
+    ranks.add(buffer)
+    shaped = (part.reshape(value.shape) for part, value in zip(parts, places, strict=True))
+    whole = [jt.array(part.astype(np.float32)).stop_grad() for part in shaped]
+    jt.sync(whole)
+    rest = iter(whole[len(found.gradients) :])
+    losses, watched = ({name: next(rest) for name in named} for named in (found.losses, found.watched))
+    return replace(found, losses=losses, gradients=whole[: len(found.gradients)], watched=watched)
 
 
 def _cut(value: Var) -> Var:

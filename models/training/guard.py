@@ -1,8 +1,8 @@
 """The watch over each step's numbers: a step whose numbers are not finite changes no weight.
 
-The verdict is computed on the device, from the step's numbers and from those that Adam makes of them, and gates the
-update there. The host reads it in the next step, before that one computes anything: the only time in a step that it
-waits for a card. The weights are still those of the skipped step then.
+The verdict is computed on the device, from the step's numbers and from those of the update, and gates the update there.
+The host reads it in the next step, before that one computes anything: the only time in a step that it waits for a card.
+The weights are still those of the skipped step then.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from data.errors import listed
+from models.config.optimizers import UpdateSettings
 from models.kinds.protocol import Batch, Noise
 from models.machine.backend import jt
 from models.structs import Var
-from models.training.update_check import UpdateFault, UpdateSettings, find_faults, gathered
+from models.training.update_check import UpdateFault, find_faults, gathered
 
 Arrays = Callable[[], Mapping[str, np.ndarray]]  # called where a step was skipped
 Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]  # moment -> "<network>.<name>" -> values, likewise
@@ -54,7 +55,7 @@ class BadStep:
     readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
     buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps
-    moments: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # Adam's, before the step
+    moments: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # before the step
     settings: UpdateSettings | None = None
     faults: tuple[UpdateFault, ...] = ()  # of the update, where loss and gradients are finite
 
@@ -85,7 +86,7 @@ class Guard:
     def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
         """Read the verdict of the last step, if it was not read yet; returns False where the step was skipped.
 
-        `moments` gives Adam's as they were before that step, `buffers` the model's.
+        `moments` gives those before that step, `buffers` the model's.
         """
         if self._pending is None:
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,19 +13,17 @@ from data.errors import is_allocation_failure
 from data.io.streams import complain
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
 from models.config.blocks import TrainConfig
+from models.config.schedules import warmed_up
 from models.fields.state import export_state, import_state, named_parameters
-from models.kinds.protocol import Batch, Model, Moment, Noise, Sampler
+from models.kinds.protocol import Batch, Model, Noise, Sampler, StepContext
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
 from models.ops.update import all_finite, readings
-from models.training import guard, schedules
 from models.training.ema import WeightAverage
-from models.training.gradient import BatchGradient, differentiate, of_chunks, settle_batch
-from models.training.optimizer import Adam
-from models.training.pieces import cut_of
-from models.training.resizing import Resizing
-from models.training.together import Found, Share, differentiate_together, gathered, share_of
-from models.training.update_check import UpdateSettings
+from models.training.gradient import TOTAL, BatchGradient, GradientSum, gathered
+from models.training.guard import Guard, StepInputs, StepUpdate
+from models.training.optimizer import Optimizer
+from models.training.sharing import Share, cut_of, share_of
 
 Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
@@ -74,14 +72,20 @@ class Trainer:
         self.generator = generator
         self.finished_steps = 0
         self.rate_factor = 1.0  # on the learning rate of the conf
+        self.schedule = warmed_up(conf.schedule, model.warm_up, start=1)
         self.networks = model.networks
-        named = {name: named_parameters(module) for name, module in self.networks.items()}
-        self.optimizer = Adam(named, conf.adam_beta_2, conf.adam_epsilon)
-        self.guard = guard.Guard()
+        self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
+        self.optimizer = Optimizer(
+            {name: named_parameters(module) for name, module in self.networks.items()},
+            conf.adam_beta_2,
+            conf.adam_epsilon,
+            conf.optimizer,
+            () if self.average is None else self.average.values,
+        )
+        self.guard = Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
         self.cut = cut_of(conf, ranks.place)  # of batches, into pieces
         self._has_halved = False
-        self.average = None if averaged is None else WeightAverage(averaged, self.networks, conf.ema_decay)
 
     @property
     def result_model(self) -> Model:
@@ -94,60 +98,56 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         """The rate of the next step."""
-        return self.rate_factor * schedules.learning_rate(self.finished_steps, self.conf)
+        return self.rate_factor * self.schedule(self.finished_steps)
 
     @property
-    def moment(self) -> Moment:
+    def context(self) -> StepContext:
         """Of the next step, and of renderings now."""
-        return Moment(self.finished_steps, self.conf.background_rgb)
+        return StepContext(self.finished_steps, self.conf.background_rgb)
 
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
 
-        Where loss, gradients or what Adam makes of them are not finite the update changes nothing; `guard` knows in the
-        next step, once its batch is laid out, or after `settle`. A card is waited for there and nowhere else: what a
-        kind asks it about the batch it is asked just before.
+        Where loss, gradients or what the optimiser makes of them are not finite the update changes nothing; `guard`
+        knows in the next step, once its batch is laid out, or after `settle`. A card is waited for there and nowhere
+        else: what a model asks it about the batch it is asked just before.
         """
-        moment = self.moment
+        context, parameters = self.context, self.optimizer.parameters
         with self._undone_where_abandoned():
-            self.model.before_step(moment)
+            self.model.before_step(context)
             batch = self.sampler.next()
             self.settle()
-            inputs = guard.StepInputs(self.finished_steps, batch, self.model.draw_noise(len(batch), self.generator))
+            inputs = StepInputs(context.step, batch, self.model.draw_noise(len(batch), self.generator))
             share = share_of(self.model, batch, inputs.noise, self.ranks, self.cut)
-            found = None if share.is_all else self._together(share, moment)
-            while found is None:  # without a function around it: a reader follows a step from here to the kernels
-                with self._halved_where_memory_ends(is_by_itself=self.ranks.size == 1):
-                    found = of_chunks(
-                        self.model,
-                        *settle_batch(self.model, batch, inputs.noise, moment, self.ray_chunk, share.borders),
-                        moment,
-                        self.optimizer.parameters,
-                    )
-        values = readings(found.losses["total"], found.gradients, self.optimizer.parameters)
-        verdict = all_finite(values)
-        factors = self.model.rates(moment.step)
-        taken = self.optimizer.step(found.gradients, self.learning_rate, verdict, factors)
-        self.guard.watch(inputs, values, taken, guard.StepUpdate(found.gradients, self._update_settings(factors)))
+            total = GradientSum(self.model, share, context, parameters)
+            while not total.is_complete:
+                with self._halved_where_memory_ends(share.ranks.size == self.ranks.size):
+                    for part in total.chunks(self.ray_chunk):
+                        # Forward, then backward: nothing else holds the graph.
+                        total.add(self.model.objective(part.batch, part.noise, context, part.settled))
+            found = total.result()
+        seen = readings(found.losses[TOTAL], found.gradients, parameters)
+        rates = self.model.rates(context.step)
+        taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
+        self.guard.watch(inputs, seen, taken, StepUpdate(found.gradients, self.optimizer.settings))
         self.finished_steps += 1
-        if self.model.acts_after(moment.step) and self.settle():
+        if self.model.acts_after(context.step) and self.settle():
             named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched
-            self.model.after_step(Resizing(self.optimizer, self.average), moment, named)
+            self.model.after_step(self.optimizer, context, named)
         if self.average is not None:
-            self.average.update(self.optimizer.parameters, self.finished_steps)
-        return StepOutput(self.model, len(batch), found, ALONE if share.is_all else self.ranks)
+            self.average.update(parameters, self.finished_steps)
+        return StepOutput(self.model, len(batch), found, share.ranks)
 
-    def _together(self, share: Share, moment: Moment) -> BatchGradient:
-        """Losses and gradients of the whole batch, of which this rank has a share."""
-        return differentiate_together(
-            self.model, share, moment, self.optimizer.parameters, self.ranks, lambda: self.ray_chunk, self._retried
-        )
-
-    def _retried(self, work: Callable[[], Found]) -> Found:
-        """What some work with `ray_chunk` entries at a time gives, which becomes less where memory ends."""
-        while True:
-            with self._halved_where_memory_ends():
-                return work()
+    def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
+        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes nothing."""
+        self.model.ranks, context = ALONE, self.context
+        try:
+            total = GradientSum(self.model, Share(batch, noise), context, self.optimizer.parameters)
+            for part in total.chunks(chunk):
+                total.add(self.model.objective(part.batch, part.noise, context, part.settled))
+            return total.result()
+        finally:
+            self.model.ranks = self.ranks
 
     @contextmanager
     def _undone_where_abandoned(self) -> Iterator[None]:
@@ -163,17 +163,34 @@ class Trainer:
             self.model.load_buffers(buffers)
             raise
 
-    def _update_settings(self, factors: Mapping[str, float]) -> UpdateSettings:
-        """Of the step that was just launched."""
-        optimizer = self.optimizer
-        return UpdateSettings(self.learning_rate, optimizer.steps, optimizer.beta_2, optimizer.epsilon, dict(factors))
+    @contextmanager
+    def _halved_where_memory_ends(self, is_by_itself: bool) -> Iterator[None]:
+        """Where an allocation fails within: half the entries at a time from now on, said once however often.
+
+        What ranks do together none does again.
+        """
+        try:
+            yield
+            return
+        except (RuntimeError, MemoryError) as error:
+            if not is_allocation_failure(error) or self.ray_chunk <= 1 or not is_by_itself:
+                raise
+            memory.let_go(error)
+        halved = -(-self.ray_chunk // 2)
+        if not self._has_halved:
+            complain(
+                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
+                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
+                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
+            )
+        self.ray_chunk, self._has_halved = halved, True
 
     def settle(self) -> bool:
         """Wait for the last step and read its verdict: False where it was skipped and not reported so before."""
         optimizer = self.optimizer
         was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments, self.model.buffers)
         if not was_taken:
-            optimizer.refuse()
+            optimizer.skip()
         return was_taken
 
     def rewind_to(self, step: int) -> None:
@@ -195,36 +212,6 @@ class Trainer:
         pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
-
-    def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
-        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes nothing."""
-        self.model.ranks = ALONE
-        try:
-            return differentiate(self.model, batch, noise, self.moment, self.optimizer.parameters, chunk)
-        finally:
-            self.model.ranks = self.ranks
-
-    @contextmanager
-    def _halved_where_memory_ends(self, is_by_itself: bool = True) -> Iterator[None]:
-        """Where an allocation fails within: half the entries at a time from now on, said once however often.
-
-        What ranks do together none does again.
-        """
-        try:
-            yield
-            return
-        except (RuntimeError, MemoryError) as error:
-            if not is_allocation_failure(error) or self.ray_chunk <= 1 or not is_by_itself:
-                raise
-            memory.let_go(error)
-        halved = -(-self.ray_chunk // 2)
-        if not self._has_halved:
-            complain(
-                f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
-                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
-                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
-            )
-        self.ray_chunk, self._has_halved = halved, True
 
     def checkpoint(self, state: dict[str, Any]) -> Checkpoint:
         """Everything `restore` needs, as arrays and JSON values; `state` is added to it."""

@@ -1,4 +1,4 @@
-"""Which entries of an Adam update are NaN or infinite, and what they were computed from.
+"""Which entries of an optimiser's update are NaN or infinite, and what they were computed from.
 
 An update that is not finite is never written, so it cannot be read back: NumPy computes it again, in float64 as the
 operation does on the CPU, and in float32 as it does on CUDA.
@@ -8,36 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from models.config.optimizers import OPTIMIZERS, UpdateSettings
 from models.machine.backend import jt
-from models.ops.update import BETA_1, AdamStep, Update, adam
+from models.ops.update import Update
+from models.training import optimizer
 
 EXAMPLES = 4  # entries of a parameter that are kept as examples
 INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # what an entry of an update is computed from
-
-
-@dataclass(frozen=True)
-class UpdateSettings:
-    """The numbers of an Adam step."""
-
-    learning_rate: float
-    steps: int  # counted by the bias correction, this one included
-    beta_2: float
-    epsilon: float
-    factors: Mapping[str, float] = field(default_factory=dict)  # on the rate, by network or `<network>.<name>`
-
-    @property
-    def layout(self) -> AdamStep:
-        """As `models.training.optimizer.Adam.step` has it."""
-        return AdamStep.after(self.steps, self.beta_2, self.epsilon)
-
-    def rate(self, name: str) -> float:
-        """Of a parameter, over the bias correction of the first moment; likewise."""
-        factor = self.factors.get(name, self.factors.get(name.partition(".")[0], 1.0))
-        return self.learning_rate / (1.0 - BETA_1**self.steps) * factor
 
 
 @dataclass(frozen=True)
@@ -78,38 +59,34 @@ def _span(low: float, high: float) -> str:
     return f"{low:.3g}" if low == high or math.isnan(low) else f"{low:.3g} to {high:.3g}"
 
 
-def updated(entries: Entries, rate: float, step: AdamStep, kind: type[np.floating]) -> np.ndarray:
-    """New weights, first and second moments in `kind`, [3, ...]."""
-    weight, gradient, first, second = (getattr(entries, name).astype(kind) for name in INPUTS)
-    beta_1, beta_2, rate, root, epsilon = map(kind, (step.beta_1, step.beta_2, rate, step.root, step.epsilon))
+def updated(entries: Entries, rate: float, settings: UpdateSettings, kind: type[np.floating]) -> np.ndarray:
+    """New weights, first and second moments in `kind`, [3, ...], by the rule alone; `rate` is of the parameter."""
+    numbers = (getattr(entries, name).astype(kind) for name in INPUTS)
     with np.errstate(all="ignore"):
-        first = first * beta_1 + gradient * (kind(1) - beta_1)
-        second = second * beta_2 + gradient * gradient * (kind(1) - beta_2)
-        weight = weight - first * rate / (np.sqrt(second) * root + epsilon)
-    return np.stack([weight, first, second])
+        return np.stack(OPTIMIZERS[settings.optimizer](*numbers, rate, settings))
 
 
-def is_updated(entries: Entries, rate: float, step: AdamStep) -> bool:
+def is_updated(entries: Entries, rate: float, settings: UpdateSettings) -> bool:
     """Whether the operation, in the form that runs, finds the update of these entries finite."""
     parts = {name: jt.array(np.ascontiguousarray(getattr(entries, name).reshape(-1))) for name in INPUTS}
     before = Update([parts["weight"]], [parts["exp_avg"]], [parts["exp_avg_sq"]], jt.array(np.ones(1, bool)))
-    return bool(adam(before, [parts["gradient"]], [rate], step).taken.item())
+    return bool(optimizer.updated(before, [parts["gradient"]], [rate], settings).taken.item())
 
 
 def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> list[UpdateFault]:
     """The parameters whose update is not finite: by NumPy where it finds any, else by the operation itself."""
-    step, found = settings.layout, []
+    found = []
     for name, entries in parameters.items():
         rate = settings.rate(name)
         with np.errstate(over="ignore"):  # what is stored is float32, whatever it is computed in
-            made = [updated(entries, rate, step, kind).astype(np.float32) for kind in (np.float64, np.float32)]
+            made = [updated(entries, rate, settings, kind).astype(np.float32) for kind in (np.float64, np.float32)]
         places = np.flatnonzero(~np.isfinite(np.concatenate(made)).all(axis=0))
         if len(places):
             found.append(_fault(name, entries, places))
     return found or [
         _fault(name, entries, np.zeros(0, np.int64))
         for name, entries in parameters.items()
-        if not is_updated(entries, settings.rate(name), step)
+        if not is_updated(entries, settings.rate(name), settings)
     ]
 
 

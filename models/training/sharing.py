@@ -1,4 +1,4 @@
-"""Where a batch is cut, so that all who share it add up the same numbers, however many they are.
+"""Which part of a batch each of several processes takes, and where it is cut, so that all add up the same numbers.
 
 Sums over whole pieces are float64 and rounded once (see `gradient`): who adds up which of them does not count. Where
 the conf says how large a chunk is (train.ray_chunk), that is a piece. Otherwise, on the CPU, one, two or three ranks
@@ -11,11 +11,14 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
-from models.kinds.protocol import Batch, Model
+from models.kinds.protocol import Batch, Model, Noise
 from models.machine import backend
 from models.machine.ranks.place import Place
+from models.machine.ranks.ranks import ALONE, Ranks
 
 # Numbers of ranks that have the same pieces: four, two for each of two ranks. A piece costs the calls that make its
 # graph, 4 ms and more: those that more numbers need would cost small batches much of what ranks bring.
@@ -35,6 +38,40 @@ def cut_of(conf: TrainConfig, place: Place) -> Cut:
     if conf.ray_chunk != AUTO:
         return Cut(entries=int(conf.ray_chunk))
     return Cut(is_common=bool(place.starter) and backend.device_info().name == "cpu")
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a rank takes of a batch."""
+
+    batch: Batch
+    noise: Noise | None
+    ranks: Ranks = ALONE  # by whom the batch is shared; ALONE where every rank takes all of it
+    # Where its pieces begin, and its length; None where there are none that all ranks know of.
+    borders: Sequence[int] | None = None
+
+    @property
+    def longest(self) -> int:
+        """Entries of its largest piece."""
+        return int(np.diff(self.borders or (0, len(self.batch))).max())
+
+
+def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut: Cut) -> Share:
+    """The part of the rank that this is, of whole pieces where there is one for each rank."""
+    found = borders(model, batch, cut, ranks.size)
+    rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
+    if rows is None:
+        return Share(batch, noise, borders=found)
+    if found is not None:
+        found = of_rank(found, rows, ranks.rank, ranks.size)
+        rows = slice(found[0], found[-1])
+        found = [border - rows.start for border in found]
+    return Share(batch.part(rows.start, rows.stop), rows_of(noise, rows), ranks, found)
+
+
+def rows_of(noise: Noise | None, rows: slice) -> Noise | None:
+    """The jitter of some entries."""
+    return None if noise is None else {name: array[rows] for name, array in noise.items()}
 
 
 def borders(model: Model, batch: Batch, cut: Cut, ranks: int) -> list[int] | None:

@@ -120,16 +120,25 @@ class Runner:
             self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
             return
         self._begin(language, followers)
+        with self._session() as (interrupts, bar):
+            while self.step < self.conf.end_iter and interrupts.received is None:
+                output = self.trainer.step()
+                self._taken += 1
+                self._after_step(output, bar)
+        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
+        if self._failure:
+            self.log.keep(self._failure)
+            raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
+
+    @contextmanager
+    def _session(self) -> Iterator[tuple[Interrupts, Bar]]:
+        """What surrounds the steps: signals, the progress bar, and all that is saved and said however they end."""
+        ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
         with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
-            ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
             with Interrupts() as interrupts, progress as bar:
                 with saved_at_the_end_of_ranks(self.ranks, interrupts, ending), saved_at_the_end_of_memory(ending):
-                    speed = Speed()
-                    while self.step < self.conf.end_iter and interrupts.received is None:
-                        output = self.trainer.step()
-                        self._taken += 1
-                        self._after_step(output, bar, speed)
+                    yield interrupts, bar
                 self.trainer.settle()
                 if interrupts.received is None:
                     self.recovery.after_step()
@@ -140,10 +149,6 @@ class Runner:
                 if self.ranks.size > 1:
                     self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
                 raise stop
-        self.log.info(f"trained to step {self.step} in {self._seconds():.0f} s")
-        if self._failure:
-            self.log.keep(self._failure)
-            raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
         """The clock, the chunk of a batch, and those who follow the training."""
@@ -155,6 +160,7 @@ class Runner:
         if self.ranks.is_first:
             report = TrainingReport(self.experiment, self.log, language, self.step, has_surface)
             self._followers = (report, *followers)
+        self._speed = Speed()
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
@@ -185,7 +191,7 @@ class Runner:
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
-    def _after_step(self, output: StepOutput, bar: Bar, speed: Speed) -> None:
+    def _after_step(self, output: StepOutput, bar: Bar) -> None:
         """What is due after a step, be it taken or refused."""
         if self.ranks.is_first:
             self._require_folder()
@@ -196,11 +202,11 @@ class Runner:
         if self.step >= self.conf.end_iter:
             self._failure = self.collapse.at_end(self.snapshot())
         bar.update(self.step - bar.n)
-        speed.count(output.entries)
+        self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
             scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
             if self.ranks.is_first:
-                bar.set_postfix_str(self._report(scalars, speed.since_last()))
+                bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
         self._write_due_results()
         self._tell(lambda follower: follower.after_step(self.own_snapshot))
 

@@ -15,6 +15,7 @@ from data.errors import listed
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
+from models.config.optimizers import UpdateSettings
 from models.estimators.pixels import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
@@ -22,7 +23,7 @@ from models.monitoring.anomaly import load_anomaly, save_anomaly
 from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training import trainer as trainer_module
-from models.training.guard import BadStep, Guard, StepInputs
+from models.training.guard import BadStep, Guard, StepInputs, StepUpdate
 from models.training.optimizer import Optimizer
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
@@ -132,7 +133,7 @@ def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
     watcher, counts = Guard(), []
     for value in (1.0, np.nan, np.nan, 1.0, np.inf):
         values = [jt.array(np.float32([value]))]
-        watcher.watch(INPUTS, values, all_finite(values))
+        watcher.watch(INPUTS, StepUpdate([], UpdateSettings(0.1, 1, 0.999, 1e-8), values, all_finite(values)))
         watcher.settle({})
         counts.append((watcher.bad_steps, watcher.bad_in_a_row))
     assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1)]

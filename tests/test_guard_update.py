@@ -80,9 +80,9 @@ def test_a_parameter_that_only_the_operation_does_not_find_finite_is_named(monke
 
 def test_a_skipped_step_names_the_update_and_holds_the_moments():
     watcher, own = Guard(), entries(exp_avg_sq=(3, -1.0))
-    update = StepUpdate([jt.array(own.gradient)], SETTINGS)
+    update = StepUpdate([jt.array(own.gradient)], SETTINGS, [jt.ones(3)], jt.array([False]))
     moments = {"exp_avg": {"net.a": own.exp_avg}, "exp_avg_sq": {"net.a": own.exp_avg_sq}}
-    watcher.watch(INPUTS, [jt.ones(3)], jt.array([False]), update)
+    watcher.watch(INPUTS, update)
     assert not watcher.settle({"net.a": jt.array(own.weight)}, lambda: moments)
     (bad,) = watcher.take()
     assert bad.is_of_the_update and bad.sentence().startswith("step 7 skipped: 1 NaN or Inf in the update of net.a (")

@@ -7,7 +7,16 @@ from runs import ROOT
 
 PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
 HEADING = "\n## How to add\n"
-MOST = {"field": 4, "loss": 4, "kind of model": 8, "operation": 4, "mode": 4, "scene format": 4}
+MOST = {
+    "field": 4,
+    "loss": 4,
+    "kind of model": 8,
+    "operation": 4,
+    "mode": 4,
+    "scene format": 4,
+    "optimiser": 1,
+    "schedule": 1,
+}
 SECTION = PAGE.partition(HEADING)[2]
 ENTRIES = dict(re.findall(r"^- \*\*An? ([a-z ]+?)\*\* \((?:at most )?(\d+)\)", SECTION, re.MULTILINE))
 

@@ -40,10 +40,12 @@ class StepInputs:
 
 @dataclass(frozen=True)
 class StepUpdate:
-    """What a step updates the weights with besides the moments."""
+    """What a step updated the weights with besides the moments, and whether it did; computed, not waited for."""
 
     gradients: list[Var]  # in the order of the parameters
     settings: UpdateSettings
+    readings: list[Var]  # `models.ops.update.readings`, G + 2 numbers
+    taken: Var  # bool [1]
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class Guard:
     def __init__(self) -> None:
         self.bad_steps = 0  # in all
         self.bad_in_a_row = 0
-        self._pending: tuple[StepInputs, list[Var], Var, StepUpdate | None] | None = None
+        self._pending: tuple[StepInputs, StepUpdate] | None = None
         self._unreported: list[BadStep] = []
 
-    def watch(self, inputs: StepInputs, values: list[Var], verdict: Var, update: StepUpdate | None = None) -> None:
-        """Remember a step that was just launched, with its readings and whether it was taken."""
-        jt.sync([*values, verdict])  # computed with the step: what waits for `settle` holds on to no graph
-        self._pending = (inputs, values, verdict, update)
+    def watch(self, inputs: StepInputs, update: StepUpdate) -> None:
+        """Remember a step that was just launched."""
+        jt.sync([*update.readings, update.taken])  # with the step: what waits for `settle` holds on to no graph
+        self._pending = (inputs, update)
 
     def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
         """Read the verdict of the last step, if it was not read yet; returns False where the step was skipped.
@@ -90,14 +92,14 @@ class Guard:
         """
         if self._pending is None:
             return True
-        (inputs, values, verdict, update), self._pending = self._pending, None
-        if verdict.item():
+        (inputs, update), self._pending = self._pending, None
+        if update.taken.item():
             self.bad_in_a_row = 0
             return True
         self.bad_steps += 1
         self.bad_in_a_row += 1
         weights = {name: value.numpy() for name, value in parameters.items()}
-        self._unreported.append(_examined(inputs, weights, fetched(values), update, moments(), dict(buffers())))
+        self._unreported.append(_examined(inputs, update, weights, moments(), dict(buffers())))
         return False
 
     def take(self) -> list[BadStep]:
@@ -113,16 +115,13 @@ class Guard:
 
 def _examined(
     inputs: StepInputs,
+    update: StepUpdate,
     weights: dict[str, np.ndarray],
-    seen: np.ndarray,
-    update: StepUpdate | None,
     moments: Mapping[str, Mapping[str, np.ndarray]],
     buffers: dict[str, np.ndarray],
 ) -> BadStep:
-    """A skipped step, with what was not finite in it; `seen` are its readings."""
-    if update is None:
-        findings = [*find_in_inputs(inputs), *find_in_weights(weights)]
-        return BadStep(inputs, weights, seen, tuple(findings), buffers, moments)
+    """A skipped step, with what was not finite in it."""
+    seen = fetched(update.readings)
     gradients = {name: value.numpy() for name, value in zip(weights, update.gradients, strict=True)}
     findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, gradients)]
     faults = [] if findings else find_faults(gathered(weights, gradients, moments), update.settings)

@@ -129,7 +129,7 @@ class Trainer:
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
         rates = self.model.rates(context.step)
         taken = self.optimizer.step(found.gradients, self.learning_rate, all_finite(seen), rates)
-        self.guard.watch(inputs, seen, taken, StepUpdate(found.gradients, self.optimizer.settings))
+        self.guard.watch(inputs, StepUpdate(found.gradients, self.optimizer.settings, seen, taken))
         self.finished_steps += 1
         if self.model.acts_after(context.step) and self.settle():
             named = dict(zip(self.optimizer.names, found.gradients, strict=True)) | found.watched

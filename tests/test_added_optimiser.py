@@ -1,0 +1,128 @@
+"""What can be added from outside: an optimiser and a schedule, each by one function, one line and one key."""
+
+import shutil
+
+import numpy as np
+import pytest
+from config_samples import changed
+from runs import ROOT, SHORT, contents, run, saved
+from test_guard_update import entries
+from test_micro_batches import trainer_of
+
+import exp_runner
+from models.config.optimizers import OPTIMIZERS, UpdateSettings, adam
+from models.config.schedules import DECAYS
+from models.config.strict import ConfigError
+from models.kinds.conf import load_config
+from models.machine.backend import jt
+from models.training.optimizer import Optimizer
+from models.training.trainer import Trainer
+from models.training.update_check import find_faults, updated
+
+MOMENTUM = 0.8
+LONG = ("train.end_iter=6", "train.warm_up_end=0", *SHORT[2:])
+
+
+def descent(value, gradient, first, second, rate, step):
+    """Gradient descent with momentum."""
+    first = first * MOMENTUM + gradient
+    return value - first * rate, first, second
+
+
+def straight(done, end):
+    """A line."""
+    return 1.0 - (1.0 - end) * done
+
+
+@pytest.fixture(autouse=True)
+def added(monkeypatch):
+    """The two lines."""
+    monkeypatch.setitem(OPTIMIZERS, "descent", descent)
+    monkeypatch.setitem(DECAYS, "straight", straight)
+
+
+def test_an_optimiser_moves_the_weights_as_its_function_says():
+    start, rates = np.float32([1.0, -2.0]), [0.1, 0.2, 0.05]
+    gradients = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    optimizer = Optimizer({"net": {"w": jt.array(start)}}, name="descent")
+    value, speed = start.astype(np.float64), 0.0
+    for rate, gradient in zip(rates, gradients, strict=True):
+        assert optimizer.step([jt.array(gradient)], rate, None, {"net": 0.5}).item()
+        speed = speed * MOMENTUM + gradient.astype(np.float64)
+        value = value - speed * rate * 0.5
+    np.testing.assert_allclose(optimizer.parameters[0].numpy(), value, rtol=1e-6)
+    np.testing.assert_allclose(optimizer.named_moments["exp_avg"]["net.w"], speed, rtol=1e-6)
+
+
+@pytest.mark.parametrize("spoilt", ["gradient", "verdict"])
+def test_a_step_of_it_that_is_not_finite_changes_nothing(spoilt):
+    optimizer = Optimizer({"net": {"w": jt.ones(3)}}, name="descent")
+    gradient = jt.array(np.float32([1, np.inf if spoilt == "gradient" else 1, 1]))
+    assert not optimizer.step([gradient], 0.1, jt.array([spoilt != "verdict"])).item()
+    assert (optimizer.parameters[0].numpy() == 1).all() and not optimizer.named_moments["exp_avg"]["net.w"].any()
+
+
+def test_a_fault_of_its_update_is_found_by_its_own_function():
+    bad = entries(exp_avg=(5, np.inf), exp_avg_sq=(3, -1.0))  # it does not read the second moment
+    (found,) = find_faults({"net.a": bad}, UpdateSettings(0.1, 3, 0.999, 1e-8, optimizer="descent"))
+    assert found.places.tolist() == [5] and found.words().startswith("1 NaN or Inf in the update of net.a (")
+
+
+def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_and_replays_a_step(tmp_path, monkeypatch, capsys):
+    settings = (*LONG, "train.optimizer=descent", "train.learning_rate_decay=straight", "train.learning_rate=0.05")
+    assert run(tmp_path / "a", settings=settings) == 0
+    (tmp_path / "b/checkpoints").mkdir(parents=True)
+    shutil.copy(tmp_path / "a/checkpoints/ckpt_000003.safetensors", tmp_path / "b/checkpoints")
+    assert run(tmp_path / "b", "--is_continue", settings=settings) == 0
+    ours = saved(tmp_path / "a", 6)
+    assert contents(ours) == contents(saved(tmp_path / "b", 6))
+    assert not any(values.any() for values in ours.moments["exp_avg_sq"].values())
+    assert any(values.any() for values in ours.moments["exp_avg"].values())
+    monkeypatch.setitem(OPTIMIZERS, "descent", lambda value, *rest: (value * np.inf, *descent(value, *rest)[1:]))
+    assert run(tmp_path / "c", settings=settings) == 1
+    assert "in the update of" in capsys.readouterr().err
+    file = min((tmp_path / "c/anomalies").iterdir())
+    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
+    assert "in the update of" in capsys.readouterr().out
+
+
+def test_a_schedule_is_followed_from_the_end_of_the_warm_up_to_the_end():
+    keys = {"learning_rate": 2.0, "learning_rate_alpha": 0.5, "warm_up_end": 10.0, "end_iter": 110}
+    rate = changed(train={**keys, "learning_rate_decay": "straight"}).train.schedule
+    assert [rate(step) for step in (0, 5, 10, 60, 110)] == pytest.approx([0.0, 1.0, 2.0, 1.5, 1.0])
+
+
+def test_a_model_names_its_own_warm_up_and_the_trainer_applies_it(monkeypatch):
+    plain = trainer_of("train.warm_up_end=0")
+    monkeypatch.setattr(plain.model, "warm_up", 3, raising=False)
+    slow = Trainer(plain.model, plain.sampler, plain.conf, plain.generator)
+    found = []
+    for step in range(5):
+        plain.finished_steps = slow.finished_steps = step
+        found.append(slow.learning_rate / plain.learning_rate)
+    assert found == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("key", ["optimizer", "learning_rate_decay"])
+def test_a_name_that_is_none_is_one_sentence_with_those_there_are(key):
+    known = OPTIMIZERS if key == "optimizer" else DECAYS
+    with pytest.raises(ConfigError, match=f"train.{key} = 'adom': must be one of {', '.join(known)}"):
+        load_config(ROOT / "confs/debug.conf", overrides=(f"train.{key}=adom",))
+
+
+def test_the_one_operation_of_adam_is_its_rule():
+    own, settings = entries(), UpdateSettings(0.1, 7, 0.99, 1e-10, {"net.a": 0.3})
+    optimizer = Optimizer({"net": {"a": jt.array(own.weight)}}, settings.beta_2, settings.epsilon)
+    optimizer.restore(settings.steps - 1, [own.exp_avg], [own.exp_avg_sq])
+    optimizer.step([jt.array(own.gradient)], 0.1, None, settings.factors)
+    made = [optimizer.parameters[0], optimizer.exp_avg[0], optimizer.exp_avg_sq[0]]
+    assert OPTIMIZERS["adam"] is adam and settings.rate("net.a") == 0.1 * 0.3
+    for ours, theirs in zip(made, updated(own, settings.rate("net.a"), settings, np.float64), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-6)
+
+
+def test_replacing_adam_replaces_its_operation_too(monkeypatch):
+    monkeypatch.setitem(OPTIMIZERS, "adam", descent)
+    optimizer = Optimizer({"net": {"w": jt.zeros(1)}})
+    optimizer.step([jt.ones(1)], 0.1)
+    assert optimizer.parameters[0].numpy() == pytest.approx([-0.1])

@@ -101,7 +101,7 @@ class GradientSum:
         del objective, losses, found, others
         # A failed allocation is met here, before any weight has changed. And the numbers of a chunk are computed before
         # they are added, as if it stood alone.
-        jt.sync([*one.gradients, *one.losses.values(), *one.watched.values(), *_leaves(one.output)])
+        jt.sync([*_values(one), *_leaves(output)])
         self._sum = one if self._sum is None else _added(self._sum, one)
         self._outputs.append(output)
         self._missing -= 1
@@ -116,7 +116,9 @@ class GradientSum:
             found = replace(found, output=joined(self._outputs))
         if self.share.ranks.size > 1:
             return _of_all(self.share.ranks, found, np.float32 if self.share.borders is None else np.float64)
-        return found if len(self._outputs) == 1 else _rounded(found)
+        if len(self._outputs) == 1:
+            return found
+        return _with(found, [_cut(value.float32()) for value in _values(found)])
 
 
 def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
@@ -149,20 +151,25 @@ def _spans(borders: Sequence[int], chunk: int) -> Iterator[slice]:
             yield slice(start, min(start + chunk, last))
 
 
+def _values(found: BatchGradient) -> list[Var]:
+    """Gradients, losses and what is watched."""
+    return [*found.gradients, *found.losses.values(), *found.watched.values()]
+
+
+def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
+    """With others in the place of `_values`, computed here."""
+    jt.sync(values)
+    rest = iter(values)
+    gradients = [next(rest) for _ in found.gradients]
+    losses, watched = ({name: next(rest) for name in named} for named in (found.losses, found.watched))
+    return replace(found, losses=losses, gradients=gradients, watched=watched)
+
+
 def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
-    """The sum with one more chunk, in float64."""
-    gradients = [_cut(a.float64() + b.float64()) for a, b in zip(total.gradients, one.gradients, strict=True)]
-    losses = {name: _cut(value.float64() + one.losses[name].float64()) for name, value in total.losses.items()}
-    jt.sync([*gradients, *losses.values()])
-    return BatchGradient(losses, None, gradients, total.watched | one.watched)
-
-
-def _rounded(found: BatchGradient) -> BatchGradient:
-    """With float32 losses and gradients."""
-    losses = {name: _cut(value.float32()) for name, value in found.losses.items()}
-    gradients = [_cut(value.float32()) for value in found.gradients]
-    jt.sync([*gradients, *losses.values()])
-    return replace(found, losses=losses, gradients=gradients)
+    """The sum with one more chunk, in float64; what is watched is of one chunk each."""
+    pairs = zip([*total.gradients, *total.losses.values()], _values(one), strict=False)
+    sums = [_cut(a.float64() + b.float64()) for a, b in pairs]
+    return replace(_with(replace(total, watched={}), sums), watched=total.watched | one.watched)
 
 
 def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
@@ -174,7 +181,7 @@ def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
 
 def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
     """With losses and gradients of all ranks together, by one buffer of this type."""
-    places = [*found.gradients, *found.losses.values(), *found.watched.values()]
+    places = _values(found)
     ends = np.cumsum([value.numel() for value in places])
     buffer = np.empty(ends[-1], dtype)
     parts = np.split(buffer, ends[:-1])
@@ -182,11 +189,7 @@ def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> Bat
         part[:] = value.numpy().reshape(-1)
     ranks.add(buffer)
     shaped = (part.reshape(value.shape) for part, value in zip(parts, places, strict=True))
-    whole = [jt.array(part.astype(np.float32)).stop_grad() for part in shaped]
-    jt.sync(whole)
-    rest = iter(whole[len(found.gradients) :])
-    losses, watched = ({name: next(rest) for name in named} for named in (found.losses, found.watched))
-    return replace(found, losses=losses, gradients=whole[: len(found.gradients)], watched=watched)
+    return _with(found, [jt.array(part.astype(np.float32)).stop_grad() for part in shaped])
 
 
 def _cut(value: Var) -> Var:

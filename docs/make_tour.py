@@ -1,6 +1,6 @@
-"""Writes docs/tour.ipynb, the tour in ten cells: `python -m docs.make_tour`. Its cells stand here, where they are read.
+"""Writes docs/tour.ipynb, the tour in ten cells: `python -m docs.make_tour`. This file contains the cells.
 
-tests/test_tour.py runs it with few steps, and fails where the notebook is not the one of this program.
+tests/test_tour.py runs the notebook with few steps, and fails if it is not the output of this program.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ CELLS = (
         TEXT,
         "# From photographs to a mesh\n"
         "\n"
-        "Ten cells, five minutes of two cores. 十个单元格，从照片到网格，双核约五分钟。\n"
+        "Ten cells, about five minutes on two cores. 十个单元格，从照片到网格，双核约五分钟。\n"
         "\n"
-        "Run `pip install -r requirements.txt` first. For photographs of your own, give their folder as `PHOTOS`; how "
-        "to take them: [photographs.md](photographs.md). 使用自己的照片时，把 `PHOTOS` 改成照片所在的文件夹。",
+        "Run `pip install -r requirements.txt` first. To use your own photographs, set `PHOTOS` to their folder; for "
+        "advice on taking them, see [photographs.md](photographs.md). "
+        "使用自己的照片时，把 `PHOTOS` 改成照片所在的文件夹。",
     ),
     (
         CODE,
@@ -33,13 +34,13 @@ CELLS = (
         "from IPython.display import HTML, Image, Video\n"
         "\n"
         'ROOT = next(folder for folder in (Path.cwd(), *Path.cwd().parents) if (folder / "exp_runner.py").is_file())\n'
-        'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more is better\n'
+        'STEPS = int(os.environ.get("TOUR_STEPS", 2500))  # more steps give a better surface\n'
         'OUT = Path(os.environ.get("TOUR_OUT", ROOT / "exp" / "tour"))\n'
         'PHOTOS = OUT / "photographs"\n'
         "\n"
         "\n"
         "def run(*words):\n"
-        '    """The command line, as on a terminal."""\n'
+        '    """Run the program with these arguments and the settings of this tour."""\n'
         '    keys = {"general.base_exp_dir": OUT, "dataset.data_dir": OUT / "scene", "dataset.test_every": 8,\n'
         '            "train.end_iter": STEPS, "train.val_freq": max(1, STEPS // 5),\n'
         '            "train.val_mesh_freq": max(1, STEPS // 2), "train.report_freq": max(1, STEPS // 50)}\n'
@@ -53,7 +54,7 @@ CELLS = (
     ),
     (
         CODE,
-        "# Photographs: a jug on a patterned cloth, from all around. 照片：花布上的一只壶\n"
+        "# Photographs of a jug on a patterned cloth, from all sides. 照片：花布上的一只壶\n"
         "if not PHOTOS.exists():\n"
         '    size = os.environ.get("TOUR_PHOTOS", "--count 36 --width 400").split()\n'
         '    make = [sys.executable, "-m", "data.demo.make_photographs", str(PHOTOS), *size]\n'
@@ -62,52 +63,52 @@ CELLS = (
     ),
     (
         CODE,
-        "# Cameras and the region of interest, from the photographs alone. 仅由照片求出相机和感兴趣区域\n"
+        "# Estimate cameras and the region of interest from the photographs. 由照片估计相机和感兴趣区域\n"
         'if not (OUT / "scene").exists():\n'
         '    run("--mode", "prepare", "--images", str(PHOTOS))\n'
         'Image(str(OUT / "scene" / "overview.png"), width=900)',
     ),
     (
         CODE,
-        "# Train. Open exp/tour/report.html meanwhile: it follows. 训练，期间可打开 report.html\n"
+        "# Train. exp/tour/report.html is updated meanwhile. 训练，期间 report.html 会更新\n"
         'run("--mode", "train", "--is_continue")',
     ),
     (
         CODE,
-        "# The report: curves, pictures, the turning mesh. 报告\n"
+        "# The report: curves, images, interactive mesh. 报告\n"
         'page = (OUT / "report.html").read_text(encoding="utf-8")\n'
         'HTML(f\'<iframe srcdoc="{escape(page)}" width="100%" height="700" style="border: 0"></iframe>\')',
     ),
     (
         CODE,
-        "# Figures on photographs that were held out. 留出照片上的指标\n"
+        "# Metrics on held-out photographs. 留出照片上的指标\n"
         'run("--mode", "evaluate", "--resolution", "128")\n'
         'Image(str(OUT / "report" / "report.png"))',
     ),
     (
         CODE,
-        "# The mesh, coloured from the photographs. 由照片着色的网格\n"
+        "# The mesh with colours from the photographs. 由照片着色的网格\n"
         'run("--mode", "validate_mesh", "--resolution", "128", "--output", str(OUT / "mesh.glb"))\n'
         'trimesh.load(OUT / "mesh.glb").show()',
     ),
     (
         CODE,
-        "# A film around it. 环绕影片\n"
+        "# A turntable video. 环绕视频\n"
         'run("--mode", "render", "--show", "mesh,shape", "--resolution", "128", "--seconds", "2", "--fps", "12",\n'
         '    "--output", str(OUT / "orbit.mp4"))\n'
         'Video(str(OUT / "orbit.mp4"), embed=True, html_attributes="controls loop autoplay muted")',
     ),
     (
         TEXT,
-        "Where to go on: the [viewer](looking.md#the-viewer), [photographs of your own](photographs.md), "
-        "[every flag](flags.md). 接下来：[查看器](looking.zh-CN.md#查看器)、[自己的照片](photographs.zh-CN.md)、"
+        "Next: the [viewer](looking.md#the-viewer), [your own photographs](photographs.md), "
+        "[all flags](flags.md). 接下来：[查看器](looking.zh-CN.md#查看器)、[自己的照片](photographs.zh-CN.md)、"
         "[所有参数](flags.zh-CN.md)。",
     ),
 )
 
 
 def notebook() -> str:
-    """The notebook as its file has it (nbformat 4.5)."""
+    """The text of the notebook file (nbformat 4.5)."""
     cells = []
     for index, (kind, source) in enumerate(CELLS):
         cell = {"cell_type": kind, "id": f"cell-{index}", "metadata": {}, "source": source.splitlines(keepends=True)}
@@ -119,7 +120,7 @@ def notebook() -> str:
 
 
 def main() -> int:
-    """Write it; returns the exit status."""
+    """Write the notebook; returns the exit status."""
     NOTEBOOK.write_text(notebook(), encoding="utf-8")
     return 0
 

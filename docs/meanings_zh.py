@@ -224,7 +224,7 @@ TRAIN_MEANINGS = {
     "learning-rate schedule: cosine (NeuS) or exponential (NeRF) (not a published key)": (
         "学习率曲线：cosine（NeuS）或 exponential（NeRF）（官方没有这个键）"
     ),
-    "random seed; 0..2147483647 (not a published key)": "随机数种子；0..2147483647（官方没有这个键）",
+    "random seed (not a published key)": "随机数种子（官方没有这个键）",
     "rays per chunk when rendering an image, or auto; affects only memory (not a published key)": (
         "渲染图像时每块的光线数，或 auto；只影响内存（官方没有这个键）"
     ),
@@ -283,7 +283,7 @@ NETWORK_MEANINGS = {
     "input points are multiplied by this factor, output distances divided by it": (
         "输入的点乘以这个系数，输出的距离除以它"
     ),
-    "geometric initialisation as that sphere": "几何初始化为这个球",
+    "geometric initialisation as a sphere of radius bias": "几何初始化为半径 bias 的球",
     "weight normalisation": "权重归一化",
     "true: the initial sphere is inverted, for indoor scenes": "true：初始球内外翻转，用于室内场景",
     "sets the initial inv_s = exp(10 * init_val)": "确定初始的 inv_s = exp(10 * init_val)",

@@ -7,148 +7,148 @@ from __future__ import annotations
 
 FLAG_MEANINGS = {
     "show this help message and exit": "显示帮助并退出",
-    "what to do, see above (default: train)": "做什么，见上面的模式列表（默认：train）",
-    "the conf (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
-    "replaces CASE_NAME and ${case} in the conf: the scene's folder name": (
-        "替换配置里的 CASE_NAME 和 ${case}：场景文件夹的名字"
+    "the mode, see above (default: train)": "模式，见上面的列表（默认：train）",
+    "conf file (default: ./confs/demo.conf)": "配置文件（默认：./confs/demo.conf）",
+    "name of the scene folder; replaces CASE_NAME and ${case} in the conf": (
+        "场景文件夹的名字，替换配置里的 CASE_NAME 和 ${case}"
     ),
-    "replace one value of the conf, such as train.end_iter=1000; may be repeated": (
-        "替换配置中的一个值，例如 train.end_iter=1000；可以重复使用"
+    "override a key of the conf, such as train.end_iter=1000; may be repeated": (
+        "覆盖配置中的一个键，例如 train.end_iter=1000；可以重复使用"
     ),
-    "region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; "
-    "the same as --set dataset.roi=...": (
+    "region of interest: centre and radius of a sphere around the object, in the world frame of the cameras; the "
+    "same as --set dataset.roi=...": (
         "感兴趣区域：围住物体的球的球心和半径，相机的世界坐标；等同于 --set dataset.roi=..."
     ),
     "the same as --set train.seed=N": "等同于 --set train.seed=N",
-    "train: go on from the newest complete checkpoint, if there is one": (
-        "train：从最新的完整检查点继续；没有检查点时从头开始"
+    "train: resume from the newest complete checkpoint, if there is one": ("train：从最新的完整检查点继续（如果有）"),
+    "train: start from the beginning in a folder with checkpoints, which are deleted once the first new one is "
+    "complete. prepare: replace the scene": (
+        "train：在已有检查点的文件夹里从头开始，原有的检查点在第一个新检查点写完后删除。prepare：替换已有的场景"
     ),
-    "train: start afresh in a folder that holds checkpoints; they go once the first new one is complete. "
-    "prepare: replace the scene": (
-        "train：在已有检查点的文件夹里从头开始；原有检查点在第一个新检查点写完整之后才会被删除。prepare：替换已有的场景"
+    "checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), or "
+    "Gaussians (.ply; for images and meshes)": (
+        "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
     ),
-    "use this checkpoint, ours (.safetensors), one of the published code (.pth) or Gaussians (.ply; for pictures and "
-    "meshes), instead of the newest": (
-        "使用指定的检查点，而不是最新的那个：本程序的（.safetensors）、官方代码的（.pth），或高斯（.ply，用于图像和网格）"
+    "train: several scenes, or a file with one on each line; they are trained one after the other, under mpirun as "
+    "many at a time as there are ranks": (
+        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"
     ),
-    "train: several scenes, one after the other or, under mpirun, as many at a time as there are ranks; or a file with "
-    "one on each line": (
-        "train：训练多个场景，逐个进行；用 mpirun 时同时训练的场景数等于进程数；也可给一个每行一个场景的文件"
+    "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
+    "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for access from the "
+    "network with the token of the printed address": (
+        "view、--view：查看器的地址：127.0.0.1 只限本机（默认）；0.0.0.0 允许从网络访问，需要所打印地址中的令牌"
     ),
-    "train, inspect: open the viewer in the browser as well (needs viser)": (
-        "train、inspect：同时在浏览器里打开查看器（需要 viser）"
+    "view, --view: port of the viewer; if it is in use, the next free one (default: 8080)": (
+        "view、--view：查看器的端口，被占用时使用下一个空闲端口（默认：8080）"
     ),
-    "view, --view: who may look: 127.0.0.1 for this machine alone (default), 0.0.0.0 for all that reach it and "
-    "know the token of the printed address": (
-        "view、--view：谁可以看：127.0.0.1 只限本机（默认），0.0.0.0 为所有能连上并知道所打印地址中令牌的机器"
+    "language of pages: en (English) or zh (Chinese) (default: that of the browser)": (
+        "页面的语言：en（英文）或 zh（中文）（默认：随浏览器）"
     ),
-    "view, --view: the viewer's port, or the next one that is free (default: 8080)": (
-        "view、--view：查看器的端口，被占用时取下一个空闲的（默认：8080）"
+    "replay: file in the folder anomalies/ of a training": "replay：训练的 anomalies/ 文件夹里的一个文件",
+    "validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)": (
+        "validate_mesh：提取网格的区域，两个角点，坐标系由 --frame 决定（默认：场景的范围）"
     ),
-    "language of pages: en, English, or zh, Chinese (default: that of the browser)": (
-        "页面的语言：en 为英文，zh 为中文（默认：随浏览器）"
+    "world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, --tau and "
+    "--points (default: world)": (
+        "相机的世界坐标系，或单位球坐标系；validate_mesh：输出的坐标系；evaluate：--gt、--tau 和 --points 的坐标系"
+        "（默认：world）"
     ),
-    "replay: a file from the folder anomalies/ of a training": "replay：训练写在 anomalies/ 文件夹里的一个文件",
-    "validate_mesh: mesh what lies between these two corners, in the frame of --frame (default: the scene's own box)": (
-        "validate_mesh：只提取这两个角点之间的部分，坐标系由 --frame 决定（默认：场景自己的范围）"
+    "compare: experiment folders; the name of this flag may be omitted": (
+        "compare：各实验的文件夹；这个参数名可以省略"
     ),
-    "validate_mesh: coordinates of the scene's cameras, or of the unit sphere; evaluate: those that --gt, --tau and "
-    "--points are in (default: world)": (
-        "validate_mesh：用场景相机的坐标系，还是单位球的坐标系；"
-        "evaluate：--gt、--tau 和 --points 所在的坐标系（默认：world）"
-    ),
-    "compare: the folders of the experiments; the flag itself may be left out": (
-        "compare：各实验的文件夹；这个参数名本身可以省略"
-    ),
-    "evaluate: ground truth, a mesh (.ply, .obj, .stl) or the points of a .ply, in the frame of --frame (default: "
+    "evaluate: ground truth, a mesh (.ply, .obj, .stl) or a point cloud (.ply), in the frame of --frame (default: "
     "dataset.reference_mesh of the conf)": (
-        "evaluate：真值，一个网格（.ply、.obj、.stl）或 .ply 里的点，坐标系由 --frame 决定"
-        "（默认：配置里的 dataset.reference_mesh）"
+        "evaluate：真值，网格（.ply、.obj、.stl）或点云（.ply），坐标系由 --frame 决定（默认：配置里的 "
+        "dataset.reference_mesh）"
     ),
-    "evaluate: how far a point may be off to count in the F-score, in units of --frame (default: a hundredth of the "
-    "radius of the region of interest)": (
-        "evaluate：计算 F 分数时允许一个点偏离多远，单位是 --frame 的单位（默认：感兴趣区域半径的百分之一）"
+    "evaluate: distance threshold of the F-score, in units of --frame (default: 0.01 radii of the region of "
+    "interest)": ("evaluate：F 分数的距离阈值，以 --frame 的单位计（默认：感兴趣区域半径的 0.01）"),
+    "evaluate: SfM points, a .ply in the frame of --frame (default: those of the scene)": (
+        "evaluate：SfM 点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
     ),
-    "evaluate: points of structure from motion, a .ply in the frame of --frame (default: the scene's own)": (
-        "evaluate：运动恢复结构得到的点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
+    "evaluate: the published DTU protocol, in millimetres; requires --dtu": (
+        "evaluate：公开的 DTU 评测方法，单位为毫米；需要 --dtu"
     ),
-    "evaluate: score as published for the DTU data set, in millimetres; needs --dtu": (
-        "evaluate：按 DTU 数据集发表的方法评分，单位是毫米；需要 --dtu"
-    ),
-    "evaluate: the folder with ObsMask/ and Points/stl/ of the DTU evaluation": (
+    "evaluate: folder with ObsMask/ and Points/stl/ of the DTU evaluation": (
         "evaluate：含有 DTU 评测的 ObsMask/ 和 Points/stl/ 的文件夹"
     ),
-    "evaluate: the DTU scan that the scene shows (default: the number after scan in the scene's name)": (
-        "evaluate：场景是 DTU 的第几个 scan（默认：场景名里 scan 后面的数字）"
+    "evaluate: number of the DTU scan (default: the number after scan in the scene name)": (
+        "evaluate：DTU scan 的编号（默认：场景名中 scan 后面的数字）"
     ),
-    "evaluate: the table that gets a row with the figures, which several experiments may share (default: "
-    "report/metrics.csv in the experiment's folder)": (
-        "evaluate：把各项数字加为一行的表格，可由多个实验共用（默认：实验文件夹里的 report/metrics.csv）"
+    "evaluate: table to which a row with the metrics is added; experiments may share it (default: "
+    "report/metrics.csv in the experiment folder)": (
+        "evaluate：追加一行指标的表格，可由多个实验共用（默认：实验文件夹里的 report/metrics.csv）"
     ),
-    "validate_mesh: leave the vertices where marching cubes put them": "validate_mesh：顶点留在移动立方体法给出的位置",
-    "validate_mesh: pieces: those below a hundredth of the largest one's area go (default). views: so does what no "
-    "camera sees or the masks, dilated, exclude. largest: so do all pieces but the largest": (
-        "validate_mesh：pieces：去掉面积不到最大块百分之一的碎块（默认）；views：还去掉没有相机看到、或膨胀后的掩膜排除的部分；"
-        "largest：此外只保留最大的一块"
+    "validate_mesh: keep the vertices of marching cubes": "validate_mesh：保留移动立方体法给出的顶点位置",
+    "validate_mesh: pieces: remove components below a hundredth of the area of the largest one (default). views: "
+    "also remove what no camera sees or the dilated masks exclude. largest: also remove all components but the "
+    "largest": (
+        "validate_mesh：pieces：去掉面积小于最大连通块 1 % 的连通块（默认）；views：还去掉没有相机看到或膨胀后的掩"
+        "膜排除的部分；largest：还去掉最大连通块之外的所有连通块"
     ),
-    "validate_mesh: keep all pieces": "validate_mesh：保留所有碎块",
-    "validate_mesh: about N triangles at the most (default: all; 100000 with a texture)": (
-        "validate_mesh：最多约 N 个三角形（默认：全部；带纹理时 100000）"
+    "validate_mesh: keep all components": "validate_mesh：保留所有连通块",
+    "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)": (
+        "validate_mesh：简化到约 N 个三角形（默认：不简化；带纹理时 100000）"
     ),
-    "validate_mesh: from the photographs, at the vertices or as a picture (default: vertex, where the format holds "
-    "it)": ("validate_mesh：颜色取自照片，存在顶点上或存成一张图（默认：格式允许时为 vertex）"),
-    "validate_mesh: texels of the texture each way (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
-    "validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's folder, .glb with a "
-    "texture); render: .mp4, or a folder for PNGs (default: in render/); compare: .html (default: compare.html in the "
-    "first experiment's folder)": (
-        "validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb）；"
-        "render：.mp4，或存放 PNG 的文件夹（默认：render/ 里）；"
-        "compare：.html（默认：第一个实验文件夹里的 compare.html）"
+    "validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
+    "supports it)": ("validate_mesh：取自照片的颜色，存为顶点颜色或纹理（默认：格式支持时为 vertex）"),
+    "validate_mesh: texture size in texels per side (default: 2048)": ("validate_mesh：纹理每边的像素数（默认：2048）"),
+    "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment folder, "
+    ".glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: "
+    "compare.html in the folder of the first experiment)": (
+        "输出文件。validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 "
+        ".glb）；render：.mp4，或存放 PNG 的文件夹（默认：在 render/ 里）；compare：.html（默认：第一个实验文件夹"
+        "里的 compare.html）"
     ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"
     ),
-    "validate_mesh, evaluate: the level that is meshed, of minus the signed distance (default: 0) or of a NeRF's "
-    "density (default: 25)": (
-        "validate_mesh、evaluate：提取哪一个等值面，“负的符号距离”（默认：0）或 NeRF 的密度（默认：25）"
+    "validate_mesh, evaluate: level of the extracted surface, of the negative signed distance (default: 0) or of "
+    "the density of a NeRF (default: 25)": (
+        "validate_mesh、evaluate：提取的等值面的值，即负的符号距离（默认：0）或 NeRF 的密度（默认：25）"
     ),
-    "validate_image: photograph (default: 0)": "validate_image：照片的编号（默认：0）",
-    "validate_image, render: L times smaller than the photograph, 1 for full size "
-    "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)": (
-        "validate_image、render：比照片小 L 倍，1 为原尺寸（默认：配置里的 train.validate_resolution_level；"
-        "相机路径文件为 1）"
+    "validate_image: index of the photograph (default: 0)": "validate_image：照片的编号（默认：0）",
+    "validate_image, render: reduction factor, 1 for full size (default: train.validate_resolution_level of the "
+    "conf; 1 for a camera-path file)": (
+        "validate_image、render：缩小的倍数，1 为原尺寸（默认：配置里的 train.validate_resolution_level；相机路径"
+        "文件为 1）"
     ),
-    "render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)": (
-        "render：orbit（环绕）、照片编号如 0,5,9，或相机路径文件，也可以是 nerfstudio 的（默认：orbit）"
+    "render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio (default: orbit)": (
+        "render：orbit（环绕）、照片编号如 0,5,9，或本程序或 nerfstudio 的相机路径文件（默认：orbit）"
     ),
-    "render: what is shown, side by side: some of colour, normals, depth, shape, mesh, with commas (default: colour); "
-    "shape is the shaded mesh, mesh the coloured one": (
-        "render：并排显示的内容，colour（颜色）、normals（法线）、depth（深度）、shape（着色网格）、mesh（彩色网格）中的若干个，"
-        "以逗号分隔（默认：colour）"
+    "render: comma-separated list of images shown side by side: colour, normals, depth, shape, mesh (default: "
+    "colour); shape is the shaded mesh, mesh the coloured mesh": (
+        "render：并排显示的图像，以逗号分隔：colour（颜色）、normals（法线）、depth（深度）、shape（明暗着色的网格"
+        "）、mesh（彩色网格）（默认：colour）"
     ),
-    "render: length of the film (default: 4; a file says it itself)": (
-        "render：影片长度，单位秒（默认：4；路径文件自带）"
+    "render: duration of the video in seconds (default: 4, or that of the camera-path file)": (
+        "render：视频时长，单位秒（默认：4，或相机路径文件中的值）"
     ),
-    "render: frames per second (default: 24; a file says it itself)": ("render：每秒帧数（默认：24；路径文件自带）"),
-    "prepare, reconstruct: a folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
-    "prepare, reconstruct: a folder of masks named like the photographs, or how they are found: colorkey "
-    "(a backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (where it is installed)": (
-        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或求掩膜的方法：colorkey（纯色背景）、grabcut、"
-        "box（在几张照片上画的矩形）、rembg（需已安装）"
+    "render: frames per second (default: 24, or those of the camera-path file)": (
+        "render：每秒帧数（默认：24，或相机路径文件中的值）"
     ),
-    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, bottom "
-    "in pixels; may be repeated; others are read from boxes.json beside the photographs or in the scene folder": (
-        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，以像素计；可重复给出；"
-        "照片旁边或场景文件夹里的 boxes.json 也会被读取"
+    "prepare, reconstruct: folder of photographs, or a video": "prepare、reconstruct：照片文件夹，或一段视频",
+    "prepare, reconstruct: folder of masks with the names of the photographs, or a method: colorkey (backdrop of "
+    "one colour), grabcut, box (rectangles on a few photographs) or rembg (if installed)": (
+        "prepare、reconstruct：掩膜文件夹（文件与照片同名），或方法：colorkey（纯色背景）、grabcut、box（几张照片"
+        "上的矩形）或 rembg（需已安装）"
     ),
-    "prepare, reconstruct: frames to take from a video (default: 80)": (
-        "prepare、reconstruct：从视频中取多少帧（默认：80）"
+    "prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, right, "
+    "bottom in pixels; may be repeated; further ones are read from boxes.json in the folder of the photographs or "
+    "in the scene folder": (
+        "prepare、reconstruct：配合 --masks box，在一张照片上围住物体的矩形：左、上、右、下，单位像素；可以重复使"
+        "用；还会读取照片文件夹或场景文件夹里的 boxes.json"
     ),
-    "reconstruct: minutes of training (default: 10); the cameras before it and the mesh after it take theirs besides": (
-        "reconstruct：训练几分钟（默认：10）；之前求相机、之后提取网格的时间另计"
+    "prepare, reconstruct: number of frames to use from a video (default: 80)": (
+        "prepare、reconstruct：从视频中使用的帧数（默认：80）"
     ),
-    "auto: a GPU where there is one that works (default: auto)": "auto：有可用的 GPU 就用 GPU（默认：auto）",
-    "which GPU (default: 0)": "用哪一块 GPU（默认：0）",
+    "reconstruct: minutes of training (default: 10), without the time for cameras and mesh": (
+        "reconstruct：训练的分钟数（默认：10），不含估计相机和提取网格的时间"
+    ),
+    "auto: a GPU if one works, else the CPU (default: auto)": (
+        "auto：有可用的 GPU 时使用 GPU，否则使用 CPU（默认：auto）"
+    ),
+    "index of the GPU (default: 0)": "GPU 的编号（默认：0）",
 }
 
 SCENE_MEANINGS = {

@@ -46,7 +46,7 @@ def test_no_page_names_a_module_that_is_gone():
 
 
 def test_rooms_of_the_page_are_those_of_the_tree():
-    drawn = PAGE.partition("## Rooms")[2].partition("```\n")[2].partition("```")[0]
+    drawn = PAGE.partition("## Packages")[2].partition("```\n")[2].partition("```")[0]
     for folder in ("data", "models"):
         below = re.split(r"\n(?=\S)", drawn.partition(f"{folder}/ ")[2] or drawn.partition(f"\n{folder}/")[2])[0]
         named = set(re.findall(r"^  (\w+)/", below, re.MULTILINE))

@@ -27,7 +27,7 @@ _NEED = textwrap.fill(
     PAGE_WIDTH,
 )
 DESCRIPTION = f"""\
-NeuS and NeRF in Jittor: from posed photographs to a triangle mesh and novel views.
+NeuS, NeRF and Gaussian splatting in Jittor: from posed photographs to a triangle mesh and novel views.
 
 modes:
 {_LINES}
@@ -39,24 +39,24 @@ EPILOG = """\
 examples:
   python exp_runner.py                                                  train on the bundled scene
   python exp_runner.py --mode validate_mesh                             extract its mesh from the newest checkpoint
-  python exp_runner.py --mode reconstruct --images photos --minutes 10      from photographs to a mesh in one call
-  python exp_runner.py --mode prepare --images photos --case bear       make ./public_data/bear from photographs
+  python exp_runner.py --mode reconstruct --images photos --minutes 10      from photographs to a mesh
+  python exp_runner.py --mode prepare --images photos --case bear       create ./public_data/bear from photographs
   python exp_runner.py --conf confs/wmask.conf --case bear              train on ./public_data/bear
   python exp_runner.py --conf confs/wmask.conf --case bear --is_continue
   python exp_runner.py --conf confs/wmask.conf --case bear --mode inspect
   python exp_runner.py --conf confs/wmask.conf --case bear --mode plan
   python exp_runner.py --conf confs/wmask.conf --case bear --mode interpolate_0_5
-  python exp_runner.py --mode compare exp/demo exp/bear                 metrics of evaluated experiments side by side
+  python exp_runner.py --mode compare exp/demo exp/bear                 compare the metrics of experiments
   python exp_runner.py --set train.end_iter=500 --set train.batch_size=128 --seed 7
   python exp_runner.py --conf confs/wmask.conf --case bear --mode validate_mesh --checkpoint ckpt_300000.pth
 
-Paths in a conf are relative to the current folder. If it has no confs/demo.conf, the default conf and the bundled scene
-are taken from the program's folder; the results still go to ./exp/demo.
-confs/base/ explains the keys of a conf with their units and ranges.
+Paths in a conf are relative to the working directory. If it contains no confs/demo.conf, the default conf and the
+bundled scene of the program's folder are used; the results are still written to ./exp/demo.
+For the keys of a conf, with units and ranges, see confs/base/.
 
-exit status: 0 done; 1 NaN or Inf in the training, or a check of doctor failed; 2 a mistake in a flag, conf, scene or
-checkpoint, or no surface; 3 the GPU failed during the computation: run again;
-129, 130, 143 interrupted by SIGHUP (closed terminal), SIGINT (Ctrl-C), SIGTERM
+exit status: 0 success; 1 the training failed (NaN, Inf, collapse), or a check of doctor failed; 2 an error in a flag,
+conf, scene or checkpoint, or no surface; 3 the card failed during computation: run again;
+129, 130, 143 ended by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 
 # Flags that may differ between the ranks of a run.
@@ -64,14 +64,14 @@ MAY_DIFFER = ("--conf", "--case", "--set", "--seed", "--roi", "--device", "--gpu
 
 # The flags of all modes; in each group the modes' own flags follow, in the order of the table.
 COMMON = (
-    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="mode, see above (default: train)"),
+    flag("--mode", EXPERIMENT, default="train", metavar="MODE", help="the mode, see above (default: train)"),
     flag("--conf", EXPERIMENT, type=Path, metavar="FILE", help="conf file (default: ./confs/demo.conf)"),
     flag(
         "--case",
         EXPERIMENT,
         default="",
         metavar="NAME",
-        help="name of the scene's folder; replaces CASE_NAME and ${case} in the conf",
+        help="name of the scene folder; replaces CASE_NAME and ${case} in the conf",
     ),
     flag(
         "--set",
@@ -80,7 +80,7 @@ COMMON = (
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="replace one value of the conf, such as train.end_iter=1000; may be repeated",
+        help="override a key of the conf, such as train.end_iter=1000; may be repeated",
     ),
     flag(
         "--roi",
@@ -95,7 +95,7 @@ COMMON = (
         MACHINE,
         choices=("auto", "cpu", "cuda"),
         default="auto",
-        help="auto: the GPU if one is usable, else the CPU (default: auto)",
+        help="auto: a GPU if one works, else the CPU (default: auto)",
     ),
     flag("--gpu", MACHINE, type=whole(0, MAX_INT), default=0, metavar="N", help="index of the GPU (default: 0)"),
 )

@@ -50,7 +50,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="compare",
-    line="compare evaluated experiments: settings that differ, metrics, and a page with their images and meshes",
+    line="compare evaluated experiments: differences, metrics, and a page with images and meshes",
     run=run,
     flags=(
         flag(
@@ -59,7 +59,7 @@ COMMAND = Command(
             type=Path,
             nargs="+",
             metavar="EXP",
-            help="compare: folders of the experiments; the flag itself may be omitted",
+            help="compare: experiment folders; the name of this flag may be omitted",
         ),
         LANGUAGE,
     ),

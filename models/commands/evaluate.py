@@ -34,43 +34,43 @@ FLAGS = (
         OUTPUT,
         type=finite,
         metavar="X",
-        help="evaluate: distance threshold of the F-score, in units of --frame (default: a hundredth of the radius of "
-        "the region of interest)",
+        help="evaluate: distance threshold of the F-score, in units of --frame (default: 0.01 radii of the "
+        "region of interest)",
     ),
     flag(
         "--points",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: points of structure from motion, a .ply in the frame of --frame (default: the scene's own)",
+        help="evaluate: SfM points, a .ply in the frame of --frame (default: those of the scene)",
     ),
     flag(
         "--protocol",
         OUTPUT,
         choices=(DTU,),
-        help="evaluate: score as published for the DTU data set, in millimetres; needs --dtu",
+        help="evaluate: the published DTU protocol, in millimetres; requires --dtu",
     ),
     flag(
         "--dtu",
         OUTPUT,
         type=Path,
         metavar="FOLDER",
-        help="evaluate: the folder with ObsMask/ and Points/stl/ of the DTU evaluation",
+        help="evaluate: folder with ObsMask/ and Points/stl/ of the DTU evaluation",
     ),
     flag(
         "--scan",
         OUTPUT,
         type=whole(1, LARGEST_SCAN),
         metavar="N",
-        help="evaluate: number of the DTU scan (default: the number after scan in the scene's name)",
+        help="evaluate: number of the DTU scan (default: the number after scan in the scene name)",
     ),
     flag(
         "--csv",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="evaluate: table to which a row with the metrics is added; several experiments may share it (default: "
-        "report/metrics.csv in the experiment's folder)",
+        help="evaluate: table to which a row with the metrics is added; experiments may share it (default: "
+        "report/metrics.csv in the experiment folder)",
     ),
 )
 
@@ -124,7 +124,7 @@ def _evaluate(context: EvalContext, request: EvaluationRequest, references: Refe
 
 COMMAND = Command(
     name="evaluate",
-    line="metrics on held-out views, ground truth, points of structure from motion and cameras, as table and files",
+    line="metrics of held-out views, ground truth, SfM points and cameras, as a table and as files",
     run=run,
     flags=(CHECKPOINT, *MESH, FRAME, *FLAGS, LANGUAGE),
     check=check,

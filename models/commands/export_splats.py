@@ -48,7 +48,7 @@ def _write(experiment: Experiment) -> None:
 
 COMMAND = Command(
     name="export_splats",
-    line="write the Gaussians of a checkpoint as the .ply that viewers read",
+    line="write the Gaussians of a checkpoint as a .ply for Gaussian splatting viewers",
     run=run,
     flags=(CHECKPOINT,),
     needs_checkpoint=True,

@@ -32,7 +32,7 @@ def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
 
 COMMAND = Command(
     name="inspect",
-    line="write an overview image of cameras and region of interest, and a table of checks of the scene",
+    line="write overview.png (cameras, photographs, region of interest) and a table of possible problems",
     run=run,
     flags=VIEWER,
     conf_of_case=Path("confs/womask.conf"),  # accepts every scene, with masks or without

@@ -26,8 +26,7 @@ FINISH = (
         nargs=6,
         type=finite,
         metavar=("X0", "Y0", "Z0", "X1", "Y1", "Z1"),
-        help="validate_mesh: extract only the box between these two corners, in the frame of --frame (default: the box "
-        "of the scene)",
+        help="validate_mesh: region to extract, two corners in the frame of --frame (default: the box of the scene)",
     ),
     FRAME,
     flag(
@@ -35,7 +34,7 @@ FINISH = (
         OUTPUT,
         dest="is_refined",
         action="store_false",
-        help="validate_mesh: do not move the vertices of marching cubes onto the level set",
+        help="validate_mesh: keep the vertices of marching cubes",
     ),
     flag(
         "--clean",
@@ -44,24 +43,26 @@ FINISH = (
         const=PIECES,
         default=PIECES,
         choices=(PIECES, VIEWS, LARGEST),
-        help="validate_mesh: pieces: remove pieces with less than a hundredth of the largest piece's area (default). "
-        "views: also remove what no camera sees or the dilated masks exclude. largest: also remove all pieces but the "
-        "largest",
+        help="validate_mesh: pieces: remove components below a hundredth of the area of the largest one "
+        "(default). views: also remove what no camera sees or the dilated masks exclude. largest: also "
+        "remove all components but the largest",
     ),
-    flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all pieces"),
+    flag(
+        "--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all components"
+    ),
     flag(
         "--decimate",
         OUTPUT,
         type=whole(FEWEST_FACES, MAX_INT),
         metavar="N",
-        help="validate_mesh: reduce to about N triangles (default: all; 100000 with a texture)",
+        help="validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)",
     ),
     flag(
         "--colour",
         OUTPUT,
         choices=(VERTEX, TEXTURE, NONE),
-        help="validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the format "
-        "supports it)",
+        help="validate_mesh: colours from the photographs, per vertex or as a texture (default: vertex, if the "
+        "format supports it)",
     ),
     flag(
         "--texture_size",
@@ -69,16 +70,16 @@ FINISH = (
         type=whole(1, LARGEST_TEXTURE),
         default=TEXTURE_SIZE,
         metavar="N",
-        help=f"validate_mesh: width and height of the texture, texels (default: {TEXTURE_SIZE})",
+        help=f"validate_mesh: texture size in texels per side (default: {TEXTURE_SIZE})",
     ),
     flag(
         "--output",
         OUTPUT,
         type=Path,
         metavar="FILE",
-        help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment's "
-        "folder, .glb with a texture); render: .mp4, or a folder for PNGs (default: in render/); "
-        "compare: .html (default: compare.html in the first experiment's folder)",
+        help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment "
+        "folder, .glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: "
+        ".html (default: compare.html in the folder of the first experiment)",
     ),
 )
 # Optional packages: package -> (the flag that needs it, whether that is given).

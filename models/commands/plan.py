@@ -27,7 +27,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="plan",
-    line="measure memory and speed on this machine, over n_importance, or how many Gaussians fit; nothing is written",
+    line="measure memory and speed for several n_importance, or how many Gaussians fit; writes nothing",
     run=run,
     is_shared=True,
 )

@@ -82,7 +82,7 @@ def _flag(name: str, value: str) -> list[str]:
 
 COMMAND = Command(
     name="prepare",
-    line="make the scene folder ./public_data/NAME from photographs or a video without cameras (--images)",
+    line="create the scene folder ./public_data/NAME from photographs or a video (--images) without cameras",
     run=run,
     flags=(
         OVERWRITE,
@@ -91,15 +91,16 @@ COMMAND = Command(
             PREPARATION,
             type=Path,
             metavar="PATH",
-            help="prepare, reconstruct: a folder of photographs, or a video",
+            help="prepare, reconstruct: folder of photographs, or a video",
         ),
         flag(
             "--masks",
             PREPARATION,
             default="",
             metavar="HOW",
-            help="prepare, reconstruct: a folder of masks named like the photographs, or a method: colorkey (a "
-            "backdrop of one colour), grabcut, box (rectangles on a few photographs), rembg (if installed)",
+            help="prepare, reconstruct: folder of masks with the names of the photographs, or a method: colorkey "
+            "(backdrop of one colour), grabcut, box (rectangles on a few photographs) or rembg (if "
+            "installed)",
         ),
         flag(
             "--box",
@@ -108,9 +109,9 @@ COMMAND = Command(
             action="append",
             default=[],
             metavar=("NAME", "X0", "Y0", "X1", "Y1"),
-            help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, top, "
-            "right, bottom in pixels; may be repeated; further ones are read from boxes.json in the folder of "
-            "photographs or in the scene folder",
+            help="prepare, reconstruct: with --masks box, a rectangle around the object on a photograph: left, "
+            "top, right, bottom in pixels; may be repeated; further ones are read from boxes.json in the "
+            "folder of the photographs or in the scene folder",
         ),
         flag(
             "--frames",
@@ -118,7 +119,7 @@ COMMAND = Command(
             type=whole(3, MAX_INT),
             default=DEFAULT_FRAMES,
             metavar="N",
-            help=f"prepare, reconstruct: number of frames to take from a video (default: {DEFAULT_FRAMES})",
+            help=f"prepare, reconstruct: number of frames to use from a video (default: {DEFAULT_FRAMES})",
         ),
     ),
     check=check,

@@ -64,7 +64,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name=NAME,
-    line="from photographs or a video (--images) to a coloured mesh, images and metrics; continues when called again",
+    line="create a mesh, images and metrics from photographs or a video (--images); resumes when repeated",
     run=run,
     flags=(
         flag(
@@ -72,8 +72,8 @@ COMMAND = Command(
             PREPARATION,
             type=finite,
             metavar="M",
-            help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}); estimation of the cameras and mesh "
-            "extraction take additional time",
+            help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}), without the time for cameras "
+            "and mesh",
         ),
     ),
     check=check,

@@ -104,7 +104,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="render",
-    line="render a video along a camera path (--path): colour, normals, depth or the mesh, side by side (--show)",
+    line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
     run=run,
     flags=(
         CHECKPOINT,
@@ -113,30 +113,31 @@ COMMAND = Command(
             "--path",
             OUTPUT,
             default=ORBIT,
-            metavar="PATH",
-            help="render: orbit, photographs such as 0,5,9, or a camera-path file, also of nerfstudio (default: orbit)",
+            metavar="WAY",
+            help="render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio "
+            "(default: orbit)",
         ),
         flag(
             "--show",
             OUTPUT,
             default="colour",
             metavar="LIST",
-            help=f"render: outputs to show side by side, separated by commas: {', '.join(SHOWN)} (default: colour); "
-            "shape is the shaded mesh, mesh the coloured one",
+            help=f"render: comma-separated list of images shown side by side: {', '.join(SHOWN)} (default: "
+            "colour); shape is the shaded mesh, mesh the coloured mesh",
         ),
         flag(
             "--seconds",
             OUTPUT,
             type=finite,
             metavar="S",
-            help=f"render: length of the video in seconds (default: {SECONDS:g}, or that of the camera-path file)",
+            help=f"render: duration of the video in seconds (default: {SECONDS:g}, or that of the camera-path file)",
         ),
         flag(
             "--fps",
             OUTPUT,
             type=finite,
             metavar="N",
-            help=f"render: frames per second (default: {FPS:g}, or that of the camera-path file)",
+            help=f"render: frames per second (default: {FPS:g}, or those of the camera-path file)",
         ),
     ),
     check=check,

@@ -30,7 +30,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 COMMAND = Command(
     name="replay",
-    line="repeat a step that a training skipped because of NaN or Inf (--replay FILE)",
+    line="recompute a step that a training skipped because of NaN or Inf (--replay FILE)",
     run=run,
     flags=(
         flag(
@@ -38,7 +38,7 @@ COMMAND = Command(
             EXPERIMENT,
             type=Path,
             metavar="FILE",
-            help="replay: a file from the folder anomalies/ of a training",
+            help="replay: file in the folder anomalies/ of a training",
         ),
     ),
     check=check,

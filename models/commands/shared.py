@@ -40,30 +40,30 @@ OVERWRITE = flag(
     "--overwrite",
     EXPERIMENT,
     action="store_true",
-    help="train: start again in a folder with checkpoints; they are removed when the first new one is complete. "
-    "prepare: replace the scene",
+    help="train: start from the beginning in a folder with checkpoints, which are deleted once the first new one "
+    "is complete. prepare: replace the scene",
 )
 CHECKPOINT = flag(
     "--checkpoint",
     EXPERIMENT,
     type=Path,
     metavar="FILE",
-    help="use this checkpoint instead of the newest: of this program (.safetensors), of the published code (.pth) or "
-    "Gaussians (.ply; for images and meshes only)",
+    help="checkpoint to use instead of the newest: of this program (.safetensors), of the published code (.pth), "
+    "or Gaussians (.ply; for images and meshes)",
 )
 LANGUAGE = flag(
     "--language",
     OUTPUT,
     choices=LANGUAGES,
-    help="language of HTML pages: en, English, or zh, Chinese (default: that of the browser)",
+    help="language of pages: en (English) or zh (Chinese) (default: that of the browser)",
 )
 FRAME = flag(
     "--frame",
     OUTPUT,
     choices=(WORLD, UNIT),
     default=WORLD,
-    help="validate_mesh: frame of the mesh: world, that of the scene's cameras, or unit, that of the unit sphere; "
-    "evaluate: frame of --gt, --tau and --points (default: world)",
+    help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, "
+    "--tau and --points (default: world)",
 )
 MESH = (
     flag(
@@ -79,8 +79,8 @@ MESH = (
         OUTPUT,
         type=finite,
         metavar="X",
-        help="validate_mesh, evaluate: level of the mesh, in negative signed distance (default: 0) or in density of a "
-        "NeRF (default: 25)",
+        help="validate_mesh, evaluate: level of the extracted surface, of the negative signed distance (default: "
+        "0) or of the density of a NeRF (default: 25)",
     ),
 )
 

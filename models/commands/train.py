@@ -65,7 +65,7 @@ COMMAND = Command(
             "--is_continue",
             EXPERIMENT,
             action="store_true",
-            help="train: continue from the newest complete checkpoint, if there is one",
+            help="train: resume from the newest complete checkpoint, if there is one",
         ),
         OVERWRITE,
         CHECKPOINT,
@@ -73,8 +73,8 @@ COMMAND = Command(
             "--cases",
             EXPERIMENT,
             metavar="A,B,C",
-            help="train: several scenes, or a file with one per line; trained one after the other or, under mpirun, "
-            "one per rank at a time",
+            help="train: several scenes, or a file with one on each line; they are trained one after the other, "
+            "under mpirun as many at a time as there are ranks",
         ),
         *VIEWER,
     ),

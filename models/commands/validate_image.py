@@ -37,8 +37,8 @@ COMMAND = Command(
             OUTPUT,
             type=whole(1, MAX_INT),
             metavar="L",
-            help="validate_image, render: divide width and height by L "
-            "(default: train.validate_resolution_level of the conf; 1 for a camera-path file)",
+            help="validate_image, render: reduction factor, 1 for full size (default: "
+            "train.validate_resolution_level of the conf; 1 for a camera-path file)",
         ),
     ),
     needs_checkpoint=True,

@@ -23,7 +23,7 @@ VIEW = flag(
     "--view",
     OUTPUT,
     action="store_true",
-    help="train, inspect: open the viewer in the browser as well (needs viser)",
+    help="train, inspect: also start the viewer (requires viser)",
 )
 VIEWER = (
     VIEW,
@@ -32,8 +32,8 @@ VIEWER = (
         OUTPUT,
         default=LOOPBACK,
         metavar="ADDRESS",
-        help=f"view, --view: address to listen on: {LOOPBACK} for this machine only (default), 0.0.0.0 for all "
-        "machines that know the token of the printed address",
+        help=f"view, --view: address of the viewer: {LOOPBACK} for this machine only (default), 0.0.0.0 for "
+        "access from the network with the token of the printed address",
     ),
     flag(
         "--port",
@@ -41,7 +41,7 @@ VIEWER = (
         type=whole(FIRST_PORT, LAST_PORT),
         default=PORT,
         metavar="N",
-        help=f"view, --view: port of the viewer; if it is taken, the next free one (default: {PORT})",
+        help=f"view, --view: port of the viewer; if it is in use, the next free one (default: {PORT})",
     ),
     LANGUAGE,
 )
@@ -96,7 +96,7 @@ def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
 
 COMMAND = Command(
     name=NAME,
-    line="show the model in the browser: mesh, cameras, points, region of interest, live renderings, all checkpoints",
+    line="show the model in the browser: mesh, cameras, points, region of interest, renderings",
     run=run,
     flags=(CHECKPOINT, *VIEWER),
     check=check,

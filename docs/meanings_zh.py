@@ -339,8 +339,8 @@ GRID_MEANINGS = {
     "when all levels are active, as a fraction of end_iter": "何时启用所有层，占 end_iter 的比例",
     "when the occupancy grid is first updated, as a fraction of end_iter": ("占据栅格何时首次更新，占 end_iter 的比例"),
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
-    "weight of the patch loss, one minus the correlation; 0: disabled, which saves time": (
-        "图块损失（一减相关系数）的权重；0：不使用，更省时间"
+    "weight of the patch loss, one minus the normalised cross-correlation; 0: disabled, which saves time": (
+        "图块损失（一减归一化互相关）的权重；0：不使用，更省时间"
     ),
     "when the patch loss starts, as a fraction of end_iter": "图块损失何时开始，占 end_iter 的比例",
     "patch radius in pixels": "图块半径，单位像素",

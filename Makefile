@@ -1,4 +1,4 @@
-# `make help` lists the commands. PYTHON=/path/to/python3.12 chooses the interpreter that .venv is made with.
+# `make help` lists the commands. PYTHON=/path/to/python3.12 selects the interpreter of .venv.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -8,7 +8,7 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Made last by the set-up: where it is newer than requirements.txt there is nothing to install.
+# Written at the end of the installation; if it is newer than requirements.txt, nothing is installed.
 STAMP := $(VENV)/.installed
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
@@ -23,11 +23,11 @@ DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-demo: $(STAMP) ## train on the bundled scene (a second call goes on), then mesh, picture and figures in exp/demo
+demo: $(STAMP) ## train on the bundled scene (a second call resumes), write mesh, image and metrics to exp/demo
 	$(DEMO) --mode train --is_continue
 	$(DEMO) --mode evaluate --resolution 256
 
-test: $(STAMP) ## lint and every test
+test: $(STAMP) ## style checks and all tests
 	$(BIN)/ruff check .
 	@# Jittor builds itself here, where its progress shows, and not under pytest, which would swallow it.
 	$(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
@@ -38,18 +38,18 @@ test: $(STAMP) ## lint and every test
 	  NEUS_ISA=$$level $(BIN)/python -m pytest -k 'not cuda and not reference' $$files; \
 	done
 
-lint: $(STAMP) ## style and formatting only
+lint: $(STAMP) ## style checks only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-cuda-check: $(STAMP) ## compile for CUDA and take steps beside a pretended card; 40 processor minutes the first time, needs an nvcc
+cuda-check: $(STAMP) ## compile for CUDA and run steps against a simulated card; requires nvcc, 40 processor minutes the first time
 	$(BIN)/python -m benchmarks.cuda_check
 
-clean: ## remove .venv and caches; results in exp/ stay
+clean: ## remove .venv and caches, keep the results in exp/
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A set-up that was interrupted is taken up again by the next call; a .venv that does not run is made anew.
+# The next call completes an interrupted installation; a .venv that does not work is created again.
 $(STAMP): requirements.txt
 	@if ! $(BIN)/python -c '$(SUPPORTED)' 2>/dev/null || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  python=; \

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.io.streams import say
 from models.commands.arguments import parse_arguments
 from models.commands.conf import read_conf
@@ -22,7 +23,6 @@ from models.commands.shared import choose_device, open_trained, show
 from models.evaluation.mesh_distance import point_to_mesh
 from models.kinds.protocol import LevelSet
 from models.surface import clean, sparse
-from models.surface.extraction import marching_cubes, sample_grid
 
 LOW, HIGH = np.full(3, -1.01), np.full(3, 1.01)
 CHUNK = 2**16

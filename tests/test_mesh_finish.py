@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import trimesh
 
+from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.surface import clean, color, texture
-from models.surface.extraction import marching_cubes, sample_grid
 from models.surface.refine import onto_level
 from models.surface.visibility import Camera, Visibility, clustered, project
 from tests.analytic_fields import BOX, sphere

@@ -11,6 +11,7 @@ from dense_renderer import TwoPassRenderer
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
+from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.rays import PixelBatch, Rays
 from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
@@ -23,7 +24,6 @@ from models.machine.backend import jt
 from models.ops.upsample import invert_cdf
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective
-from models.surface.extraction import marching_cubes, sample_grid
 from models.training.gradient import losses_of
 
 COUNT = 5

@@ -12,11 +12,12 @@ import trimesh
 from broken_scenes import CAMERAS, WRITERS, edit
 from synthetic_scene import dataset_config, save, write_scene
 
+from benchmarks.dense_extraction import marching_cubes
 from data.errors import UserError
 from data.io.images import left_out, read_image
 from data.scenes.load import load_scene
 from models.evaluation.mesh_distance import read_mesh
-from models.surface.extraction import EmptySurfaceError, marching_cubes
+from models.surface.extraction import EmptySurfaceError
 
 
 def refusal(folder, **settings):

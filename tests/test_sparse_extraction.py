@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import trimesh
 
+from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse
 from models.surface.block import march
-from models.surface.extraction import EmptySurfaceError, marching_cubes, sample_grid
+from models.surface.extraction import EmptySurfaceError
 from models.surface.lattice import DIRECTIONS, halved, mixed_corners, mixed_parents, points_of_parents, steepest
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid

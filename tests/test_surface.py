@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 
+from benchmarks import dense_extraction as extraction
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
-from models.surface import export, extraction, sparse
+from models.surface import export, sparse
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
 

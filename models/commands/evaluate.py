@@ -99,16 +99,8 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
 
 def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     """The metrics that the flags ask for."""
-    return EvaluationRequest(
-        mesh_request(values),
-        values.gt,
-        values.tau,
-        values.points,
-        values.frame,
-        values.dtu,
-        values.scan,
-        values.csv,
-    )
+    flags = {name: getattr(values, name) for name in ("gt", "tau", "points", "frame", "dtu", "scan", "csv")}
+    return EvaluationRequest(mesh_request(values), **flags)
 
 
 def _evaluate(context: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:

@@ -1,18 +1,8 @@
-"""A signed distance function (SDF), or another field that grows outwards, to triangles: sample a grid, march the cubes.
-
-N is the resolution: grid points per axis, the corners of the box included. P is a number of points. "Published" is
-https://github.com/Totoro97/NeuS at commit 6e0a230, models/renderer.py (extract_fields, extract_geometry).
-"""
+"""Errors of an extraction that finds no surface, with their usual causes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
-import mcubes
 import numpy as np
-import trimesh
-
-from data.errors import UserError
 
 SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
 
@@ -22,67 +12,11 @@ class EmptySurfaceError(Exception):
 
 
 def no_surface(kind: str) -> str:
-    """What a mesh of a kind of model without one is answered with."""
+    """The message for a model type without a surface."""
     return (
         f"No surface: a model of type {kind} has none, so that there is no mesh; --mode validate_image and "
         "interpolate show it, and train.val_mesh_freq = 0 asks for none during training."
     )
-
-
-def _unchanged(chunks: Iterable[int]) -> Iterable[int]:
-    return chunks
-
-
-def sample_grid(
-    sdf_fn: Callable[[np.ndarray], np.ndarray],
-    bound_min: np.ndarray,
-    bound_max: np.ndarray,
-    resolution: int,
-    chunk: int,
-    progress: Callable[[Iterable[int]], Iterable[int]] = _unchanged,
-) -> np.ndarray:
-    """The SDF, float32 [N, N, N] indexed [x, y, z], on the grid from `bound_min` [3] to `bound_max` [3] inclusive.
-
-    `sdf_fn` takes points float32 [P, 3] in the working frame and returns [P] (or [P, 1]); it gets at most `chunk`
-    points at a time, so that memory beyond the grid stays bounded, and each point alone decides its value. `progress`
-    wraps the sequence of chunk starts (tqdm, say). Raises UserError for a resolution below 2 or a chunk below 1.
-    """
-    if resolution < SMALLEST_RESOLUTION:
-        raise UserError(f"--resolution {resolution}: a mesh needs at least {SMALLEST_RESOLUTION} grid points per axis")
-    if chunk < 1:
-        raise UserError(f"grid chunk {chunk}: at least one point must be evaluated at a time")
-    axes = [
-        np.linspace(low, high, resolution, dtype=np.float32) for low, high in zip(bound_min, bound_max, strict=True)
-    ]
-    values = np.zeros(resolution**3, dtype=np.float32)
-    for start in progress(range(0, len(values), chunk)):
-        stop = min(start + chunk, len(values))
-        places = np.unravel_index(np.arange(start, stop), (resolution,) * 3)
-        points = np.stack([axis[place] for axis, place in zip(axes, places, strict=True)], axis=-1)
-        values[start:stop] = np.asarray(sdf_fn(points)).reshape(-1)
-    return values.reshape((resolution,) * 3)
-
-
-def marching_cubes(
-    grid: np.ndarray,
-    threshold: float,
-    bound_min: np.ndarray,
-    bound_max: np.ndarray,
-    quantity: str = "the signed distance",
-) -> trimesh.Trimesh:
-    """The surface in an SDF `grid` [N, N, N] sampled from `bound_min` [3] to `bound_max` [3]; same frame as the box.
-
-    As published, what is marched is -sdf at `threshold`: a threshold above 0 moves the surface inwards. Faces look
-    outwards, because the marched field grows inwards. `quantity` is what messages call the field. Raises
-    EmptySurfaceError where nothing crosses the threshold.
-    """
-    require_crossing(float(grid.min()), float(grid.max()), threshold, quantity)
-    vertices, faces = mcubes.marching_cubes(-grid, threshold)
-    if len(faces) == 0:
-        raise EmptySurfaceError(no_crossing(float(grid.min()), float(grid.max()), threshold, quantity))
-    low, high = np.asarray(bound_min, dtype=np.float64), np.asarray(bound_max, dtype=np.float64)
-    vertices = vertices / (np.array(grid.shape) - 1.0) * (high - low) + low
-    return trimesh.Trimesh(vertices, faces.astype(np.int64), process=False)
 
 
 def require_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> None:
@@ -94,7 +28,7 @@ def require_crossing(lowest: float, highest: float, threshold: float, quantity: 
 
 
 def not_finite(quantity: str) -> EmptySurfaceError:
-    """What is wrong with a field that holds NaN or infinity."""
+    """For a field that holds NaN or infinity."""
     return EmptySurfaceError(
         f"No surface: {quantity} is not finite everywhere inside the bounds, which means that the training "
         "diverged; resume from an earlier checkpoint or train again with a lower learning rate."
@@ -102,7 +36,7 @@ def not_finite(quantity: str) -> EmptySurfaceError:
 
 
 def no_crossing(lowest: float, highest: float, threshold: float, quantity: str) -> str:
-    """What is wrong with a field of this range."""
+    """The message for a field of this range."""
     return (
         f"No surface: {quantity} runs from {lowest:.4g} to {highest:.4g} inside the bounds and never crosses "
         f"{0.0 - threshold:.4g}. Usual causes: the training is too short or has collapsed (look at the validation "

@@ -214,7 +214,7 @@ LAST_WORDS = [
     (
         "g++: error: /tmp/a.o: No space left on device\n",
         "error: a.o: No space left",
-        ": make room, or use --device cpu",
+        ": free some disk space, or use --device cpu",
     ),
     ("", "status -6, first an error of an earlier line (see", ": report it with that file, or use --device cpu"),
 ]

@@ -125,7 +125,7 @@ def machine(monkeypatch):
         have = facts(found, *toolkits)
         monkeypatch.setattr(start, "concluded", lambda gpu: (have, conclude(have, gpu)))
         monkeypatch.setattr(cuda.search, "toolkits", lambda *arguments: list(toolkits))
-        monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: make room"))
+        monkeypatch.setattr(cuda.backend, "cuda_ready", lambda gpu: start.Ready(None, "no home: free some space"))
         return lines_of(lambda: cuda.cuda(device, gpu))
 
     return of

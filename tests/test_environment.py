@@ -55,7 +55,7 @@ def test_a_program_that_starts_itself_again_has_the_users_environment_and_says_s
         raise RuntimeError("started")
 
     monkeypatch.setitem(sys.modules, "jittor", None)
-    monkeypatch.setattr(backend.stops, "unheard", rebuilt)
+    monkeypatch.setattr(backend.stops, "ignore_stops", rebuilt)
     monkeypatch.setattr(os, "execve", execve)
     given = dict(os.environ)
     with pytest.raises(RuntimeError, match="started"):

@@ -101,7 +101,7 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
 
 WRITTEN = "checksum does not match"
 OTHER_HEADERS = [
-    (b'"F32"', b'"I32"', "holds I32"),
+    (b'"F32"', b'"I32"', "has the type I32"),
     (b"[2,3]", b"[3,2]", WRITTEN),
     (b"net/a", b"net/b", WRITTEN),
 ]

@@ -174,7 +174,7 @@ BROKEN = {
     "a missing camera": (edited("images.bin", b"\x09\0\0\x008_radial", b"\x4d\0\0\x008_radial"), "cannot be read"),
     "text without sense": (replaced("images.txt", "\n1 ", "\n1 nonsense "), "the check at reconstruction_io"),
     "points of unknown images": (replaced("points3D.txt", " 0.5 1 0 ", " 0.5 4711 0 "), "4711"),
-    "half the masks": (with_half_the_masks, "8 of 9 photographs have no mask, 1_pinhole.png first"),
+    "half the masks": (with_half_the_masks, "8 of 9 photographs have no mask, the first is 1_pinhole.png"),
     "no photographs": (as_text(lambda model: (model / "images.txt").write_text("# none\n")), "cannot be read"),
 }
 

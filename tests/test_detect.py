@@ -96,7 +96,7 @@ def test_photographs_alone_lead_to_prepare(tmp_path):
     blank_png(tmp_path / "deep" / "images" / "1.png", 4, 4)
     assert f"--mode prepare --images {tmp_path / 'deep' / 'images'}" in refused(tmp_path / "deep")
     touch(tmp_path / "film", "walk.MP4")
-    assert "holds a video but no cameras" in refused(tmp_path / "film")
+    assert "contains a video but no cameras" in refused(tmp_path / "film")
 
 
 def test_a_folder_around_a_scene_names_the_scene(tmp_path):
@@ -108,7 +108,7 @@ def test_anything_else_is_said_with_what_it_holds(tmp_path):
     assert "it contains nothing" in refused(tmp_path)
     touch(tmp_path, "notes.txt", "mesh.ply")
     message = refused(tmp_path)
-    assert "it holds mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)
+    assert "it contains mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)
     assert "no such folder; dataset.data_dir" in refused(tmp_path / "nowhere")
     assert "is a file; dataset.data_dir" in refused(tmp_path / "notes.txt")
 

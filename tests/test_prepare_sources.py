@@ -62,7 +62,7 @@ def test_prepare_says_what_is_left_out(photos, tmp_path, without_heic):
     [
         ("2024/a.jpg", r"its photographs are in subfolders \(2024\); give one of them"),
         ("a.gif", "holds no PNG or JPEG; a.gif: left out"),
-        ("a.heic", "holds no PNG or JPEG; a.heic: HEIC, left out; `pip install -r requirements-heic.txt`"),
+        ("a.heic", "holds no PNG or JPEG; a.heic: HEIC, left out; run `pip install -r requirements-heic.txt`"),
         ("a.txt", "holds no .png, .jpg or .jpeg photographs"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_folder_of_such_pictures_alone_says_what_it_holds(kind, folder, tmp_pa
     for path in (tmp_path / folder).iterdir():
         path.rename(path.with_suffix(".heic"))
     message = refusal(tmp_path, type=kind)
-    assert "holds no .png" in message and "0.heic" in message and "convert them" in message
+    assert "contains no .png" in message and "0.heic" in message and "convert them" in message
 
 
 def test_of_ordinary_folders_nothing_is_said(tmp_path):

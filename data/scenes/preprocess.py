@@ -98,7 +98,7 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
         for other_size, other in first.items():
             if posed.lens.size is None and other_size != size and _same_intrinsics(posed, other):
                 raise ImageError(
-                    f"{posed.path}: has {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
+                    f"{posed.path}: is {_size_text(size)} pixels and {other.path.name} {_size_text(other_size)}, with "
                     "the same intrinsics; photographs of one camera must have one size"
                 )
         if (posed.mask_path is None) != (posed_images[0].mask_path is None):
@@ -106,7 +106,7 @@ def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:
             raise SceneError(f"{has_not.path}: has no mask, and {has.path.name} has; give one for each, or none")
         if posed.mask_path is not None and (mask_size := image_size(posed.mask_path)) != size:
             raise ImageError(
-                f"{posed.mask_path}: has {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
+                f"{posed.mask_path}: is {_size_text(mask_size)} pixels and its photograph {posed.path.name} "
                 f"{_size_text(size)}; both must have one size"
             )
     return sizes

@@ -38,7 +38,7 @@ def fitted(lens: Lens, size: tuple[int, int]) -> np.ndarray:
         return lens.intrinsics
     ratio = np.sqrt(size[0] * size[1] / (lens.size[0] * lens.size[1]))
     if max(abs(ratio * lens.size[0] - size[0]), abs(ratio * lens.size[1] - size[1])) > SIZE_ROUNDING:
-        raise ValueError(f"has {size[0]}x{size[1]} pixels and its camera {lens.size[0]}x{lens.size[1]}")
+        raise ValueError(f"is {size[0]}x{size[1]} pixels and its camera {lens.size[0]}x{lens.size[1]}")
     return resized(lens.intrinsics, lens.size, size)
 
 

@@ -189,14 +189,8 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "an array header of two lines": (members(world_mat_0=header("{'a':\n'''")), ["world_mat_0"]),
     "a zip bomb": (members(zipfile.ZIP_DEFLATED, world_mat_0=bytes(1 << 26)), ["would decompress to 67108864 bytes"]),
     "a zip bomb that says it is small": (understated, ["world_mat_0"]),
-    "a bzip2 bomb": (
-        members(zipfile.ZIP_BZIP2, world_mat_0=bytes(1 << 15)),
-        ["a compression method that numpy never uses"],
-    ),
-    "an lzma bomb": (
-        members(zipfile.ZIP_LZMA, scale_mat_0=npy(SCALE_MAT)),
-        ["a compression method that numpy never uses"],
-    ),
+    "a bzip2 bomb": (members(zipfile.ZIP_BZIP2, world_mat_0=bytes(1 << 15)), ["a compression method"]),
+    "an lzma bomb": (members(zipfile.ZIP_LZMA, scale_mat_0=npy(SCALE_MAT)), ["a compression method"]),
     # checkpoints
     "no checkpoint": (flags("--mode", "validate_mesh"), ["no checkpoint", "train first"]),
     "an empty checkpoint": (checkpoint(OURS, b""), [OURS, "damaged"]),
@@ -204,10 +198,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "a truncated checkpoint": (checkpoint(OURS, good_checkpoint()[:-9]), [OURS, "damaged"]),
     "a flipped bit": (checkpoint(OURS, good_checkpoint()[:-1] + b"\x01"), [OURS, "checksum does not match"]),
     "a published one named as ours": (checkpoint(OURS, zip_file(SMALL)), [OURS, "damaged"]),
-    "ours named as a published one": (
-        checkpoint(PUBLISHED, good_checkpoint()),
-        [PUBLISHED, "not a file of torch.save"],
-    ),
+    "ours named as a published one": (checkpoint(PUBLISHED, good_checkpoint()), [PUBLISHED, "file of torch.save"]),
     "a header of 2^63 bytes": (checkpoint(OURS, struct.pack("<Q", 1 << 63) + b"{}"), [OURS, "damaged"]),
     "a state that is a list": (checkpoint(OURS, stateful(state=[1])), [OURS, "state"]),
     "a conf in it that is a number": (checkpoint(OURS, stateful(state={"conf": 3})), [OURS, "state"]),
@@ -225,10 +216,7 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         ["differs from the checkpoint's networks", "n_layers"],
     ),
     "a negative step": (checkpoint(OURS, stateful(adam_steps=-1)), [OURS, "number of steps"]),
-    "a published one that runs a command": (
-        checkpoint(PUBLISHED, zip_file(EVIL)),
-        ["'os.system'", "nothing was executed"],
-    ),
+    "a published one that runs a command": (checkpoint(PUBLISHED, zip_file(EVIL)), ["'os.system'", "nothing was"]),
     "an old published one that runs it": (checkpoint(PUBLISHED, legacy_file(EVIL)), ["format of PyTorch before 1.6"]),
     "a bare pickle": (checkpoint(PUBLISHED, pickle.dumps({"a": 1})), [PUBLISHED, "not a file of torch.save"]),
     "a published one cut short": (checkpoint(PUBLISHED, zip_file(SMALL)[:-30]), [PUBLISHED, "damaged"]),

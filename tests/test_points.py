@@ -42,7 +42,9 @@ def test_a_file_without_points_gives_none(tmp_path):
 )
 def test_a_damaged_file_is_named(tmp_path, content):
     (tmp_path / "points.ply").write_text(content)
-    with pytest.raises(SceneError, match="points.ply: (cannot be read as a PLY file|is truncated: it has 1 of 1000000000000 points)"):
+    with pytest.raises(
+        SceneError, match="points.ply: (cannot be read as a PLY file|is truncated: it has 1 of 1000000000000 points)"
+    ):
         read_points(tmp_path / "points.ply")
 
 

@@ -4,7 +4,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint cuda-check clean
+.PHONY: help demo check test lint cuda-check clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,6 +18,10 @@ in_tests = $(addprefix tests/test_,$(addsuffix .py,$(1)))
 ISA_FEW := $(call in_tests,every_float isa optimizer parity)
 ISA_TESTS := $(ISA_FEW) $(call in_tests,encodings fields finite gradcheck grid hits losses march native_sampling nerf packed \
   patches renderer rounding sampling shading short_trainings splat_wander splats volrend)
+# Over the cores, each file in one process: what a file has trained serves all its tests. All share one cache of Jittor's.
+TESTS := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# Jittor builds itself here, once, where its progress shows: not in each worker, nor where pytest would swallow it.
+STARTED := $(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
 DEMO := $(BIN)/python exp_runner.py --conf confs/demo.conf
 
 help: ## this list
@@ -27,15 +31,20 @@ demo: $(STAMP) ## train on the bundled scene (a second call resumes), write mesh
 	$(DEMO) --mode train --is_continue
 	$(DEMO) --mode evaluate --resolution 256
 
-test: $(STAMP) ## style checks and all tests
-	$(BIN)/ruff check .
-	@# Jittor builds itself here, where its progress shows, and not under pytest, which would swallow it.
-	$(BIN)/python -c 'from models.machine.backend import device_info; print(device_info().line())'
-	$(BIN)/python -m pytest
+check: lint ## before a commit: lint and the tests that neither train nor start the program, in a minute and a half
+	$(STARTED)
+	$(TESTS) -m unit
+
+test: lint ## before a merge: lint and every test
+	$(STARTED)
+	$(TESTS) -m 'not alone'
+	$(BIN)/python -m pytest -m alone
 	@# Again as processors without AVX-512 run it, and as those without AVX: the native forms, which take the least compiling.
 	for level in $$($(BIN)/python -c 'from models.machine import isa; print(*isa.lower())'); do \
 	  [ $$level = x86-64-v2 ] && files='$(ISA_FEW)' || files='$(ISA_TESTS)'; \
-	  NEUS_ISA=$$level $(BIN)/python -m pytest -k 'not cuda and not reference' $$files; \
+	  export NEUS_ISA=$$level; \
+	  $(STARTED); \
+	  $(TESTS) -k 'not cuda and not reference' $$files; \
 	done
 
 lint: $(STAMP) ## style checks only

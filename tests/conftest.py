@@ -1,10 +1,48 @@
-"""What every test may rely on."""
+"""What every test may rely on, what kind of test each is, and what was skipped.
+
+A test of no kind of `pyproject.toml` is a `unit`. Workers of pytest-xdist share the cores, with one thread each.
+"""
 
 import ctypes
 import os
 import shutil
+from collections import Counter
 
 import pytest
+
+KINDS = ("cli", "slow", "browser", "alone")
+if "PYTEST_XDIST_WORKER" in os.environ:  # before the first library that starts threads
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_itemcollected(item):
+    """Give a test without a kind its own."""
+    if not any(item.get_closest_marker(kind) for kind in KINDS):
+        item.add_marker("unit")
+
+
+def pytest_collection_modifyitems(items):
+    """The files that take longest first, so that no worker is left with one at the end; the order is each worker's."""
+    long = Counter(item.path for item in items if not item.get_closest_marker("unit"))
+    items.sort(key=lambda item: -long[item.path])
+
+
+def pytest_runtest_setup(item):
+    """Skip what needs a browser where there is none."""
+    if item.get_closest_marker("browser"):
+        from browsing import why_not
+
+        if reason := why_not():
+            pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say on one line what was skipped and why."""
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ())
+    )
+    if reasons:
+        terminalreporter.write_line("skipped: " + "; ".join(f"{count} ({reason})" for reason, count in reasons.items()))
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ def trained(toy_surface, tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_surface_of_another_kind_trains_within_neus(trained):
     first, last = saved(trained, 3).tensors, saved(trained, 6).tensors
     assert set(last["sdf_network_fine"]) == {"centre", "radius", "shade"} and "color_network_fine" in last
@@ -97,6 +98,7 @@ def test_a_surface_of_another_kind_trains_within_neus(trained):
     assert (trained / "validations_fine/00000006_0_1.png").is_file()
 
 
+@pytest.mark.slow
 def test_it_resumes_bit_for_bit(trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
@@ -104,6 +106,7 @@ def test_it_resumes_bit_for_bit(trained, tmp_path):
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
 
 
+@pytest.mark.slow
 def test_its_mesh_is_the_sphere(trained):
     assert run(trained, "--mode", "validate_mesh", "--resolution", "24", settings=(*SHORT, *TOY)) == 0
     mesh, sphere = trimesh.load(trained / "meshes/00000006.ply"), saved(trained, 6).tensors["sdf_network_fine"]
@@ -112,6 +115,7 @@ def test_its_mesh_is_the_sphere(trained):
     assert np.allclose(extent / unit, sphere["radius"], atol=0.02)
 
 
+@pytest.mark.slow
 def test_another_surface_contradicts_the_checkpoint(trained, capsys):
     assert run(trained, "--is_continue", settings=SHORT) == 2
     error = capsys.readouterr().err
@@ -184,6 +188,7 @@ def with_term():
     del LOSSES["brightness"]
 
 
+@pytest.mark.slow
 def test_a_further_term_adds_its_share(with_term):
     plain, trainer, batch, noise = with_term
     (before, _), (after, _) = (gradients(one, batch, noise, len(batch)) for one in (plain, trainer))
@@ -193,6 +198,7 @@ def test_a_further_term_adds_its_share(with_term):
     assert np.isfinite(scalars["Loss/brightness_loss"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [63, 17, 5])
 def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
     _, trainer, batch, noise = with_term
@@ -233,6 +239,7 @@ def test_a_network_learns_at_its_own_rate(form):
     np.testing.assert_allclose(ours[1], 0.25 * plain[1], rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_the_rates_of_a_kind_are_asked_for_at_each_step(monkeypatch):
     plain, ours = trainer_of(), trainer_of()
     asked = []

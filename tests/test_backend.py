@@ -99,23 +99,27 @@ needs_onednn = pytest.mark.skipif(
 # the process
 
 
+@pytest.mark.cli
 def test_importing_jittor_prints_nothing_and_leaves_signals_hooks_and_certificates_alone():
     result = run_python(AFTER_IMPORT)
     assert result.returncode == 0, result.stderr
     assert result.stdout == "" and result.stderr.endswith("interrupted as usual")
 
 
+@pytest.mark.cli
 def test_an_interruption_while_jittor_is_imported_is_one_of_python():
     ended = run_python(INTERRUPTED)
     assert ended.returncode == 130 and ended.stderr == ""
 
 
+@pytest.mark.cli
 def test_a_first_start_outlives_a_stop_of_its_compilers_and_not_their_end():
     ended = run_python(STOPPED)
     assert "goes on" in ended.stdout, ended.stderr
     assert "unheard" not in ended.stdout and ended.returncode != 0
 
 
+@pytest.mark.cli
 def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
     result = run_python(
         "import sys, models.machine.backend, models.config, models.structs; sys.exit('jittor' in sys.modules)"
@@ -123,6 +127,7 @@ def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
     assert result.returncode == 0, result.stderr
 
 
+@pytest.mark.cli
 def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
     program = "from data.errors import UserError\ntry:\n    from models.machine.backend import jt\n"
     program += "except UserError as error:\n    print(error)"
@@ -133,6 +138,7 @@ def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
 # what is compiled once
 
 
+@pytest.mark.cli
 def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     flag = precompiled.include_flag("g++")

@@ -249,6 +249,7 @@ def test_the_published_sides_driver_needs_nothing_of_this_project():
     assert not any(line.startswith(("from benchmarks", "from data", "import jittor")) for line in source.splitlines())
 
 
+@pytest.mark.cli
 def test_the_program_runs_as_a_file():
     command = [sys.executable, str(shapes.ROOT / "benchmarks" / "bm_step.py"), "--help"]
     shown = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True).stdout

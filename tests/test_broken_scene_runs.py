@@ -32,6 +32,7 @@ def assert_refused(folder, words, capfd, *settings):
     assert listing(folder.parent) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_scene_stops_the_command_line(name, tmp_path, capfd):
     kind, break_it, words = BROKEN[name]
@@ -59,6 +60,7 @@ def round_table(folder):
     write_blender(folder, [replace(view, right=-view.right, forward=-view.forward) for view in views])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("write", "settings", "words"),
     [

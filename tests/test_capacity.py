@@ -73,6 +73,7 @@ def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
         capacity.require_mesh(1864, "--resolution")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["validate_mesh", "evaluate"])
 def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mode, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
@@ -82,6 +83,7 @@ def test_a_mesh_beyond_memory_is_refused_before_the_checkpoint_is_looked_for(mod
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_machine")
 def test_a_batch_is_refused_in_training_and_not_where_nothing_is_trained(tmp_path, capsys):
     settings = (*SHORT, "train.batch_size=100000000")
@@ -114,6 +116,7 @@ def test_where_cublas_finds_no_memory_its_words_are_understood():
     assert [is_allocation_failure(RuntimeError(f"{word}: status 3")) for word in words] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [MemoryError("Unable to allocate 3 GiB"), RuntimeError("std::bad_alloc")])
 def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_path, monkeypatch, capsys):
     original = Trainer.step
@@ -130,6 +133,7 @@ def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(error, tmp_p
     assert saved(tmp_path, 2).step == 2
 
 
+@pytest.mark.slow
 def test_where_arrays_of_a_step_can_never_be_computed_the_steps_before_are_saved(tmp_path, monkeypatch, capsys):
     original = Trainer.step
 
@@ -155,6 +159,7 @@ def test_memory_that_runs_out_elsewhere_is_one_sentence(error, monkeypatch, caps
     assert capsys.readouterr().err.startswith("error: memory ran out: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [RuntimeError, ImportError, OSError])
 def test_where_memory_runs_out_before_the_first_step_nothing_stays(kind, tmp_path, monkeypatch, capsys):
     def failing(*arguments):

@@ -75,6 +75,7 @@ def fail_after(monkeypatch, steps, words=ILLEGAL):
     monkeypatch.setattr(Trainer, "step", failing)
 
 
+@pytest.mark.slow
 def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on_from(tmp_path, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         fail_after(patch, 5)
@@ -85,12 +86,14 @@ def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on
     assert run(tmp_path, "--is_continue") == 0 and saved(tmp_path, 6).step == 6
 
 
+@pytest.mark.slow
 def test_where_it_fails_before_the_first_checkpoint_that_is_said(tmp_path, monkeypatch, capsys):
     fail_after(monkeypatch, 1)
     assert run(tmp_path) == 3
     assert "no checkpoint of this run was written yet, run again;" in told(capsys.readouterr().err)
 
 
+@pytest.mark.slow
 def test_a_card_that_fails_and_then_gives_no_memory_is_told_as_one_that_fails(tmp_path, monkeypatch, capsys):
     def failing():
         raise RuntimeError(FROM_JITTOR)

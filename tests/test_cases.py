@@ -109,6 +109,7 @@ def test_scenes_with_one_folder_for_their_results_are_refused(scenes, capsys):
     assert "A and empty would both be written to" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_ranks_train_the_scenes_of_a_queue_and_one_that_fails_stops_no_other(scenes, tmp_path):
     status, out, err = finished(started([sys.executable, str(ROOT / "exp_runner.py"), *flags(scenes)]))

@@ -129,6 +129,7 @@ def test_a_bad_command_line_is_one_sentence_exit_2_and_no_runner(argv, complaint
     assert runner.calls == [] and list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("argv", [["--mode", "trian"], ["--set", "x=1"], ["--conf", "nowhere.conf"]], ids=str)
 def test_the_program_exits_2_without_a_traceback_before_jittor_is_loaded(argv, tmp_path):
     done = subprocess.run(

@@ -9,6 +9,8 @@ from pages import ROOT
 from models.commands.arguments import parse_arguments
 from models.commands.cases import ARRAY, of_this_job
 
+pytestmark = pytest.mark.cli
+
 SHOW = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done\n'
 
 

@@ -14,6 +14,8 @@ from models.evaluation import collapse
 from models.evaluation.collapse import FALL, PATIENCE, ScoredViews, Scores, restored
 from models.monitoring.setbacks import restored as setbacks_of
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=2", *SHORT[3:], NO_PROBE)
 
 

@@ -1,7 +1,7 @@
 """compare.html: runs beside each other, whose sliders and meshes move together."""
 
 import pytest
-from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide, why_not
+from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 from test_compare import compare, experiment  # noqa: F401 (a fixture)
 
@@ -9,7 +9,6 @@ from models.report.document import data_of
 
 SETTINGS = ("train.warm_up_end=1", "train.val_freq=2", "train.val_mesh_freq=4", "train.report_freq=2")
 SETTINGS += ("train.mesh_resolution=24", "train.end_iter=4")
-needs_browser = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):  # 
     assert status == 2 and told == "" and "name a .html file" in err
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_sliders_and_meshes_move_together(runs, compare, tmp_path, size):  # noqa: F811
     assert compare(*runs, "--output", str(tmp_path / "x.html"))[0] == 0

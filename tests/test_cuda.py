@@ -192,6 +192,7 @@ def test_cards_that_the_environment_hides_are_told_of(monkeypatch):
     assert "CUDA_VISIBLE_DEVICES='7': unset it" in reason_of(drivers.ask(visible(0, {"CUDA_VISIBLE_DEVICES": "7"})))
 
 
+@pytest.mark.cli
 def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherwise():
     question = drivers.QUESTION.replace(drivers.LIBRARY, "libnone.so.1")
     ended = subprocess.run([sys.executable, "-I", "-S", "-c", question], capture_output=True, text=True)

@@ -239,6 +239,7 @@ def test_an_interruption_is_a_sentence(monkeypatch, capsys):
     assert capsys.readouterr().err == "interrupted: what is compiled by now is kept\n"
 
 
+@pytest.mark.cli
 def test_jittor_is_not_loaded_before_the_card_is_chosen():
     program = "import sys, benchmarks.cuda_check_worker; sys.exit('jittor' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

@@ -66,6 +66,7 @@ def close(some, others):
     return all(np.linalg.norm(some[name] - value) <= SHARE * size for name, value in others.items())
 
 
+@pytest.mark.slow
 def test_a_whole_gradient_of_neus_is_that_of_the_references_and_each_operation_is_called_once():
     losses, expected, _ = step_in(REFERENCE)
     for form in CUDA_FORMS:
@@ -86,6 +87,7 @@ def half_of_the_eikonal(rendered):
     return Term(term.total * 0.5, term.count, term.weight, term.margin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [{"darkness": darkness}, {"eikonal": half_of_the_eikonal}], ids=["added", "edited"])
 def test_a_loss_that_is_added_or_edited_is_trained_with_on_every_device(added):
     plain = step_in(REFERENCE)[0]

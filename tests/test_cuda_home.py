@@ -57,6 +57,7 @@ def test_a_home_has_what_jittor_looks_for_and_is_made_once(plan, tmp_path):
     assert [path.name for path in (tmp_path / "cache").iterdir()] == [made.folder.name]
 
 
+@pytest.mark.cli
 def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, tmp_path):
     made = prepare(plan, tmp_path, "g++")
     calls = Path(plan.toolkit.nvcc).with_name("calls")
@@ -141,6 +142,7 @@ print(test_cuda_home.prepare(test_cuda_home.planned(toolkit), place, "g++").fold
 """
 
 
+@pytest.mark.cli
 def test_two_first_starts_at_once_make_one_home(tmp_path):
     root = write_toolkit(tmp_path / "cuda")
     write_nvcc(root / "bin" / "nvcc", compile_with=f"sleep 0.5; {COMPILE}")

@@ -144,6 +144,7 @@ def test_colour_varies_wherever_one_looks():
     assert min(spread) > 0.05
 
 
+@pytest.mark.cli
 def test_place_that_cannot_be_written_gives_one_sentence_and_status_2(tmp_path):
     (tmp_path / "file").write_text("keep")
     program = [sys.executable, str(DEMO / "make_demo.py"), "--out", str(tmp_path / "file")]

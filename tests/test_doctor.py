@@ -261,6 +261,7 @@ def test_a_start_that_is_refused_is_a_line_with_the_whole_sentence(monkeypatch):
     assert [line.remedy for line in told] == ["install it"] and told[0].found.count("missing") == 50
 
 
+@pytest.mark.cli
 def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
     call = [sys.executable, str(ROOT / "exp_runner.py"), "--mode", "doctor", "--device", "cpu"]
     ended = subprocess.run(
@@ -271,6 +272,7 @@ def test_the_command_ends_with_status_one_where_jittor_cannot_be_built():
     assert any("unset cc_path" in line for line in wrong) and "ok     memory" in ended.stdout
 
 
+@pytest.mark.cli
 def test_without_packages_the_command_names_them_and_tells_the_other_lines(tmp_path):
     gone = ("cv2", "pyhocon", "trimesh", "numpy")
     for name in gone:

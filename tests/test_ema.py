@@ -12,6 +12,8 @@ from data.io.images import read_image
 from models.checkpoints.ours import load_checkpoint
 from models.training.ema import decay_at
 
+pytestmark = pytest.mark.slow
+
 DECAY = "train.ema_decay=0.9"
 EVERY_STEP = (*SHORT[:2], "train.save_freq=1", *SHORT[3:])
 

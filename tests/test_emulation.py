@@ -15,6 +15,8 @@ import models.ops
 from models.ops.kernel import Kernel
 from models.ops.source import CPU, CSRC, CUDA, Source
 
+pytestmark = pytest.mark.slow
+
 # Sums of 64 numbers by halves, as reduce.h has them; each mistake replaces a line.
 KERNEL = """
 #include "{header}"

@@ -18,6 +18,8 @@ from models.experiment import Experiment
 from models.kinds.conf import load_config
 from models.requests import EvaluationRequest, MeshRequest
 
+pytestmark = pytest.mark.slow
+
 # Wide enough for the geometric initialisation to be a sphere; pictures of 50x50.
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")
 SETTINGS = (*SETTINGS, "dataset.downscale=4")

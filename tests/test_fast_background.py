@@ -25,6 +25,8 @@ from models.machine.backend import jt
 from models.ops.kernel import REFERENCE, use
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 CONF = ROOT / "confs/fast.conf"
 OPEN = (
     *TINY,

@@ -157,6 +157,7 @@ def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6 * max(1.0, np.abs(theirs).max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask_weight", [0.0, 0.1])
 def test_losses_and_gradients_are_the_references_and_do_not_depend_on_the_chunk(mask_weight):
     model, sampler, conf = model_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
@@ -235,6 +236,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_parameter_moves_and_the_cells_are_saved(trained):
     first, second = saved(trained, 3), saved(trained, 6)
     assert set(second.tensors) == {"density_grid", "color_network"}
@@ -244,6 +246,7 @@ def test_every_parameter_moves_and_the_cells_are_saved(trained):
     assert second.buffers["looks"][0] > first.buffers["looks"][0] > 0
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_bit_for_bit(trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
@@ -251,6 +254,7 @@ def test_a_run_goes_on_bit_for_bit(trained, tmp_path):
     assert everything(saved(tmp_path, 6)) == everything(saved(trained, 6))
 
 
+@pytest.mark.slow
 def test_pictures_and_meshes_are_made(trained, capsys):
     assert run_fast(trained, "--mode", "validate_image", "--image", "2", "--resolution_level", "5") == 0
     assert read_image(trained / "validations_fine/00000006_0_2.png").shape == (120, 40, 3)

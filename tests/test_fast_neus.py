@@ -59,6 +59,7 @@ def radii(cells):
     return np.sqrt(ticks[:, None, None] ** 2 + ticks[None, :, None] ** 2 + ticks[None, None] ** 2)
 
 
+@pytest.mark.slow
 def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_something(trainer):
     before, trainer.model.estimator.random_share = trainer.model.estimator.random_share, 0.25
     for _ in range(3):
@@ -86,6 +87,7 @@ def test_batches_fill_the_budget_with_rays_of_many_photographs_that_see_somethin
         np.testing.assert_allclose(batch.rgb[index], scene.images[view][row, column] / 255, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_samples_of_rays_beside_the_object_are_free(trainer):
     batch = trainer.sampler.next()
     is_free = batch.of_rays(batch.is_free_ray())[:, 0]
@@ -95,6 +97,7 @@ def test_samples_of_rays_beside_the_object_are_free(trainer):
     assert 0 < is_free.sum() < batch.offsets[-1] and not is_free[batch.offsets[-1] :].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [60, 7, 1])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
     batch = trainer.sampler.next()
@@ -106,6 +109,7 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
         assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected), name
 
 
+@pytest.mark.slow
 def test_the_objective_is_that_of_the_reference_forms(trainer):
     batch = trainer.sampler.next().part(0, 40)
     native = trainer.gradient_of(batch, None, 1000)
@@ -118,6 +122,7 @@ def test_the_objective_is_that_of_the_reference_forms(trainer):
         assert np.linalg.norm(ours.numpy() - expected) <= 2e-3 * np.linalg.norm(expected) + 1e-9, name
 
 
+@pytest.mark.slow
 def test_the_whole_loss_agrees_with_finite_differences(trainer):
     batch = trainer.sampler.next()
     found = dict(zip(trainer.optimizer.names, trainer.gradient_of(batch, None, 10**6).gradients, strict=True))
@@ -138,6 +143,7 @@ def test_the_whole_loss_agrees_with_finite_differences(trainer):
         assert slope == pytest.approx(float((gradient * direction).sum()), rel=0.15), name  # float32, and kinks of ReLU
 
 
+@pytest.mark.slow
 def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     """Opaque everywhere and sharp: the mask loss has no gradient, the term of free space has."""
     trainer = trained(steps=0)
@@ -154,6 +160,7 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     assert abs(slopes["mask"]) < 1e-6 and slopes["free"] < -0.1
 
 
+@pytest.mark.slow
 def test_cells_that_lose_the_object_are_not_believed():
     trainer = trained("model.packed.prune_every=1", "model.packed.prune_from=0", steps=2)
     model = trainer.model
@@ -167,6 +174,7 @@ def test_cells_that_lose_the_object_are_not_believed():
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
 
 
+@pytest.mark.slow
 def test_what_a_short_schedule_closed_is_open_again_where_a_longer_one_goes_on():
     short = trained("train.end_iter=4", steps=3)
     hull = short.model.estimator.grid.hull
@@ -180,6 +188,7 @@ def test_what_a_short_schedule_closed_is_open_again_where_a_longer_one_goes_on()
         assert np.array_equal(longer.model.estimator.grid.cells == OCCUPIED, hull) == is_open
 
 
+@pytest.mark.slow
 def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):
     batch = trainer.sampler.next()
     again = PackedBatch.from_arrays(batch.arrays())
@@ -261,6 +270,7 @@ def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
     np.testing.assert_array_equal(hull, radii(32) < 1)
 
 
+@pytest.mark.slow
 def test_buffers_that_no_training_makes_are_refused(trainer):
     model = trainer.model
     good = model.buffers()

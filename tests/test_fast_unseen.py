@@ -7,6 +7,8 @@ from test_fast_background import trained
 from data.errors import UserError
 from models.machine.backend import jt
 
+pytestmark = pytest.mark.slow
+
 
 def test_where_all_cells_are_empty_rays_are_drawn_again():
     trainer = trained()

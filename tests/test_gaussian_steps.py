@@ -46,6 +46,7 @@ def trainer(tmp_path):
     return Trainer(model, sampler, conf.train, np.random.default_rng(2))
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_read_back(trainer, deaf):
     model, live = trainer.model, {}
     means = model.splats.means.numpy()
@@ -64,6 +65,7 @@ def test_the_noise_of_a_step_moves_faint_splats_which_learn_on_and_nothing_is_re
     assert live[4] == live[9]
 
 
+@pytest.mark.slow
 def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
     trainer.step()
     assert trainer.settle()
@@ -77,6 +79,7 @@ def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
     assert trainer.settle() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()
 
 
+@pytest.mark.slow
 def test_without_noise_no_splat_moves_by_itself(trainer):
     model = trainer.model
     model.conf = replace(model.conf, noise=0.0)

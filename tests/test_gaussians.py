@@ -58,6 +58,7 @@ def trained(request, tmp_path_factory):
     return folder, request.param[0], settings
 
 
+@pytest.mark.slow
 def test_their_number_grows_up_to_the_bound_and_moments_and_buffers_follow(trained):
     folder, _, _ = trained
     last = saved(folder / "exp", 12)
@@ -67,6 +68,7 @@ def test_their_number_grows_up_to_the_bound_and_moments_and_buffers_follow(train
     assert 300 < count <= 400 and "splats" in (folder / "exp/logs/train.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(trained, tmp_path):
     folder, form, settings = trained
     shutil.copytree(folder / "scene", tmp_path / "scene")
@@ -76,6 +78,7 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(trained, tmp_path):
     assert everything(saved(tmp_path / "exp", 12)) == everything(saved(folder / "exp", 12))
 
 
+@pytest.mark.slow
 def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
     folder, form, settings = trained
     assert run(folder, form, "--mode", "validate_image", "--image", "1", settings=settings) == 0
@@ -86,6 +89,7 @@ def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
     assert status == 0 and len(trimesh.load(meshes[0], process=False).faces) > 0
 
 
+@pytest.mark.slow
 def test_a_plan_says_how_many_fit_at_which_resolution(tmp_path, capsys):
     write_scene(tmp_path / "scene")
     assert run(tmp_path, "surfels", "--mode", "plan", settings=("train.memory_limit=9",)) == 0
@@ -97,6 +101,7 @@ def test_a_plan_says_how_many_fit_at_which_resolution(tmp_path, capsys):
     assert 1000 < counts[0] <= counts[1] <= counts[2]
 
 
+@pytest.mark.slow
 def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_path):
     write_scene(tmp_path / "scene")
     settings = ("model.photographs.exposure=true", "model.photographs.exposure_rate=0.05", "dataset.test_views=[1]")
@@ -130,6 +135,7 @@ def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average()
     assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(tmp_path):
     write_scene(tmp_path / "scene")
     assert run(tmp_path, "ellipsoids", settings=("train.end_iter=60", "train.save_freq=0")) == 0
@@ -138,6 +144,7 @@ def test_training_lowers_the_loss(tmp_path):
     assert np.mean(found[-10:]) > np.mean(found[:10]) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_scene_of_one_photograph_and_a_large_downscale_train(form, tmp_path):
     write_scene(tmp_path / "scene")
@@ -223,6 +230,7 @@ def test_a_wrong_value_is_one_sentence(setting):
         load_config(ROOT / "confs/gaussians.conf", "x", [setting])
 
 
+@pytest.mark.slow
 def test_averaged_weights_are_refused(tmp_path, capsys):
     write_scene(tmp_path / "scene")
     assert run(tmp_path, "ellipsoids", settings=("train.ema_decay=0.9",)) == 2

@@ -16,6 +16,8 @@ from models.monitoring import anomaly, setbacks
 from models.monitoring.setbacks import Setbacks, restored
 from models.training.optimizer import Optimizer
 
+pytestmark = pytest.mark.slow
+
 QUIET = (*SHORT[3:], NO_PROBE)
 LONG = ("train.end_iter=40", "train.warm_up_end=2", "train.save_freq=2", "train.max_bad_steps=3", *QUIET)
 

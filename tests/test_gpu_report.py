@@ -54,6 +54,7 @@ def test_figures_are_those_of_stages_of_this_run_that_ended_well(results, stages
     assert found["figures"] == {} and set(found["measured"]) <= {stages.split(",")[0]}
 
 
+@pytest.mark.cli
 def test_the_script_is_one_and_its_programs_are_there():
     script = ROOT / "benchmarks" / "gpu.sh"
     subprocess.run(["bash", "-n", script], check=True)

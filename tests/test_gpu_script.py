@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from runs import ROOT
 
+pytestmark = pytest.mark.alone
+
 SCRIPT = str(ROOT / "benchmarks" / "gpu.sh")
 SECONDS = 30  # after which a test gives up
 # An interpreter whose programs do nothing but to say so; $STAGE is what one of them does. The report is the real one.

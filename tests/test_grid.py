@@ -94,6 +94,7 @@ SECOND_ORDER = {
 }
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_outputs_and_gradients_agree_with_the_oracle_and_with_finite_differences_of_it(form, name):
@@ -115,6 +116,7 @@ def test_outputs_and_gradients_agree_with_the_oracle_and_with_finite_differences
         assert_grad_close(actual.reshape(-1)[entries], expected, name=f"value {index}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_the_native_gradients_are_the_references(name):
     case = make(70, **SECOND_ORDER[name])
@@ -124,11 +126,13 @@ def test_the_native_gradients_are_the_references(name):
         assert_grad_close(actual, value, rtol=1e-4, name=f"output {index}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", range(1, 13))
 def test_any_number_of_levels(levels):
     assert_output_is_the_oracles(make(33, levels=levels, finest=200 if levels > 1 else 4, log2_rows=10), ATOL_FINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 129])
 def test_any_number_of_points(count):
     found = assert_output_is_the_oracles(make(count, seed=4))
@@ -143,6 +147,7 @@ BORDERS = np.array(
 )
 
 
+@pytest.mark.slow
 @ALL
 def test_points_on_the_borders_of_cells_belong_to_the_upper_one_and_at_the_end_to_the_last(form):
     case = make(len(BORDERS), levels=2, finest=8, points=BORDERS)
@@ -151,6 +156,7 @@ def test_points_on_the_borders_of_cells_belong_to_the_upper_one_and_at_the_end_t
         assert_output_is_the_oracles(case)
 
 
+@pytest.mark.slow
 @ALL
 def test_beyond_the_cube_the_features_are_the_nearest_points_and_have_no_slope_outwards(form):
     points = np.array([[1.5, 0.3, -0.2], [0.1, -7.0, 0.4], [3.0, 3.0, 3.0]], np.float32)
@@ -163,6 +169,7 @@ def test_beyond_the_cube_the_features_are_the_nearest_points_and_have_no_slope_o
     np.testing.assert_array_equal(outside, on_it)
 
 
+@pytest.mark.slow
 def test_levels_that_are_not_active_have_no_gradient_and_are_never_read():
     case = make(50, active=1)
     first = case.sizes.entries[0]
@@ -176,6 +183,7 @@ def test_levels_that_are_not_active_have_no_gradient_and_are_never_read():
     assert features.shape == (50, 6) and (features[:, 2:] == 0).all() and (features[:, :2] != 0).all()
 
 
+@pytest.mark.slow
 def test_all_gradients_are_the_same_bits_for_any_number_of_threads(openmp_threads):
     case = make(1500, levels=6, finest=64, log2_rows=9)
     openmp_threads(1)

@@ -18,6 +18,8 @@ from models.checkpoints.ours import load_checkpoint, save_checkpoint
 from models.commands.command import EXIT_EMPTY_SURFACE
 from models.kinds.registry import Kind
 
+pytestmark = pytest.mark.slow
+
 LONG = ("train.end_iter=8", "train.warm_up_end=1", "train.save_freq=4", *SHORT[3:])
 
 

@@ -176,6 +176,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", CAUSES)
 def test_a_bad_batch_is_skipped_named_kept_and_replayed(cause, tmp_path, monkeypatch, capsys):
     change, words = CAUSES[cause]
@@ -194,6 +195,7 @@ def test_a_bad_batch_is_skipped_named_kept_and_replayed(cause, tmp_path, monkeyp
     assert words in told.partition("going in")[2] and "the total loss" in told.partition("coming out")[2]
 
 
+@pytest.mark.slow
 def test_a_bad_gradient_is_named_and_the_steps_around_it_are_those_of_a_run_that_never_took_it(
     tmp_path, monkeypatch, capsys
 ):
@@ -212,6 +214,7 @@ def test_a_bad_gradient_is_named_and_the_steps_around_it_are_those_of_a_run_that
     assert "a fault of the machine" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_bad_weight_is_named_and_a_checkpoint_with_it_is_never_gone_back_to(tmp_path, capsys):
     assert run(tmp_path) == 0
     whole = saved(tmp_path, 6)
@@ -229,6 +232,7 @@ def test_a_bad_weight_is_named_and_a_checkpoint_with_it_is_never_gone_back_to(tm
     assert last.state["jitter"] != whole.state["jitter"]
 
 
+@pytest.mark.slow
 def test_the_first_three_skipped_steps_of_a_folder_are_kept_over_all_its_sessions(tmp_path, monkeypatch, capsys):
     spoil_batches(monkeypatch, {0, 2, 6, 7, 8}, spoil_image)
     assert run(tmp_path, settings=(*SHORT, NO_PROBE)) == 0
@@ -261,6 +265,7 @@ def test_replay_needs_mode_and_file(flags, capsys):
 # how many checkpoints stay
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("keep", "left"), [(0, [2, 4, 6]), (1, [6]), (2, [4, 6])])
 def test_keep_checkpoints_bounds_how_many_stay(keep, left, tmp_path):
     settings = (*SHORT[:2], "train.save_freq=2", *SHORT[3:], f"train.keep_checkpoints={keep}")

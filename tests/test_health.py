@@ -102,6 +102,7 @@ def test_a_density_is_judged_by_its_own_level():
     assert list(findings([fog])) == ["empty"] and "minus the density is above -3.000" in findings([fog])["empty"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bias", "words"), [(3.0, "fills the whole region"), (-3.0, "no surface inside the region of interest")]
 )
@@ -111,6 +112,7 @@ def test_a_run_says_it_once(bias, words, tmp_path, capsys):
     assert capsys.readouterr().err.count(words) == 1
 
 
+@pytest.mark.slow
 def test_a_short_healthy_run_says_nothing(tmp_path, capsys):
     settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
     assert run(tmp_path, settings=settings) == 0

@@ -37,6 +37,7 @@ def inspect(folder, out, *extra):
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.cli
 def test_inspect_writes_picture_page_and_figures_and_prints_the_table(tmp_path):
     write_scene(tmp_path / "scene", n_views=9)
     result = inspect(tmp_path / "scene", tmp_path / "out")
@@ -56,6 +57,7 @@ def test_inspect_writes_picture_page_and_figures_and_prints_the_table(tmp_path):
     assert inspect(tmp_path / "scene", tmp_path / "out").returncode == 0  # again, in the same folder
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("wrong", ["no scene", "no folder"])
 def test_what_cannot_be_inspected_is_one_sentence_and_status_2(tmp_path, wrong):
     write_scene(tmp_path / "scene", n_views=3)
@@ -66,6 +68,7 @@ def test_what_cannot_be_inspected_is_one_sentence_and_status_2(tmp_path, wrong):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.cli
 def test_a_scene_in_training_can_be_inspected(tmp_path):
     write_scene(tmp_path / "scene", n_views=3)
     lock = FolderLock(tmp_path / "out")

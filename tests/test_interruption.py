@@ -3,7 +3,10 @@
 import subprocess
 import sys
 
+import pytest
 from runs import ROOT
+
+pytestmark = pytest.mark.cli
 
 IN_A_DELETION = """
 import os, signal, time

@@ -135,6 +135,7 @@ def test_second_moments_below_the_smallest_normal_number_skip_no_step(openmp_thr
     np.testing.assert_allclose(optimizer.parameters[0].numpy(), -step, rtol=1e-4)
 
 
+@pytest.mark.cli
 def test_the_main_threads_subnormal_numbers_stay_switched_on():
     program = (
         "import numpy as np; from models.machine.backend import jt; jt.array(np.ones(3, np.float32)).exp().numpy()\n"

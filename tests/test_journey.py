@@ -8,6 +8,8 @@ from models.ops.kernel import Kernel
 from models.runner import Runner
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 ONE_STEP = ("train.end_iter=1", "train.warm_up_end=0", "train.save_freq=0", "train.val_freq=0", "train.val_mesh_freq=0")
 
 

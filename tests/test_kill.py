@@ -12,6 +12,8 @@ from runs import ROOT, SHORT, run
 
 from models.checkpoints.ours import Checkpoint, checkpoint_name, load_checkpoint, save_checkpoint
 
+pytestmark = pytest.mark.slow
+
 KILLS = 10
 
 

@@ -7,6 +7,8 @@ import kill_prepare
 import pytest
 from kill_prepare import CAMERA_FILE, STEPS, WORK
 
+pytestmark = pytest.mark.alone
+
 KILLS = 2
 
 

@@ -28,6 +28,7 @@ def holder(tmp_path):
     process.wait()
 
 
+@pytest.mark.cli
 def test_a_second_training_is_refused_and_told_who_runs(holder, tmp_path, capsys):
     before = sorted(path.name for path in tmp_path.rglob("*"))
     assert run(tmp_path) == 2
@@ -36,6 +37,7 @@ def test_a_second_training_is_refused_and_told_who_runs(holder, tmp_path, capsys
     assert sorted(path.name for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.cli
 def test_a_refused_overwrite_removes_nothing(holder, tmp_path, capsys):
     (tmp_path / "checkpoints").mkdir()
     kept = tmp_path / "checkpoints" / "ckpt_000003.safetensors"
@@ -44,6 +46,7 @@ def test_a_refused_overwrite_removes_nothing(holder, tmp_path, capsys):
     assert "another training" in capsys.readouterr().err and kept.read_bytes() == b"precious"
 
 
+@pytest.mark.cli
 def test_a_dead_process_holds_nothing(holder, tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()
@@ -119,6 +122,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         FolderLock(tmp_path / "file" / "exp")
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_number_keeps_no_folder(tmp_path, capsys, monkeypatch):
     def full(*_args):
         raise OSError(28, "No space left on device")

@@ -1,26 +1,20 @@
 """A GLB in a headless browser, shown by the viewer that trimesh brings (three.js): neither black nor blank."""
 
 import base64
-import shutil
 import subprocess
 
 import numpy as np
 import pytest
 import trimesh
+from browsing import browser_path
 from trimesh import resources, util
 
 from data.io.images import read_image
 from models.surface.formats import to_glb
 from models.surface.mesh import About, Surface
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SECONDS = 120
 ABOUT = About("world", "those of the scene's cameras", 1, "exp")
-
-
-def browser():
-    """The first browser that there is; None without one."""
-    return next((found for found in map(shutil.which, BROWSERS) if found), None)
 
 
 # The viewer takes the file's first camera; ours is a surface and no more, so that it is told where to stand. And it
@@ -38,7 +32,7 @@ def page(glb):
     return text.replace(THE_FILES_CAMERA, CAMERA + SHOWN_AS_SRGB).replace("$B64GLTF", base64.b64encode(glb).decode())
 
 
-@pytest.mark.skipif(browser() is None, reason=f"no headless browser is installed ({', '.join(BROWSERS)})")
+@pytest.mark.browser
 @pytest.mark.parametrize("kind", ["colours", "texture"])
 def test_glb_is_shown_neither_black_nor_blank(kind, tmp_path):
     mesh = trimesh.creation.icosphere(4, 0.7)
@@ -47,7 +41,7 @@ def test_glb_is_shown_neither_black_nor_blank(kind, tmp_path):
     picture = np.random.default_rng(0).integers(80, 255, (64, 64, 3)).astype(np.uint8)
     surface = Surface(mesh, None, rgb) if kind == "colours" else Surface(mesh, None, None, uv, picture)
     (tmp_path / "page.html").write_text(page(to_glb(surface, ABOUT)), encoding="utf-8")
-    command = [browser(), "--headless", "--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader"]
+    command = [browser_path(), "--headless", "--no-sandbox", "--use-gl=swiftshader", "--enable-unsafe-swiftshader"]
     command += ["--virtual-time-budget=20000", "--window-size=640,480", f"--user-data-dir={tmp_path / 'profile'}"]
     command += [f"--screenshot={tmp_path / 'shot.png'}", (tmp_path / "page.html").as_uri()]
     subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)

@@ -18,6 +18,8 @@ from models.training.gradient import GradientSum
 from models.training.sharing import Share
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 SCENE = (f"dataset.data_dir={ROOT}/data/demo",)
 WITH_BACKGROUND = ("model.neus_renderer.n_outside=3", "model.nerf.d_in=4", "train.use_white_bkgd=true")
 

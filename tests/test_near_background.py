@@ -11,6 +11,8 @@ from models.estimators.background import FARTHEST, NEAR_SHARE, contracted, expan
 from models.estimators.visibility import lost_share
 from models.machine.backend import jt
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trainer():

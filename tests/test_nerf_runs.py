@@ -41,6 +41,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
     first, second = saved(trained, 3), saved(trained, 6)
     assert list(second.tensors) == ["nerf_coarse", "nerf_fine"]
@@ -51,11 +52,13 @@ def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
     assert len(lines) == 3 and all("coarse " in line and "inv_s" not in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_second_run_is_the_same_bit_for_bit_and_another_seed_another(trained, tmp_path):
     assert run_nerf(tmp_path / "a") == 0 and run_nerf(tmp_path / "b", "--seed", "1") == 0
     assert contents(saved(tmp_path / "a", 6)) == contents(saved(trained, 6)) != contents(saved(tmp_path / "b", 6))
 
 
+@pytest.mark.cli
 def test_a_new_process_goes_on_bit_for_bit(trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
@@ -73,6 +76,7 @@ def trainer_of(*settings):
     return Trainer(model, sampler, conf.train, np.random.default_rng(2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask_weight", [0.0, 0.1])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(mask_weight):
     trainer = trainer_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
@@ -89,6 +93,7 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(mask_weight):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_a_split_averaged_run_resumes_bit_for_bit(tmp_path):
     settings = (*SETTINGS, "train.ray_chunk=10", "train.ema_decay=0.9")
     assert run_nerf(tmp_path / "a", settings=settings) == 0
@@ -100,6 +105,7 @@ def test_a_split_averaged_run_resumes_bit_for_bit(tmp_path):
         assert all(np.array_equal(ours.ema[network][name], value) for name, value in named.items())
 
 
+@pytest.mark.slow
 def test_training_teaches_both_passes():
     trainer = trainer_of("train.end_iter=400", "train.learning_rate=5e-3")
     batch = trainer.sampler.next()
@@ -121,6 +127,7 @@ def middle_density(folder, capsys):
     return -(float(low) + float(high)) / 2
 
 
+@pytest.mark.slow
 def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
     assert run_nerf(trained, "--mode", "validate_image", "--image", "2", "--resolution_level", "5") == 0
     assert read_image(trained / "validations_fine/00000006_0_2.png").shape == (120, 40, 3)
@@ -137,6 +144,7 @@ def test_pictures_meshes_videos_and_figures_are_made(trained, capsys):
     assert 5 < figures["psnr"] < 40 and figures["chamfer"] > 0
 
 
+@pytest.mark.slow
 def test_the_chunk_never_changes_a_picture(trained):
     pictures = []
     for chunk in (1600, 7):
@@ -146,6 +154,7 @@ def test_the_chunk_never_changes_a_picture(trained):
     assert pictures[0] == pictures[1]
 
 
+@pytest.mark.slow
 def test_a_plan_has_a_row_for_every_number_of_fine_samples(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "IMPORTANCES", (0, 16))
     assert run_nerf(tmp_path / "none", "--mode", "plan") == 0
@@ -156,6 +165,7 @@ def test_a_plan_has_a_row_for_every_number_of_fine_samples(tmp_path, capsys, mon
 # trouble
 
 
+@pytest.mark.slow
 def test_a_bad_batch_is_skipped_kept_and_replayed(tmp_path, monkeypatch, capsys):
     spoil_batches(monkeypatch, {2}, spoil_image)
     assert run_nerf(tmp_path, settings=(*SETTINGS, "train.ray_chunk=64")) == 0
@@ -166,6 +176,7 @@ def test_a_bad_batch_is_skipped_kept_and_replayed(tmp_path, monkeypatch, capsys)
     assert "the colours of photograph" in told and "the fine loss" in told and "nerf_coarse." in told
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_the_other_kind_is_refused_in_one_sentence(trained, tmp_path, capsys):
     assert run_nerf(trained, "--is_continue", settings=SHORT) == 2
     error = capsys.readouterr().err

@@ -3,10 +3,13 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from rigs import sphere_of_cameras, textured_scene
 
 from models.evaluation import outlier_views
 from models.results.render import RenderedView
+
+pytestmark = pytest.mark.slow
 
 
 def snapshot_of(scene, wrong=()):

@@ -9,6 +9,8 @@ import pytest
 import reached
 from seeded_weights import drawn_matrix
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = Path(__file__).parent / "golden"
 FILES = ("wmask_small", "womask_small", "wmask_full")
 

@@ -17,6 +17,8 @@ from models.ops.patches import patch_costs
 from models.rendering.patches import MOST_STEPS
 from models.rendering.render import render_surface
 
+pytestmark = pytest.mark.slow
+
 PATCHES = (*OPEN, "model.background.patches_weight=0.5", "model.patches.begins=0")
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from gradcheck import assert_grad_close, central_differences
 from runs import ROOT
 from test_fast_neus import CONF, SHORT, TINY
@@ -89,6 +90,7 @@ def uneven(settings, steps=250):
     return -10 * np.log10(np.mean(errors)), trainer.model, gains[:, 0, 0]
 
 
+@pytest.mark.slow
 def test_gains_of_photographs_are_learned_and_the_colours_regained():
     without, with_them = uneven(()), uneven((EXPOSURE,))
     assert with_them[0] > without[0] + 0.5, (without[0], with_them[0])
@@ -98,6 +100,7 @@ def test_gains_of_photographs_are_learned_and_the_colours_regained():
     assert np.corrcoef(found.reshape(-1), with_them[2].reshape(-1))[0, 1] > 0.85
 
 
+@pytest.mark.slow
 def test_it_is_kept_in_checkpoints_and_held_to_the_number_of_photographs():
     conf, scene = loaded(EXPOSURE, "train.ema_decay=0.9")
     trainer = trainer_of(conf, scene)

@@ -118,6 +118,7 @@ def test_the_rows_are_the_fixed_ones_and_the_confs_own(n_samples, up_sample_step
     assert plan.importances(changed(neus_renderer=sizes).model) == expected
 
 
+@pytest.mark.slow
 def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsys):
     assert run(tmp_path / "new", "--mode", "plan", settings=("train.batch_size=512",)) == 0
     rows = [text.split() for text in capsys.readouterr().out.splitlines() if text.split()[0].rstrip("*").isdigit()]
@@ -128,6 +129,7 @@ def test_the_table_holds_measured_figures_and_nothing_is_written(tmp_path, capsy
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_the_table_has_the_chunk_that_a_step_went_on_with(tmp_path, capsys, monkeypatch):
     build = plan.build_model
 
@@ -143,11 +145,13 @@ def test_the_table_has_the_chunk_that_a_step_went_on_with(tmp_path, capsys, monk
     assert row[1] == "2"
 
 
+@pytest.mark.slow
 def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsys):
     assert run(tmp_path / "new", "--mode", "plan", settings=("train.memory_limit=0.01",)) == 0
     assert capsys.readouterr().out.count("does not fit") == len(DEBUG_ROWS)
 
 
+@pytest.mark.slow
 def test_a_run_under_an_impossible_limit_warns_and_goes_on_ray_by_ray(tmp_path, capsys):
     settings = ("train.end_iter=1", "train.warm_up_end=0", "train.batch_size=4", "train.memory_limit=0.01")
     assert run(tmp_path, settings=settings) == 0
@@ -168,6 +172,7 @@ BAD_VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("setting", "expected"), BAD_VALUES)
 def test_a_wrong_chunk_or_limit_is_one_sentence_that_names_the_key(setting, expected, tmp_path, capsys):
     assert run(tmp_path / "new", settings=(f"train.{setting}",)) == 2

@@ -207,6 +207,7 @@ def holder(tmp_path):
     process.wait()
 
 
+@pytest.mark.cli
 def test_a_second_preparation_is_refused_and_told_who_is_at_work(holder, tmp_path):
     rendered_photographs.write_photographs(tmp_path / "photos", 3)
     before = sorted(tmp_path.rglob("*"))
@@ -217,6 +218,7 @@ def test_a_second_preparation_is_refused_and_told_who_is_at_work(holder, tmp_pat
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.cli
 def test_a_dead_process_holds_nothing_and_the_lock_leaves_nothing(holder, tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.wait()

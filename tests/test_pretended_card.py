@@ -14,6 +14,7 @@ from models.machine.cuda.conclude import conclude
 from models.machine.cuda.facts import Facts
 
 
+@pytest.mark.cli
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 @pytest.mark.parametrize(("newest", "capability"), [(13000, 90), (12040, 75)])
 def test_a_pretended_driver_is_asked_as_a_real_one(monkeypatch, tmp_path, newest, capability):
@@ -82,6 +83,7 @@ def _waits(runtime, call, size=8):
     return found
 
 
+@pytest.mark.cli
 def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for(runtime):
     card, pinned, other = runtime.card, runtime.pinned, runtime.other
     copy, launch = runtime.cudaMemcpy, runtime.cudaMemcpyAsync
@@ -97,6 +99,7 @@ def test_what_waits_for_the_card_is_counted_where_there_is_something_to_wait_for
         assert _waits(runtime, lambda size, name=name: getattr(runtime, name)(None)) == (1, 0)
 
 
+@pytest.mark.cli
 def test_a_second_wait_has_nothing_to_wait_for(runtime):
     def twice(size):
         runtime.cudaDeviceSynchronize()
@@ -105,6 +108,7 @@ def test_a_second_wait_has_nothing_to_wait_for(runtime):
     assert _waits(runtime, twice) == (1, 8)
 
 
+@pytest.mark.cli
 def test_memory_that_is_given_back_is_waited_for(runtime):
     more = ctypes.c_void_p()
     runtime.cudaMalloc(ctypes.byref(more), ctypes.c_size_t(64))

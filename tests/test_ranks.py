@@ -59,12 +59,14 @@ def test_cores_are_shared_out_without_rest():
     assert [cores.share([4, 5], Place(rank, 3, rank, 3)) for rank in range(3)] == [[4], [5], [4]]
 
 
+@pytest.mark.slow
 def test_one_process_is_all_of_its_ranks():
     values = np.ones(3, np.float32)
     ranks.ALONE.add(values)
     assert values.tolist() == [1, 1, 1] and ranks.ALONE.everyone("x") == ["x"] and ranks.ALONE.part(7) == slice(0, 7)
 
 
+@pytest.mark.slow
 def test_differences_are_told_with_the_rank_that_has_them():
     of_all = [{"machine": "a", "x": 1, "y": 2}, {"machine": "b", "x": 1, "y": 2}, {"machine": "c", "x": 1, "y": 3}]
     assert ranks.differences(of_all[:2]) == []
@@ -101,6 +103,7 @@ def trained(tmp_path_factory):
     return folder, told
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_two_ranks_make_the_steps_of_one_process_bit_for_bit(trained):
     folder, (status, _, err) = trained
@@ -110,6 +113,7 @@ def test_two_ranks_make_the_steps_of_one_process_bit_for_bit(trained):
     assert repr(one.state["sampler"]) == repr(two.state["sampler"]) and one.state["jitter"] == two.state["jitter"]
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_rank_0_alone_speaks_and_writes_what_one_process_does(trained):
     folder, (_, out, _) = trained
@@ -125,6 +129,7 @@ def test_rank_0_alone_speaks_and_writes_what_one_process_does(trained):
     assert scalars[0] == scalars[1] and len(scalars[0]) == 3
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_a_film_of_two_ranks_is_that_of_one_process_and_written_once(trained, tmp_path):
     folder, _ = trained
@@ -138,6 +143,7 @@ def test_a_film_of_two_ranks_is_that_of_one_process_and_written_once(trained, tm
     assert one == two and len([name for name in one if name.endswith(".png")]) == 2
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_a_run_of_two_goes_on_as_one(trained):
     folder, _ = trained
@@ -158,12 +164,14 @@ def by_default(tmp_path_factory):
     return [saved(folder / str(count), 6) for count in range(4)]
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_one_two_and_three_ranks_are_equal_bit_for_bit_by_default(by_default):
     _, one, two, three = by_default
     assert contents(one) == contents(two) == contents(three)
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_ranks_differ_from_one_process_without_mpirun_by_roundings(by_default):
     plain, *_, three = by_default
@@ -172,6 +180,7 @@ def test_ranks_differ_from_one_process_without_mpirun_by_roundings(by_default):
             np.testing.assert_allclose(three.tensors[name][key], values, atol=1e-6, err_msg=key)
 
 
+@pytest.mark.cli
 @needs_mpi
 @pytest.mark.parametrize("densify", ["adaptive", "mcmc"])
 def test_splats_of_two_ranks_are_those_of_one_process(tmp_path, densify):
@@ -215,6 +224,7 @@ def rows(count):
     return replace(packed([1] * count, 0), rgb=np.arange(3.0 * count, dtype=np.float32).reshape(-1, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(
     "lengths",
@@ -229,6 +239,7 @@ def test_the_pieces_are_the_same_whatever_the_number_of_ranks(size, lengths):
     assert [len(share.batch) for share in shares(batch, COMMON, size)] == np.diff(batch.borders(size)).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "piece", "size"), [(64, 10, 2), (64, 10, 3), (64, 10, 7), (512, 64, 3), (65, 64, 2)])
 def test_ranks_take_whole_chunks_of_the_conf_and_at_least_one_each(count, piece, size):
     batch = rows(count)
@@ -236,6 +247,7 @@ def test_ranks_take_whole_chunks_of_the_conf_and_at_least_one_each(count, piece,
     assert all(len(share.borders) > 1 for share in shares(batch, Cut(piece), size))
 
 
+@pytest.mark.slow
 def test_shares_stay_as_they_are_where_there_are_too_few_pieces():
     batch = rows(64)
     assert [len(shares(batch, cut, 3)[2].batch) for cut in (Cut(), Cut(32), Cut(16))] == [21, 21, 16]
@@ -243,6 +255,7 @@ def test_shares_stay_as_they_are_where_there_are_too_few_pieces():
     assert shares(rows(2), COMMON, 2)[0].borders is None and shares(batch, COMMON, 4)[0].borders is None
 
 
+@pytest.mark.cli
 @needs_mpi
 def test_a_mistake_of_all_is_told_once(tmp_path):
     status, _, err = finished(started(command(tmp_path / "a", "--mode", "nothing")))
@@ -258,6 +271,7 @@ def unbroken(tmp_path_factory):
     return saved(folder, LAST)
 
 
+@pytest.mark.cli
 @needs_mpi
 @pytest.mark.parametrize("how", ["mpirun is told to stop", "a rank is killed"])
 def test_a_run_that_is_ended_is_saved_leaves_no_process_and_goes_on_to_the_same_end(tmp_path, unbroken, how):

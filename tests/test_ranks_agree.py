@@ -4,6 +4,8 @@ import pytest
 from ranks import finished, needs_mpi, sentences, started
 from runs import SHORT, command
 
+pytestmark = pytest.mark.cli
+
 
 @needs_mpi
 def test_ranks_that_disagree_are_refused_before_the_first_step(tmp_path):

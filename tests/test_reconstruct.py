@@ -37,6 +37,7 @@ def photographs(tmp_path, monkeypatch):
     return tmp_path / "my photos"
 
 
+@pytest.mark.slow
 def test_one_call_goes_from_photographs_to_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
     with monkeypatch.context() as stopped:
         stopped.setattr(reconstruction, "train", _ending(130))
@@ -68,6 +69,7 @@ def _ending(status):
     return SimpleNamespace(COMMAND=replace(train.COMMAND, run=lambda arguments, conf: status))
 
 
+@pytest.mark.slow
 def test_what_may_go_wrong_is_said_before_the_training(photographs, capsys, monkeypatch):
     monkeypatch.setattr(reconstruction, "train", _ending(130))
     _, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
@@ -76,6 +78,7 @@ def test_what_may_go_wrong_is_said_before_the_training(photographs, capsys, monk
     assert "train.end_iter=7" in said.out.split("step 3 of 5")[1], "steps that are given are not measured"
 
 
+@pytest.mark.slow
 def test_checkpoints_of_others_are_not_replaced(photographs, capsys):
     folder = Path("exp/my_photos/fast/checkpoints")
     folder.mkdir(parents=True)
@@ -85,6 +88,7 @@ def test_checkpoints_of_others_are_not_replaced(photographs, capsys):
     assert not Path("public_data").exists(), "it is said before the cameras are sought"
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_damaged_is_named(photographs, capsys):
     folder = Path("exp/my_photos/fast")
     folder.mkdir(parents=True)
@@ -93,6 +97,7 @@ def test_a_plan_that_is_damaged_is_named(photographs, capsys):
     assert status == 2 and "reconstruct.json: is damaged; pass --overwrite" in said.err
 
 
+@pytest.mark.slow
 def test_what_was_settled_is_not_set_otherwise_later(photographs, capsys):
     folder = Path("exp/my_photos/fast")
     folder.mkdir(parents=True)
@@ -113,6 +118,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
@@ -157,6 +163,7 @@ def test_the_conf_is_the_quick_one():
     assert (PROGRAM_FOLDER / reconstruction.CONF).is_file()
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_leaves_mesh_pictures_and_a_page_that_says_so_and_goes_on(
     photographs, capsys, monkeypatch
 ):
@@ -176,6 +183,7 @@ def test_a_training_that_diverges_leaves_mesh_pictures_and_a_page_that_says_so_a
     assert "stopped at step" not in (result / "result.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_training_that_learns_nothing_leaves_a_page_that_says_so(photographs, capsys, monkeypatch):
     spoil_gradients(monkeypatch, set(range(100)), 0)
     status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=7")
@@ -185,6 +193,7 @@ def test_a_training_that_learns_nothing_leaves_a_page_that_says_so(photographs, 
     assert not (result / "mesh.ply").exists()
 
 
+@pytest.mark.slow
 def test_a_mesh_without_a_surface_is_a_page_that_says_so(photographs, capsys, monkeypatch):
     status, said = run(capsys, "--images", photographs, "--set", "train.end_iter=6", "--mcube_threshold", "50")
     result = Path("exp/my_photos/fast/result")

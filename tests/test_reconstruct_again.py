@@ -17,6 +17,8 @@ from models.checkpoints.ours import save_checkpoint
 from models.commands import reconstruction
 from models.commands.command import EXIT_DONE, EXIT_STOPPED
 
+pytestmark = pytest.mark.slow
+
 FOLDER, SCENE = Path("exp/photos/fast"), Path("public_data/photos")
 CHECKPOINTS = FOLDER / "checkpoints"
 

@@ -121,6 +121,7 @@ def test_a_wrong_file_gets_its_sentence(name, scene, tmp_path):
     assert "way.json" in str(caught.value) and "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -143,6 +144,7 @@ def frames_of(path: Path) -> list[np.ndarray]:
     return frames
 
 
+@pytest.mark.slow
 def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_path, capsys):
     flags = ["--mode", "render", "--resolution_level", "5", "--resolution", "24", "--seconds", "1", "--fps", "4"]
     flags += ["--show", "colour,normals,depth,shape,mesh"]
@@ -166,6 +168,7 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
     assert [path.suffix for path in films] == [".mp4"] and len(frames_of(films[0])) == 4
 
 
+@pytest.mark.slow
 def test_a_folder_of_something_else_is_left_alone(trained, tmp_path, capsys):
     (tmp_path / "holiday.png").write_bytes(b"a photograph")
     assert run(trained, "--mode", "render", "--output", str(tmp_path), settings=WIDE) == 2

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import trimesh
-from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide, why_not
+from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 
 from data.errors import UserError
@@ -18,7 +18,6 @@ from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
 SETTINGS += ("train.val_mesh_freq=6", "train.mesh_resolution=24")
-needs_browser = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 SIZES = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 
 
@@ -33,6 +32,7 @@ def content(folder):
     return data_of((folder / "report.html").read_bytes())
 
 
+@pytest.mark.slow
 def test_the_page_of_a_training_holds_all_of_it(trained):
     found = content(trained)
     assert found["status"]["state"] == "finished" and found["status"]["step"] == 12
@@ -48,11 +48,13 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
     assert "jittor" in [row[0] for row in found["environment"]]
 
 
+@pytest.mark.slow
 def test_the_page_needs_no_network(trained):
     text = (trained / "report.html").read_text()
     assert 'src="http' not in text and "@import" not in text and mesh_library() in text
 
 
+@pytest.mark.slow
 def test_a_training_that_goes_on_keeps_the_course_before(trained, tmp_path, capsys):
     assert run(tmp_path, settings=("train.end_iter=6", *SETTINGS[1:])) == 0
     assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
@@ -65,6 +67,7 @@ def test_a_training_that_goes_on_keeps_the_course_before(trained, tmp_path, caps
     assert content(tmp_path)["curves"]["step"] == [14]
 
 
+@pytest.mark.slow
 def test_a_page_that_cannot_be_written_stops_no_training(tmp_path, capsys):
     (tmp_path / "report.html").mkdir()
     assert run(tmp_path, settings=("train.end_iter=4", *SETTINGS[1:], "train.val_mesh_freq=0")) == 0
@@ -72,6 +75,7 @@ def test_a_page_that_cannot_be_written_stops_no_training(tmp_path, capsys):
     assert told.count("the report cannot be written, the training goes on without") == 1
 
 
+@pytest.mark.slow
 def test_an_evaluation_puts_its_figures_into_the_page(trained, capsys):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
@@ -122,7 +126,7 @@ def test_a_value_is_the_base_s_however_it_is_written():
     assert base["model.type"] == "neus" and not same("fast_neus", base, "model.type")
 
 
-@needs_browser
+@pytest.mark.browser
 @SIZES
 def test_the_page_in_a_browser(trained, tmp_path, size):
     with opened((trained / "report.html").as_uri(), size, "en-GB") as (page, errors):
@@ -148,7 +152,7 @@ def test_the_page_in_a_browser(trained, tmp_path, size):
         assert not overflows(page) and errors == []
 
 
-@needs_browser
+@pytest.mark.browser
 def test_the_language_is_the_browser_s_until_another_is_chosen(trained, tmp_path):
     found = content(trained)
     warnings = ["step 4: no mesh yet: the level set is empty", "of another kind"]
@@ -165,7 +169,7 @@ def test_the_language_is_the_browser_s_until_another_is_chosen(trained, tmp_path
         assert page.inner_text("#pictures h2") == "图像" and errors == []
 
 
-@needs_browser
+@pytest.mark.browser
 def test_an_open_page_follows_the_training(trained, tmp_path):
     found = content(trained) | {"language": None}
     status = found["status"] | {"state": "training", "step": 4, "updated": 1.0}
@@ -180,7 +184,7 @@ def test_an_open_page_follows_the_training(trained, tmp_path):
         assert errors == []
 
 
-@needs_browser
+@pytest.mark.browser
 def test_a_run_without_pictures_and_meshes_says_so(tmp_path):
     settings = ("train.end_iter=4", "train.warm_up_end=1", "train.val_freq=0", "train.val_mesh_freq=0")
     assert run(tmp_path, settings=(*settings, "train.report_freq=2")) == 0

@@ -13,6 +13,8 @@ from runs import GOLDEN, ROOT, SHORT, run, saved
 from data.io.images import read_image, write_image
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 
+pytestmark = pytest.mark.slow
+
 WORLD_SCALE, WORLD_CENTRE = 2.5, (4.0, -7.0, 1.5)  # scale_mat of the bundled scene (data/demo/make_demo.py)
 # The networks of the published checkpoints in tests/golden.
 OFFICIAL = (

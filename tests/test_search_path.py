@@ -34,6 +34,7 @@ def start(folder, program, *flags, search_path=""):
 
 
 # sitecustomize is the interpreter's own affair where PYTHONPATH names its folder: it runs before any program does
+@pytest.mark.cli
 @pytest.mark.parametrize(("search_path", "more"), [("", ["sitecustomize"]), (f"{os.pathsep}.", [])])
 def test_nothing_is_imported_from_the_current_folder(tmp_path, search_path, more):
     rendered_photographs.write_photographs(tmp_path / "photos", 4)
@@ -47,6 +48,7 @@ def test_nothing_is_imported_from_the_current_folder(tmp_path, search_path, more
     assert done.returncode == 0 and not (tmp_path / "ran").exists(), done.stderr
 
 
+@pytest.mark.cli
 def test_the_program_started_in_its_own_folder_imports_its_own_packages_and_nothing_else_there(tmp_path):
     shutil.copy(ROOT / "exp_runner.py", tmp_path)
     for name in ("data", "models", "confs"):
@@ -85,6 +87,7 @@ def is_alive(number):
         return False
 
 
+@pytest.mark.cli
 def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
     code = (
         f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\nfrom pathlib import Path\n"

@@ -10,6 +10,8 @@ import runs
 import exp_runner
 from models.checkpoints.ours import load_checkpoint
 
+pytestmark = pytest.mark.slow
+
 STEPS = 500
 SILENT = ("train.val_freq=0", "train.val_mesh_freq=0", "train.save_freq=0", f"train.end_iter={STEPS}")
 

@@ -32,6 +32,7 @@ def wait_for_steps(folder, count):
         time.sleep(0.02)
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum, status, tmp_path, capsys):
     with start(tmp_path / "a") as process:
@@ -50,6 +51,7 @@ def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum,
     assert f"checkpoint of step {step}" in capsys.readouterr().out
 
 
+@pytest.mark.cli
 def test_the_second_signal_ends_the_process_at_once():
     program = (
         "import os, signal, sys, time; sys.path.insert(0, sys.argv[1])\n"
@@ -85,6 +87,7 @@ def test_handlers_are_put_back_as_they_were():
     assert [signal.getsignal(signum) for signum in STOPPING] == before
 
 
+@pytest.mark.slow
 def test_a_signal_in_the_last_step_changes_nothing(tmp_path, monkeypatch):
     from models.training.trainer import Trainer
 

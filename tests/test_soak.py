@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.bm_soak import soak
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"plain": (), "averaged": ("train.ema_decay=0.99",), "split": ("train.ray_chunk=5",)}
 
 

@@ -11,6 +11,8 @@ from models.machine.backend import jt
 from models.ops.kernel import NATIVE
 from models.ops.splat_wander import GATE_END, Wander, philox, step_of, wander_splats
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("means", "quats", "sizes", "opacities")
 MASK = 2**32 - 1
 # Of the generator's authors: counter, key, words.

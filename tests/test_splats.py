@@ -231,6 +231,7 @@ def covering(count):
     return gradients("ellipsoids", splats, size=(320, 320), degree=0)
 
 
+@pytest.mark.cli
 @only_on_the_cpu
 def test_many_splats_that_cover_the_whole_picture_take_memory_in_proportion_to_them():
     program = (

@@ -8,6 +8,8 @@ from runs import ROOT, run
 from models.ops.kernel import Kernel
 from models.runner import Runner
 
+pytestmark = pytest.mark.slow
+
 MOST = 7  # functions of ours, the training loop and the kernel included
 STEP = ("train.end_iter=2", "train.warm_up_end=1", "train.val_freq=0", "train.val_mesh_freq=0", "train.ray_chunk=512")
 KINDS = {

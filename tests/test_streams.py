@@ -68,6 +68,7 @@ def test_no_value_forges_a_line_or_steers_the_terminal(name, tmp_path, capsys, m
     assert drawn.isprintable()
 
 
+@pytest.mark.slow
 def test_a_scene_in_a_folder_of_a_hostile_name_forges_no_line_of_a_training(tmp_path, monkeypatch, capsys):
     folder = tmp_path / f"a\n{FORGED}\u2028\x9b31m\udcff"
     folder.mkdir()
@@ -121,6 +122,7 @@ def test_any_encoding_shows_one_line(encoding, monkeypatch):
     assert screen.getvalue().decode(usable).replace("\u03c0", "\\u03c0") == "\\u03c0\\n\\ud800\\x85\n"
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("redirection", REDIRECTIONS)
 @pytest.mark.parametrize(("argv", "status"), [(["--help"], 0), (["--mode", "trian"], 2)], ids=["help", "mistake"])
 def test_help_and_mistakes_keep_their_status(redirection, argv, status, tmp_path):
@@ -129,12 +131,14 @@ def test_help_and_mistakes_keep_their_status(redirection, argv, status, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("redirection", ["all closed", "both full"])
 def test_a_fault_of_the_program_keeps_its_status(redirection):
     program = "import exp_runner\nexp_runner.main = lambda: 1 / 0\nexp_runner._leave(exp_runner._start())"
     assert shell(redirection, [sys.executable, "-c", program], ROOT).returncode == 1
 
 
+@pytest.mark.cli
 def test_a_fault_of_the_program_is_shown_line_by_line():
     program = "import exp_runner\ndef main():\n    raise ValueError('a\\x1b[2J\\x85b')\n"
     program += "exp_runner.main = main\nexp_runner._leave(exp_runner._start())"
@@ -168,6 +172,7 @@ exp_runner._leave(exp_runner._start())
 """
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("redirection", ["each in its way", "all closed"])
 def test_every_mode_does_its_work_whatever_its_streams_are(redirection, undisturbed, tmp_path):
     def argv(mode, *more, settings=SHORT):
@@ -215,6 +220,7 @@ with open(sys.argv[2], "w+b") as file:
 """
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("redirection", ["stdin closed", "stdout closed", "stderr closed", "all closed"])
 def test_no_file_takes_the_place_of_a_closed_stream(redirection, tmp_path):
     path = tmp_path / "checkpoint"
@@ -225,6 +231,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(redirection, tmp_path):
     assert done.returncode == 0 and int(path.read_bytes()) > 2
 
 
+@pytest.mark.cli
 def test_a_stream_that_takes_some_takes_all_of_it(tmp_path):
     """A pipe that does not wait: what has no room waits for the reader."""
     reader, writer = os.pipe()
@@ -265,6 +272,7 @@ cv2.imread("nowhere.png"), cv2.VideoCapture("nowhere.mp4")
 """
 
 
+@pytest.mark.cli
 def test_libraries_say_nothing():
     done = subprocess.run([sys.executable, "-c", LIBRARIES, ROOT], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -27,6 +27,8 @@ from models.ops.volrend import over_background
 from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import Objective, RayView, Var
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class BallBlock:

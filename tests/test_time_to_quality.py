@@ -52,6 +52,7 @@ def read(out):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.cli
 def test_a_run_gives_a_row_for_each_moment_and_a_picture(measured):
     rows = read(measured)
     assert tuple(rows[0]) == COLUMNS
@@ -72,6 +73,7 @@ def test_operations_compiled_within_the_clock_are_counted():
     assert compiled_since(0.0) > 0 and compiled_since(time.time() + 60) == 0
 
 
+@pytest.mark.cli
 def test_a_second_call_repeats_nothing(measured, no_worker, capsys):
     before = (measured / "runs.csv").read_bytes()
     (measured / "curves.png").unlink()
@@ -80,6 +82,7 @@ def test_a_second_call_repeats_nothing(measured, no_worker, capsys):
     assert "| tiny |" in capsys.readouterr().out
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize(
     ("more", "end", "words"),
     [
@@ -93,6 +96,7 @@ def test_a_kept_training_is_not_taken_for_another(measured, no_worker, capsys, m
     assert words in capsys.readouterr().err and (measured / "runs.csv").read_bytes() == before
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -114,6 +118,7 @@ def test_a_wrong_command_line_is_one_sentence_and_nothing_is_done(tmp_path, no_w
     assert words in shown.err and "Traceback" not in shown.err and not (tmp_path / "out").exists()
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize("arguments", [["--at", "1.5"], ["--lengths", "0"], ["--seeds", "x"], ["--level", "0"]])
 def test_a_number_out_of_its_range_is_refused(tmp_path, arguments):
     with pytest.raises(SystemExit, match="2"):

@@ -154,6 +154,7 @@ def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
     assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
 
 
+@pytest.mark.cli
 @pytest.mark.parametrize(("flag", "kib"), [("-v", 300000), ("-v", 900000), ("-v", 1200000), ("-d", 100000)])
 def test_a_limit_below_what_the_libraries_take_is_one_sentence_and_leaves_nothing(flag, kib, tmp_path):
     limited = f'ulimit {flag} {kib}; exec "$@"'
@@ -163,6 +164,7 @@ def test_a_limit_below_what_the_libraries_take_is_one_sentence_and_leaves_nothin
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.cli
 def test_what_libraries_read_of_the_environment_ends_nothing(tmp_path):
     hostile = {"TQDM_MININTERVAL": "abc", "NUMPY_MADVISE_HUGEPAGE": "abc", "NPY_PROMOTION_STATE": "abc"}
     hostile |= {"OPENCV_IO_MAX_IMAGE_PIXELS": "10", "OPENCV_IO_MAX_IMAGE_WIDTH": "abc", "OPENCV_FOR_THREADS_NUM": "abc"}
@@ -182,6 +184,7 @@ def test_a_home_that_jittor_cannot_remember_is_named(content, monkeypatch, tmp_p
         toolchain.check_environment()
 
 
+@pytest.mark.cli
 def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
     for name in ("home", "other"):
         (tmp_path / name).mkdir()

@@ -7,6 +7,8 @@ import pytest
 
 from docs import make_tour
 
+pytestmark = pytest.mark.slow
+
 needs_kernel = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("nbclient", "ipykernel")),
     reason="nbclient and ipykernel, which run notebooks, are not installed",

@@ -9,6 +9,8 @@ from runs import SHORT, command, contents, run, saved
 
 from models.kinds.conf import load_config
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 import pytest
-from browsing import PHONE, opened, why_not
+from browsing import PHONE, opened
 from runs import ROOT, command, run
 
 import exp_runner
@@ -29,7 +29,6 @@ from models.viewer.words import words
 needs_viser = pytest.mark.skipif(
     importlib.util.find_spec("viser") is None, reason="viser, which is optional, is missing"
 )
-needs_browser = pytest.mark.skipif(bool(why_not()), reason=why_not() or "there is one")
 CANVAS = "[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)"  # it is drawn upon
 DESKTOP = (800, 600)  # no graphics card draws it here
 SECONDS = 240  # a busy machine may take that long to start Jittor
@@ -145,7 +144,7 @@ def test_a_box_is_shown_where_the_points_carry_it(stage, tmp_path, monkeypatch):
 
 
 @needs_viser
-@needs_browser
+@pytest.mark.browser
 def test_a_click_at_a_photograph_goes_to_its_camera(stage):
     shown, _ = stage
     with opened(f"http://127.0.0.1:{shown.server.get_port()}", DESKTOP) as (page, _errors):
@@ -171,7 +170,7 @@ def test_a_click_at_a_photograph_goes_to_its_camera(stage):
 
 
 @needs_viser
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
     shown, told = stage
@@ -195,7 +194,7 @@ def test_a_dragged_sphere_prints_its_flag(stage, tmp_path, size):
 
 
 @needs_viser
-@needs_browser
+@pytest.mark.browser
 def test_a_rectangle_that_is_drawn_is_a_box_of_that_photograph(stage, tmp_path):
     shown, told = stage
     boxes = Boxes(shown, tmp_path, 1, told.append)
@@ -253,8 +252,9 @@ def started(process):
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.cli
 @needs_viser
-@needs_browser
+@pytest.mark.browser
 def test_a_model_is_shown_until_ctrl_c_and_a_closed_tab_ends_nothing(tmp_path):
     settings = (
         "train.end_iter=4",

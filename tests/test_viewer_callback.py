@@ -43,6 +43,7 @@ def test_the_end_of_a_training_closes_the_viewer(follower):
     assert "--mode view opens the model again" in told[-1]
 
 
+@pytest.mark.slow
 def test_a_training_with_the_viewer_ends_as_one_without(tmp_path, capsys):
     settings = ("train.end_iter=4", "train.warm_up_end=1", "train.val_freq=0", "train.report_freq=2")
     settings += ("train.val_mesh_freq=4", "train.mesh_resolution=24")

@@ -13,6 +13,8 @@ from models.machine.backend import jt
 from models.ops.source import CUDA
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 SCENE = (f"dataset.data_dir={ROOT}/data/demo", "dataset.test_dir=")
 WITHOUT_MASKS = ("train.mask_weight=0",)
 FEW = ("model.packed.samples=1024", "model.background.samples=1024")

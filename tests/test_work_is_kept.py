@@ -12,6 +12,8 @@ from data.errors import UserError
 from models.monitoring.lock import LOCK_NAME
 from models.training.trainer import Trainer
 
+pytestmark = pytest.mark.slow
+
 
 def files(folder):
     """What lies in a folder, but for its log."""

@@ -11,6 +11,12 @@ from models.training.trainer import Trainer
 pytestmark = pytest.mark.slow
 
 ONE_STEP = ("train.end_iter=1", "train.warm_up_end=0", "train.save_freq=0", "train.val_freq=0", "train.val_mesh_freq=0")
+KINDS = {
+    "neus": (),
+    "in chunks": ("train.ray_chunk=16",),
+    "with a background": ("model.neus_renderer.n_outside=8", "train.mask_weight=0"),
+    "nerf": ("model.type=nerf", "model.nerf.d_in=3", "train.mask_weight=0"),
+}
 
 
 def journeys(folder, settings):
@@ -25,9 +31,9 @@ def journeys(folder, settings):
     return [stations for stations in steps if Kernel.__call__.__qualname__ not in stations]  # one asked by another
 
 
-@pytest.mark.parametrize("chunk", [(), ("train.ray_chunk=16",)], ids=["one piece", "chunks"])
-def test_from_the_training_loop_to_a_kernel_there_are_few_stations(tmp_path, chunk):
-    found = journeys(tmp_path, (*ONE_STEP, *chunk))
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_the_training_loop_to_a_kernel_there_are_few_stations(tmp_path, kind):
+    found = journeys(tmp_path, (*ONE_STEP, *KINDS[kind]))
     longest = max(found, key=len)
     assert len(found) > 4 and len(longest) <= rules.MAX_FRAMES, " -> ".join(longest)
 

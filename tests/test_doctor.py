@@ -83,7 +83,8 @@ def test_every_package_that_the_program_imports_is_tried():
     files = [path for room in ("data", "models") for path in (ROOT / room).rglob("*.py")]
     imported = {name for path in files for name in top.findall(path.read_text(encoding="utf-8"))}
     brought = importlib.metadata.packages_distributions()
-    required = set(re.findall(r"^[\w-]+", system.REQUIREMENTS.read_text(encoding="utf-8").lower(), re.MULTILINE)) - {"jittor"}
+    listed = system.REQUIREMENTS.read_text(encoding="utf-8").lower()
+    required = set(re.findall(r"^[\w-]+", listed, re.MULTILINE)) - {"jittor"}
     needed = {name for name in imported if required & {owner.lower() for owner in brought.get(name, ())}}
     optional = {"viser", "mpi4py"}  # of --mode view and of several processes, which say so themselves
     assert needed - optional <= set(system.MODULES.values()) and {"cv2", "pyhocon", "trimesh"} <= needed

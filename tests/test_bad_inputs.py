@@ -146,6 +146,7 @@ def calls(path):
     return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call)]
 
 
+@pytest.mark.slow
 def test_no_module_calls_what_could_run_or_fetch_what_a_file_says():
     paths = [*(ROOT / "data").rglob("*.py"), *(ROOT / "models").rglob("*.py"), ROOT / "exp_runner.py"]
     assert len(paths) > 40

@@ -52,6 +52,7 @@ def replaced(content, path, value):
     return copy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blender", "ngp", "nerfstudio"])
 def test_whatever_stands_anywhere_in_a_camera_file_is_read_or_named(tmp_path, kind):
     views = ALIKE[:2] if kind == "blender" else LENSES[:2]

@@ -104,6 +104,7 @@ def test_a_list_that_is_not_there_is_no_scene(tmp_path, capsys):
     assert "scenes.txt: no such file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_scenes_with_one_folder_for_their_results_are_refused(scenes, capsys):
     assert exp_runner.main(flags(scenes, results="one")) == 2
     assert "A and empty would both be written to" in capsys.readouterr().err

@@ -252,6 +252,7 @@ def test_a_conf_in_the_working_folder_is_taken_as_it_is(runner, tmp_path):
     assert conf_used(runner) == load_config(path)
 
 
+@pytest.mark.slow
 def test_an_empty_surface_exits_2_an_interrupt_130_a_missing_package_2(runner, monkeypatch, capsys):
     from models.surface.extraction import EmptySurfaceError
 

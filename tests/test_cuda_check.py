@@ -132,6 +132,7 @@ def test_pictures_meshes_and_the_doctors_examples_are_compiled_too(check, capsys
         assert "WRONG  the doctor's examples" in text and "not well: the doctor's examples" in text
 
 
+@pytest.mark.slow
 def test_one_conf_of_each_kind_is_shown():
     kinds = {load_config(ROOT / f"confs/{name}.conf", "check", ()).model.type for name in cuda_check.SHOWN}
     assert kinds == set(KINDS)

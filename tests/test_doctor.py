@@ -50,6 +50,7 @@ def test_a_check_that_raises_is_a_line_like_others():
 # the system
 
 
+@pytest.mark.slow
 def test_this_machine_is_fit():
     checks = (system.interpreter, system.packages, system.compiler, system.cache)
     assert [line.text() for check in checks for line in lines_of(check) if not line.is_ok] == []
@@ -233,6 +234,7 @@ def test_a_native_form_that_is_wrong_is_noticed_in_values_and_in_gradients(facto
 # all of it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("task", "is_ok"), [(computes, True), (takes_its_process_along, False)])
 def test_a_process_that_ends_is_a_line_and_the_others_are_told(monkeypatch, task, is_ok):
     monkeypatch.setattr(examine, "compute", task)

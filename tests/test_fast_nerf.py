@@ -67,6 +67,7 @@ def test_a_field_begins_as_even_as_the_conf_says():
     assert density.min() > 0.02 and density.max() < 0.12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [NATIVE, REFERENCE])
 def test_density_feature_and_their_gradients_are_those_of_finite_differences(form):
     conf = DensityGridConfig(levels=3, coarsest=4, finest=16, log2_rows=8, d_hidden=16, d_feature=3)
@@ -138,6 +139,7 @@ def test_the_visible_samples_of_a_traversal_are_those_of_the_rays_that_fit():
             np.testing.assert_array_equal(ours[: chosen.sum()], theirs[:used][chosen])
 
 
+@pytest.mark.slow
 def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     model, sampler, _ = model_of("model.density_grid.density=20", "model.radiance.samples=4000")
     roughened(model)
@@ -174,6 +176,7 @@ def test_losses_and_gradients_are_the_references_and_do_not_depend_on_the_chunk(
             assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-3 * np.linalg.norm(b.numpy()) > 0, name
 
 
+@pytest.mark.slow
 def test_pixels_off_the_object_are_held_to_the_background_whatever_they_show():
     model, sampler, _ = model_of("train.mask_weight=0.1")
     batch = sampler.next()
@@ -187,6 +190,7 @@ def test_pixels_off_the_object_are_held_to_the_background_whatever_they_show():
 # cells
 
 
+@pytest.mark.slow
 def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
     model, _, _ = model_of("model.density_grid.density=1e-3")
     hull, occupied = model.estimator.grid.hull, []
@@ -201,6 +205,7 @@ def test_a_cell_is_empty_after_some_looks_in_a_row_and_comes_back_after_one():
     assert (model.estimator.grid.cells > 0).sum() == hull.sum()
 
 
+@pytest.mark.slow
 def test_before_cells_are_asked_none_is_empty_whatever_a_shorter_schedule_found():
     model, _, _ = model_of("model.radiance.prune_from=0.5")
     for _ in range(PATIENCE):
@@ -211,6 +216,7 @@ def test_before_cells_are_asked_none_is_empty_whatever_a_shorter_schedule_found(
     assert not model.estimator.empty_cells.empty.any()
 
 
+@pytest.mark.slow
 def test_buffers_of_another_grid_of_cells_are_refused():
     model, _, _ = model_of()
     other, _, _ = model_of("model.radiance.cells=8")

@@ -205,6 +205,7 @@ def test_the_arrays_of_a_batch_make_it_again_and_others_are_refused(trainer):
             PackedBatch.from_arrays(good | {name: value})
 
 
+@pytest.mark.slow
 def test_masks_that_leave_nothing_are_a_sentence():
     conf = load_config(CONF, "demo", [*TINY, "model.packed.hull_margin=0"])
     scene = load_scene(conf.dataset)
@@ -241,6 +242,7 @@ def finished(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
     folder = tmp_path / "resumed"
     (folder / "checkpoints").mkdir(parents=True)
@@ -253,15 +255,18 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
     assert set(np.unique(cells)) <= {EMPTY, OCCUPIED, SOLID} and (cells == EMPTY).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [("validate_image",), ("validate_mesh", "--resolution", "24")])
 def test_pictures_and_meshes_come_from_its_checkpoints(finished, mode):
     assert run_conf(CONF, finished, "--case", "demo", "--mode", *mode, settings=(*TINY, *SHORT)) == 0
 
 
+@pytest.mark.slow
 def test_the_plan_of_its_memory(finished, capsys):
     assert run_conf(CONF, finished, "--case", "demo", "--mode", "plan", settings=(*TINY, *SHORT)) == 0
 
 
+@pytest.mark.slow
 def test_a_scene_without_masks_trains_on_all_of_its_pictures(tmp_path):
     write_scene(tmp_path / "scene", n_views=8, masks=False)
     settings = (*TINY, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""')

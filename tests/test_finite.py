@@ -58,6 +58,7 @@ def finite(function, *arrays):
 # volume rendering
 
 
+@pytest.mark.slow
 @FEW
 @given(row(SIGNED), row(MAGNITUDES), row(MAGNITUDES), INV_S)
 @example(np.full((1, N), 1e3, np.float32), np.ones((1, N), np.float32), np.zeros((1, N), np.float32), INV_S_MAX)
@@ -145,6 +146,7 @@ def test_even_depths_and_those_beyond_the_sphere(near, span, count, draw):
     finite(lambda b: sampling.outside_depths(b, count, 16, noises), far)
 
 
+@pytest.mark.slow
 @FEW
 @given(ascending(SIGNED), st.lists(MAGNITUDES, min_size=N - 1, max_size=N - 1), st.integers(1, 5))
 @example(np.zeros((1, N), np.float32), [0.0] * (N - 1), 3)

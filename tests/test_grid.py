@@ -211,6 +211,7 @@ def test_the_outputs_alone_are_the_fields_with_the_gradients_of_a_loss_of_them(f
     np.testing.assert_allclose(unrecorded.numpy(), values.numpy(), atol=1e-6)
 
 
+@pytest.mark.slow
 @ALL
 def test_the_grid_alone_takes_cotangents_to_points_and_table(form):
     case = make(40, seed=3)

@@ -245,6 +245,7 @@ def test_the_first_three_skipped_steps_of_a_folder_are_kept_over_all_its_session
 # replay's own complaints
 
 
+@pytest.mark.slow
 def test_replay_refuses_what_is_no_anomaly(tmp_path, capsys):
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     np.savez(tmp_path / "evil.npz", meta_json=np.array([{}], dtype=object))

@@ -132,6 +132,7 @@ def test_the_texts_for_cuda_give_the_same_bits_in_any_order_of_threads_and_the_n
         assert np.abs(ours - theirs).max() <= 2e-5 * np.abs(theirs).max(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_those_of_finite_differences_in_float64(form):
     splats = random_splats(12, seed=3, opacity=(-1.0, 1.0), size=(-2.2, -1.5))

@@ -177,7 +177,7 @@ def test_an_unknown_device_is_named_with_the_known_ones(device):
 
 
 def test_asking_for_cuda_where_it_cannot_work_says_why(monkeypatch):
-    monkeypatch.setattr(backend, "_choice", backend._Choice())
+    monkeypatch.setattr(backend, "choice", backend.Choice())
     monkeypatch.setattr(driver, "is_installed", lambda: False)
     start.ready.cache_clear()
     with pytest.raises(UserError, match="--device cuda: no NVIDIA driver is installed: install one, .* --device cpu"):
@@ -187,9 +187,9 @@ def test_asking_for_cuda_where_it_cannot_work_says_why(monkeypatch):
 
 @pytest.mark.parametrize("device", ["auto", "cpu"])
 def test_a_device_is_chosen_before_jittor_is_imported(monkeypatch, device):
-    monkeypatch.setattr(backend, "_choice", backend._Choice())
+    monkeypatch.setattr(backend, "choice", backend.Choice())
     backend.select(device, gpu=3)
-    assert (backend._choice.device, backend._choice.gpu) == (device, 3)
+    assert (backend.choice.device, backend.choice.gpu) == (device, 3)
 
 
 def test_a_device_cannot_be_changed_once_jittor_runs():
@@ -275,7 +275,7 @@ def test_a_wheel_that_is_not_installed_has_no_library(monkeypatch):
 @pytest.mark.parametrize(("device", "expected"), [("cpu", 0), ("cuda", 1)])
 def test_products_are_rounded_only_where_the_conf_allows_it_and_only_on_cuda(monkeypatch, device, expected):
     info = backend.device_info()
-    monkeypatch.setattr(backend._choice, "info", dataclasses.replace(info, name=device))
+    monkeypatch.setattr(backend.choice, "info", dataclasses.replace(info, name=device))
     try:
         backend.allow_tf32(True)
         assert jt.flags.use_tensorcore == expected

@@ -59,7 +59,7 @@ def test_the_memory_of_a_card_is_known_before_it_is_used(monkeypatch):
         ("auto", None, 0),
         ("cpu", home, 0),
     ):
-        monkeypatch.setattr(backend, "_choice", backend._Choice(device))
+        monkeypatch.setattr(backend, "choice", backend.Choice(device))
         monkeypatch.setattr(backend, "cuda_ready", lambda gpu, found=found: start.Ready(found))
         assert backend.card_bytes() == expected
 

@@ -17,7 +17,7 @@ from models.machine.cuda.home import Home
 def on_a_card(monkeypatch, tmp_path):
     """A process that is to run on a card that nobody has; returns its home."""
     home = Home(tmp_path / f"{HOME_PREFIX}0123456789ab", planned(toolkit()))
-    monkeypatch.setattr(backend, "_choice", backend._Choice("cuda", gpu=1))
+    monkeypatch.setattr(backend, "choice", backend.Choice("cuda", gpu=1))
     monkeypatch.setattr(backend, "cuda_ready", lambda gpu: start.Ready(home))
     monkeypatch.setattr(backend, "_trial", lambda home: "")
     monkeypatch.setattr(os, "environ", os.environ.copy())

@@ -63,7 +63,7 @@ class DeviceInfo:
 
 
 @dataclass
-class _Choice:
+class Choice:
     """The requested device, and the result of importing Jittor."""
 
     device: str = "auto"
@@ -73,7 +73,7 @@ class _Choice:
     home: Home | None = None  # the CUDA home; None on the CPU
 
 
-_choice = _Choice()
+choice = Choice()
 
 
 def select(device: str = "auto", gpu: int = 0) -> None:
@@ -87,20 +87,20 @@ def select(device: str = "auto", gpu: int = 0) -> None:
     """
     if device not in DEVICES:
         raise UserError(f"--device {device}: unknown device; use one of {', '.join(DEVICES)}")
-    if _choice.info is not None and device not in ("auto", _choice.info.name):
-        raise UserError(f"--device {device}: Jittor already runs on {_choice.info.name} in this process")
-    if _choice.info is None:
+    if choice.info is not None and device not in ("auto", choice.info.name):
+        raise UserError(f"--device {device}: Jittor already runs on {choice.info.name} in this process")
+    if choice.info is None:
         toolchain.check_environment()
-    if device == "cuda" and _choice.info is None and not (found := cuda_ready(gpu)).home:
+    if device == "cuda" and choice.info is None and not (found := cuda_ready(gpu)).home:
         raise UserError(insisted(found.reason))
-    _choice.device, _choice.gpu = device, gpu
+    choice.device, choice.gpu = device, gpu
 
 
 def device_info() -> DeviceInfo:
     """The device of Jittor, which is imported if necessary."""
     _load()
-    assert _choice.info is not None
-    return _choice.info
+    assert choice.info is not None
+    return choice.info
 
 
 def resident_bytes() -> int:
@@ -123,32 +123,32 @@ def allow_tf32(is_allowed: bool) -> None:
 
 def device_free_bytes() -> int:
     """Free memory of Jittor's GPU, bytes; 0 if it is unknown."""
-    if _choice.home is None:
+    if choice.home is None:
         return 0
-    runtime = ctypes.CDLL(str(_choice.home.folder / "lib64" / "libcudart.so"))  # the library that Jittor has loaded
+    runtime = ctypes.CDLL(str(choice.home.folder / "lib64" / "libcudart.so"))  # the library that Jittor has loaded
     free, total = ctypes.c_size_t(0), ctypes.c_size_t(0)
     return free.value if runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0 else 0
 
 
 def card_bytes() -> int:
     """Total memory of the GPU that is or will be used, bytes; 0 on the CPU."""
-    home = _choice.home
-    if _choice.info is None and _choice.device != "cpu":
-        home = cuda_ready(_choice.gpu).home
+    home = choice.home
+    if choice.info is None and choice.device != "cpu":
+        home = cuda_ready(choice.gpu).home
     return 0 if home is None else home.plan.card.memory
 
 
 def _load() -> Any:
     """Import Jittor at the first call; returns the module."""
-    if _choice.info is None:
+    if choice.info is None:
         is_second = os.environ.pop(RERUN, "") == "1"  # removed, so that no child inherits it
         toolchain.check()
         toolchain.check_environment()
-        _choice.home, reason = _place()
+        choice.home, reason = _place()
         try:
-            with environment.jittor_environment(_choice.home, _choice.gpu):
+            with environment.jittor_environment(choice.home, choice.gpu):
                 module = _prepared()
-                _choice.info = _describe(reason, "" if _choice.home else _attach_matmul(module))
+                choice.info = _describe(reason, "" if choice.home else _attach_matmul(module))
         except RebuiltError:
             _start_again(is_second)
         return module
@@ -158,8 +158,8 @@ def _load() -> Any:
 def _prepared() -> Any:
     """Import Jittor and set its device."""
     module = _import_quietly()
-    module.flags.use_cuda = 0 if _choice.home is None else 1
-    if _choice.home is not None:
+    module.flags.use_cuda = 0 if choice.home is None else 1
+    if choice.home is not None:
         module.flags.nvcc_flags += KERNEL_FLAGS
         module.flags.use_cuda_host_allocator = 0  # otherwise each upload waits for all earlier kernels
     return module
@@ -167,7 +167,7 @@ def _prepared() -> Any:
 
 def _describe(reason: str, warning: str) -> DeviceInfo:
     """The `DeviceInfo` of the imported Jittor."""
-    is_cpu = _choice.home is None
+    is_cpu = choice.home is None
     return DeviceInfo(
         name="cpu" if is_cpu else "cuda",
         reason=reason if reason != ASKED_FOR else "",
@@ -179,7 +179,7 @@ def _describe(reason: str, warning: str) -> DeviceInfo:
 
 def _start_again(is_second: bool) -> NoReturn:
     """Restart the program in this process; raises RuntimeError in a trial and UserError after one restart."""
-    if _choice.is_trial:
+    if choice.is_trial:
         raise RuntimeError(trial.AGAIN)
     if is_second:
         raise UserError(f"Jittor rebuilds itself at every start: remove {_cache_folder()} and try again")
@@ -196,13 +196,13 @@ def _place() -> tuple[Home | None, str]:
 
     Raises UserError if CUDA was requested and does not work.
     """
-    if _choice.device == "cpu":
+    if choice.device == "cpu":
         return None, ASKED_FOR
-    found = cuda_ready(_choice.gpu)
+    found = cuda_ready(choice.gpu)
     home, reason = found.home, found.reason
-    if home is not None and not _choice.is_trial and (words := _trial(home)):
+    if home is not None and not choice.is_trial and (words := _trial(home)):
         home, reason = None, f"{found.home.plan.card.words} is not used because Jittor fails on it, {words}"
-    if home is None and _choice.device == "cuda":
+    if home is None and choice.device == "cuda":
         raise UserError(insisted(reason))
     return home, "" if home else reason
 
@@ -210,7 +210,7 @@ def _place() -> tuple[Home | None, str]:
 def _trial(home: Home) -> str:
     """Why Jittor fails on the GPU, "" if it works; tried once per home, which also compiles Jittor."""
     with compile_progress(_caches):
-        return trial.failure(home, try_cuda, _choice.gpu)
+        return trial.failure(home, try_cuda, choice.gpu)
 
 
 def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
@@ -218,7 +218,7 @@ def try_cuda(report: Callable[[Any], None], gpu: int) -> None:
 
     Raises RuntimeError for a wrong result, and the exceptions of Jittor.
     """
-    _choice.device, _choice.gpu, _choice.is_trial = "cuda", gpu, True
+    choice.device, choice.gpu, choice.is_trial = "cuda", gpu, True
     module = _load()
     values = module.ones((64, 32))
     found = (module.matmul(values, values.transpose()) + 1.0).sum()

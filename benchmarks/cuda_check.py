@@ -96,7 +96,7 @@ def _check(given: argparse.Namespace) -> int:
     if given.first:
         return 0 if _check_first(given.conf or ["wmask"], pretended) else 1
     names = given.conf or flags.confs()
-    failed = [case[0] for case in _cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
+    failed = [case[0] for case in cases(names) if not _check_conf(*case, pretended, given.steps, codes)]
     if not given.conf and not _check_examples(pretended, codes):
         failed.append("the doctor's examples")
     if given.host and not _check_host(pretended, given.steps, given.plain):
@@ -105,7 +105,7 @@ def _check(given: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def cases(names: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What is checked of these confs: a name, and what the worker is given."""
     for name in names:
         conf = ("--conf", f"confs/{name}.conf", *(("--results",) if name in SHOWN else ()))

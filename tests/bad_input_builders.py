@@ -19,7 +19,7 @@ from checkpoint_samples import make_checkpoint
 from config_samples import WHOLE
 from synthetic_scene import change_cameras, save, write_scene
 
-from models.checkpoints.ours import Checkpoint, _encode, save_checkpoint
+from models.checkpoints.ours import Checkpoint, encoded, save_checkpoint
 
 CONF = WHOLE.replace("./exp/x", "./exp").replace("./public_data/x/", "./teapot")
 NPZ = "teapot/cameras_sphere.npz"
@@ -180,7 +180,7 @@ def beside(checkpoint: Checkpoint, *changes: Change) -> Change:
 
 def good_checkpoint() -> bytes:
     """The bytes of a small checkpoint of ours."""
-    return _encode(make_checkpoint())
+    return encoded(make_checkpoint())
 
 
 def stateful(**changes: object) -> Checkpoint:

@@ -22,7 +22,7 @@ from safetensors.numpy import save
 from synthetic_scene import write_scene
 from torch_files import SMALL, legacy_file, zip_file
 
-from models.checkpoints.ours import _digest, _encode
+from models.checkpoints.ours import digest_of, encoded
 from models.kinds.conf import known_leaves
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -169,7 +169,7 @@ STATES = JSON.map(json.dumps) | st.dictionaries(st.sampled_from(["conf", "second
 def signed(arrays: dict[str, np.ndarray], step: str, adam_steps: str, state: str, schema: str) -> bytes:
     """A file that passes for one of ours."""
     metadata = {"format": "neus-jittor", "schema": schema, "step": step, "adam_steps": adam_steps, "state": state}
-    return save(arrays, metadata={**metadata, "sha256": _digest(arrays, metadata)})
+    return save(arrays, metadata={**metadata, "sha256": digest_of(arrays, metadata)})
 
 
 FLOATS = st.sampled_from(["f4", "f8", "i8", "?"]).flatmap(lambda kind: arrays(kind, max_dims=2, max_side=3))
@@ -182,7 +182,7 @@ def resigned(state: dict[str, object], spoilt: list[tuple[str, str, float]], ste
     for moment, name, number in spoilt:
         with np.errstate(over="ignore"):
             whole.moments[moment][name][1] = number
-    return _encode(replace(whole, state=state))
+    return encoded(replace(whole, state=state))
 
 
 def _with_one_leaf_changed(value: object) -> st.SearchStrategy[object]:

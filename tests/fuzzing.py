@@ -50,7 +50,7 @@ from data.errors import UserError, one_line
 from data.io.images import read_image
 from data.io.streams import say, usable_encoding
 from data.scenes.load import load_scene
-from models.checkpoints.ours import _encode, load_checkpoint
+from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.commands.arguments import parse_arguments
 from models.evaluation.mesh_distance import read_mesh
@@ -197,7 +197,7 @@ def show(value: tuple[list[str], str], folder: Path) -> None:
         raise UserError("is spelt out")
 
 
-OURS = _encode(make_checkpoint())
+OURS = encoded(make_checkpoint())
 TARGETS = {
     "conf": Target(st.tuples(CONFS, OVERRIDES, CASES), read_conf),
     "flags": Target(st.lists(ARGUMENTS, max_size=6) | GOOD_FLAGS, lambda argv, _: parse_arguments(argv)),

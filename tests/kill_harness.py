@@ -115,7 +115,7 @@ def torture(folder: Path, kills: int, seed: int, keep: int = 0) -> Outcome:
         unfinished |= {path.name for path in (killed / "checkpoints").glob(".*.tmp")}
         present = checkpoints(killed)
         for path in present[-3:] if newest else present:
-            faults += _fault(path, number)
+            faults += fault_of(path, number)
         if keep and len(present) > keep + 1:
             faults.append(f"kill {number}: {len(present)} checkpoints where {keep} are kept")
         if newest is not None and (not present or present[-1] < newest):
@@ -132,7 +132,7 @@ def torture(folder: Path, kills: int, seed: int, keep: int = 0) -> Outcome:
     return Outcome(kills, len(unfinished), end, compared, (*faults, *differences))
 
 
-def _fault(path: Path, number: int) -> list[str]:
+def fault_of(path: Path, number: int) -> list[str]:
     """A sentence where a checkpoint cannot be read."""
     try:
         load_checkpoint(path)

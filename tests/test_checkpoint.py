@@ -170,7 +170,7 @@ def test_a_file_that_is_no_checkpoint_is_one_clear_sentence(tmp_path, case):
 def test_a_malformed_state_is_one_clear_sentence_even_under_a_valid_digest(tmp_path, state):
     metadata = {"format": "neus-jittor", "schema": "1", "step": "1", "adam_steps": "1", "state": state}
     path = tmp_path / "ckpt_000001.safetensors"
-    path.write_bytes(save({}, metadata={**metadata, "sha256": module._digest({}, metadata)}))
+    path.write_bytes(save({}, metadata={**metadata, "sha256": module.digest_of({}, metadata)}))
     with pytest.raises(CheckpointError) as caught:
         load_checkpoint(path)
     assert_one_sentence(caught.value, path)

@@ -122,7 +122,7 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
 def test_pictures_meshes_and_the_doctors_examples_are_compiled_too(check, capsys):
     assert check([toolkit()], ["--conf", "wmask", "--no-host"], [GOOD | {"of_results": 4}]) == 0
     assert "4 of them only pictures and meshes use" in capsys.readouterr().out
-    names = [case for case, _ in cuda_check._cases(sorted(path.stem for path in (ROOT / "confs").glob("*.conf")))]
+    names = [case for case, _ in cuda_check.cases(sorted(path.stem for path in (ROOT / "confs").glob("*.conf")))]
     examples = {"examples": 30, "on_card": 50, "codes": [80, 90], "on_host": []}
     assert check([toolkit()], ["--no-host"], [*[GOOD] * len(names), examples]) == 0
     assert "ok     the doctor's examples of 30 operations, forward and backward: 50" in capsys.readouterr().out

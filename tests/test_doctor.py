@@ -182,14 +182,14 @@ def test_a_wrong_gradient_is_noticed(monkeypatch):
 
 
 def test_the_gradient_by_imaginary_steps_is_that_of_differences():
-    from models.doctor.gradients import CONF, _distance
+    from models.doctor.gradients import CONF, signed_distance
     from models.fields.state import export_state
 
     rng = np.random.default_rng(3)
     network = SDFNetwork(CONF, rng)
     state = {name: value + rng.normal(0, 0.05, value.shape) for name, value in export_state(network).items()}
     point = rng.normal(0, 0.4, (1, 3))
-    sides = [_distance((point + side * 1e-6 * np.eye(3)).astype(complex), state).real for side in (1, -1)]
+    sides = [signed_distance((point + side * 1e-6 * np.eye(3)).astype(complex), state).real for side in (1, -1)]
     np.testing.assert_allclose(numpy_gradient(point, state)[0], (sides[0] - sides[1]) / 2e-6, rtol=1e-5, atol=1e-7)
 
 

@@ -55,7 +55,7 @@ def test_cameras_see_the_object_and_stand_outside_it(spec):
     small = dataclasses.replace(spec, cells=40, pose_error=0.0)
     stage, poses = render.PhotoSet(small), scenes.poses(small)
     assert len(poses) == spec.photographs and np.allclose(np.linalg.det(poses[:, :3, :3]), 1.0)
-    assert (stage._sdf(poses[:, :3, 3]) > 0.05).all()
+    assert (stage.sdf(poses[:, :3, 3]) > 0.05).all()
     intrinsics = np.repeat(small.intrinsics[None], len(poses), axis=0)
     for camera in cameras(intrinsics, poses, [small.size] * len(poses)):
         pixels, depth = project(stage.object.vertices, camera)
@@ -86,7 +86,7 @@ def test_a_scene_is_read_back_with_its_cameras_masks_and_points(folder, stage):
     assert np.allclose(scene.intrinsics[0], SMALL.intrinsics, atol=1e-6)
     assert 0.02 < np.mean(scene.masks[0] > 0) < 0.5
     assert len(scene.points.xyz) > 1000 and len(read_points(folder / render.WITNESS).xyz) > 1000
-    distances = np.abs(stage._sdf(scene.points.xyz))
+    distances = np.abs(stage.sdf(scene.points.xyz))
     assert np.median(distances) < 0.01
 
 

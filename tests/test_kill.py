@@ -56,9 +56,9 @@ def test_the_harness_notices_another_loss_another_weight_and_a_step_too_many(tmp
 
 def test_the_harness_notices_a_checkpoint_that_was_cut(tmp_path):
     path = tiny(tmp_path, 3)
-    assert kill_harness._fault(path, 1) == []
+    assert kill_harness.fault_of(path, 1) == []
     path.write_bytes(path.read_bytes()[:-1])
-    assert len(kill_harness._fault(path, 1)) == 1
+    assert len(kill_harness.fault_of(path, 1)) == 1
 
 
 # damage of other kinds, through the command line

@@ -53,6 +53,6 @@ def test_an_unlikely_lens_is_not_taken(index, value):
     class Camera:
         width, height, params = 1024, 768, list(TRUE_LENS)
 
-    assert colmap_tasks._is_likely([803.0, 512.0, 384.0, 0.0], Camera)
+    assert colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)
     Camera.params[index] = value
-    assert not colmap_tasks._is_likely([803.0, 512.0, 384.0, 0.0], Camera)
+    assert not colmap_tasks.is_likely([803.0, 512.0, 384.0, 0.0], Camera)

@@ -214,5 +214,5 @@ def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_cach
         seen.append((toolchain.compiler(), toolchain.cache_name()))
     assert seen[0] == seen[1] == (str(tmp_path / "bin/g++"), seen[0][1])
     monkeypatch.setattr(toolchain, "USUAL_COMPILER", seen[0][0])
-    monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain._config_beside()))
+    monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain.config_beside()))
     assert toolchain.cache_name() == f"{toolchain.CACHE_NAME}-{isa.level().name}" != seen[0][1]

@@ -39,8 +39,8 @@ class PhotoSet:
 
     def __init__(self, spec: SceneSpec) -> None:
         self.spec = spec
-        self._sdf = SHAPES[spec.shape](spec.random(0))
-        self.object = _above(surface(self._sdf, spec.cells), spec.ground)
+        self.sdf = SHAPES[spec.shape](spec.random(0))
+        self.object = _above(surface(self.sdf, spec.cells), spec.ground)
         self._texture, self._backdrop = texture(spec), Backdrop(spec)
 
     @cached_property
@@ -54,7 +54,7 @@ class PhotoSet:
         index = np.arange(len(vertices)).reshape(x.shape)
         a, b, c, d = (part.ravel() for part in (index[:-1, :-1], index[1:, :-1], index[1:, 1:], index[:-1, 1:]))
         faces = np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
-        is_free = (np.linalg.norm(vertices, axis=1) < 1.0) & (self._sdf(vertices) > 0.0)
+        is_free = (np.linalg.norm(vertices, axis=1) < 1.0) & (self.sdf(vertices) > 0.0)
         ground = trimesh.Trimesh(vertices, faces[is_free[faces].all(axis=1)], process=False)
         return trimesh.util.concatenate([self.object, ground])
 

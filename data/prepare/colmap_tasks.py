@@ -143,12 +143,12 @@ def refine(model: Any) -> Any:
     options = pycolmap.BundleAdjustmentOptions(refine_principal_point=True, print_summary=False)
     pycolmap.bundle_adjustment(refined, options)
     refined.update_point_3d_errors()
-    likely = all(_is_likely(model.cameras[key].params, refined.cameras[key]) for key in counts)
+    likely = all(is_likely(model.cameras[key].params, refined.cameras[key]) for key in counts)
     better = refined.compute_mean_reprojection_error() <= model.compute_mean_reprojection_error()
     return refined if likely and better else model
 
 
-def _is_likely(before: Sequence[float], camera: Any) -> bool:
+def is_likely(before: Sequence[float], camera: Any) -> bool:
     """Whether a refined camera is close to its parameters `before`, of CAMERA_MODEL."""
     focal_x, focal_y, x, y, *distortion = camera.params
     shift = max(abs(x - before[1]), abs(y - before[2])) / max(camera.width, camera.height)

@@ -65,7 +65,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> Path:
     TypeError for a `state` that is not JSON.
     """
     path = folder / checkpoint_name(checkpoint.step)
-    content = _encode(checkpoint)
+    content = encoded(checkpoint)
     try:
         make_folder(folder.parent, folder.name)
         write_atomically(path, content)
@@ -127,7 +127,8 @@ def header_step(path: Path) -> int | None:
     return step if 0 <= step <= MOST_STEPS else None
 
 
-def _encode(checkpoint: Checkpoint) -> bytes:
+def encoded(checkpoint: Checkpoint) -> bytes:
+    """The content of a checkpoint file."""
     arrays = dict(_flatten(checkpoint))
     metadata = {
         "format": FORMAT,
@@ -136,7 +137,7 @@ def _encode(checkpoint: Checkpoint) -> bytes:
         "adam_steps": str(checkpoint.adam_steps),
         "state": json.dumps(checkpoint.state),
     }
-    return save(arrays, metadata={**metadata, "sha256": _digest(arrays, metadata)})
+    return save(arrays, metadata={**metadata, "sha256": digest_of(arrays, metadata)})
 
 
 def _flatten(checkpoint: Checkpoint) -> Iterator[tuple[str, np.ndarray]]:
@@ -158,8 +159,8 @@ def _plain(array: np.ndarray) -> np.ndarray:
 
 
 def _decode(arrays: dict[str, np.ndarray], metadata: dict[str, str], state: dict[str, Any]) -> Checkpoint:
-    """The inverse of `_encode`; raises ValueError or KeyError for content that `_encode` does not write."""
-    if metadata["sha256"] != _digest(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
+    """The inverse of `encoded`; raises ValueError or KeyError for content that `encoded` does not write."""
+    if metadata["sha256"] != digest_of(arrays, {key: text for key, text in metadata.items() if key != "sha256"}):
         raise ValueError("its checksum does not match")
     networks: dict[str, dict[str, dict[str, np.ndarray]]] = {_NETWORK_PREFIX: {}, _EMA_PREFIX: {}}
     plain: dict[str, dict[str, np.ndarray]] = {name: {} for name in (*MOMENTS, _BUFFER_PREFIX)}
@@ -198,7 +199,7 @@ def _check_format(path: Path, metadata: dict[str, str]) -> None:
         raise ValueError(f"its schema {schema} is invalid")
 
 
-def _digest(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
+def digest_of(arrays: dict[str, np.ndarray], metadata: dict[str, str]) -> str:
     """SHA-256 (hex) over names, types, shapes and bytes of `arrays` and over `metadata`, in sorted order."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for key in sorted(arrays):

@@ -53,10 +53,10 @@ def _loss(gradient: np.ndarray) -> float:
 def numpy_gradient(points: np.ndarray, state: Mapping[str, np.ndarray]) -> np.ndarray:
     """The gradient [P, 3] of the SDF of a network of `CONF` at points [P, 3], by complex-step derivatives."""
     moved = np.repeat(points[None].astype(np.complex128), 3, axis=0) + 1j * TINY * np.eye(3)[:, None]
-    return _distance(moved.reshape(-1, 3), state).imag.reshape(3, -1).T / TINY
+    return signed_distance(moved.reshape(-1, 3), state).imag.reshape(3, -1).T / TINY
 
 
-def _distance(points: np.ndarray, state: Mapping[str, np.ndarray]) -> np.ndarray:
+def signed_distance(points: np.ndarray, state: Mapping[str, np.ndarray]) -> np.ndarray:
     """The first output at complex points [P, 3] -> [P]."""
     parts = [points]
     for level in range(CONF.multires):

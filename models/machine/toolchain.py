@@ -186,7 +186,7 @@ def cache_name() -> str:
     """The name of Jittor's cache: one for each instruction set, compiler and Python, which need separate builds."""
     used = (compiler(), python_config())
     name = f"{CACHE_NAME}-{isa.level().name}"
-    if used == (USUAL_COMPILER, str(_config_beside())):
+    if used == (USUAL_COMPILER, str(config_beside())):
         return name
     return f"{name}-{hashlib.sha256(repr(used).encode()).hexdigest()[:8]}"
 
@@ -195,13 +195,13 @@ def python_config() -> str:
     """The path of pythonX.Y-config, or of the user's replacement; "" if there is none. Jittor runs it."""
     if named := os.environ.get(CONFIG_VARIABLE):
         return named
-    beside = _config_beside()
+    beside = config_beside()
     if beside.is_file():
         return str(beside)
     return shutil.which(beside.name) or ""
 
 
-def _config_beside() -> Path:
+def config_beside() -> Path:
     """The expected path of pythonX.Y-config, in the folder of the base interpreter (not the virtual environment)."""
     name = f"python{sys.version_info.major}.{sys.version_info.minor}-config"
     return Path(sys.base_prefix) / "bin" / name

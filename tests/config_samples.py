@@ -1,6 +1,7 @@
 """Confs for the tests: a whole one as text, and the demo conf with values replaced."""
 
 import dataclasses
+from functools import cache
 from pathlib import Path
 
 from models.kinds.conf import ExperimentConfig, load_config
@@ -42,9 +43,15 @@ def flat(conf: object, prefix: str = "") -> dict:
     return values
 
 
+@cache
+def demo() -> ExperimentConfig:
+    """The demo conf as it is, read once."""
+    return load_config(CONFS / "demo_mlp.conf")
+
+
 def changed(**blocks: dict) -> ExperimentConfig:
     """The demo conf with fields replaced: changed(train={"seed": 3}), changed(sdf_network={...})."""
-    conf = load_config(CONFS / "demo_mlp.conf")
+    conf = demo()
     for block, values in blocks.items():
         if hasattr(conf, block):
             conf = dataclasses.replace(conf, **{block: dataclasses.replace(getattr(conf, block), **values)})

@@ -132,6 +132,7 @@ def test_the_rule_below_sees_each_way_to_replace_an_operation(text):
     assert replaced_operations(text)
 
 
+@pytest.mark.slow
 def test_no_test_and_no_benchmark_replaces_anything_of_ops():
     paths = [*(ROOT / "tests").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
     found = {path.name: replaced_operations(path.read_text(encoding="utf-8")) for path in paths}

@@ -81,6 +81,7 @@ def distance(first, second):
     return float(np.median(away))
 
 
+@pytest.mark.slow
 def test_cameras_that_are_right_stay(parsed):
     found = adjusted(parsed, False)
     assert distance(found, parsed) < 0.3 and "cameras adjusted to" in found.notes[-1]
@@ -89,6 +90,7 @@ def test_cameras_that_are_right_stay(parsed):
     assert np.median(on_walls) < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pixels", [1, 5])
 def test_cameras_that_were_moved_are_found_again(parsed, pixels):
     off = moved(parsed, pixels)
@@ -98,12 +100,14 @@ def test_cameras_that_were_moved_are_found_again(parsed, pixels):
     assert np.median(found.points.error) < 0.1
 
 
+@pytest.mark.slow
 def test_cameras_far_off_lose_their_region(parsed):
     found = [adjusted(replace(moved(parsed, pixels), scale_mat=np.eye(4)), False) for pixels in (5, 25)]
     assert found[0].scale_mat is not None and found[1].scale_mat is None
     assert "recomputed" in found[1].notes[-1] and np.median(found[1].points.error) < 0.1
 
 
+@pytest.mark.slow
 def test_a_focal_length_is_found_where_it_is_asked_for(parsed):
     wrong = K * [[1.04], [1.04], [1.0]] + np.array([[0, 0, K[0, 2] * -0.04], [0, 0, K[1, 2] * -0.04], [0, 0, 0]])
     off = replace(parsed, images=tuple(replace(p, lens=replace(p.lens, intrinsics=wrong)) for p in parsed.images))

@@ -33,6 +33,7 @@ STATES = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(
     tensors=st.dictionaries(NAMES, st.dictionaries(NAMES, ARRAYS, min_size=1, max_size=3), max_size=3),
     moment=st.dictionaries(NAMES, MOMENTS, max_size=3),

@@ -35,6 +35,7 @@ def seen_by(posed, xyz):
     return pixels.reshape(-1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bin", "txt"])
 def test_points_are_seen_where_the_format_says(tmp_path, kind):
     colmap_files.write_project(tmp_path, kind)

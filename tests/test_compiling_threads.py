@@ -43,6 +43,7 @@ def test_those_that_are_known_are_found(names):
     assert names >= {"isfinite", "isnan", "isinf", "searchsorted"} and not names & {"sum", "matmul", "argsort", "where"}
 
 
+@pytest.mark.slow
 def test_the_program_uses_none_of_them(names):
     found = {path.name: lines for path in PROGRAM if (lines := used(path.read_text(encoding="utf-8"), names))}
     assert len(PROGRAM) > 100 and found == {}

@@ -232,6 +232,7 @@ def test_a_later_override_wins():
 PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=20)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     text=PRINTABLE.filter(lambda text: "CASE_NAME" not in text),

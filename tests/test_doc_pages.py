@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 
 import pages
 import pytest
@@ -29,6 +30,7 @@ def first_spans(text, head):
 MESSAGES = [first_spans(text, head) for text, head in zip(both("troubleshooting"), ("Message", "消息"), strict=True)]
 
 
+@cache
 def known_messages():
     strings = [text for tree in SOURCES for text in pages.literals(tree)]
     return [*strings, (ROOT / "Makefile").read_text(encoding="utf-8")]

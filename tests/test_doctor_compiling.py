@@ -55,6 +55,7 @@ def test_nothing_is_said_where_all_is_compiled_although_sources_are_written_anew
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_what_the_child_says_of_jittors_own_build_is_said_here(monkeypatch, capsys):
     monkeypatch.setattr(examine, "compute", builds_jittor)
     assert examine.examine("cpu", 0, lambda line: None)

@@ -97,6 +97,7 @@ def slow_figures(mesh, folder, scan):
     return there, back, (there + back) / 2
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_slow_statement(tmp_path):
     folder, mesh = write_reference(tmp_path / "dtu"), surface()
     found = dtu_metrics(mesh, read_dtu(folder, SCAN))

@@ -52,6 +52,7 @@ def words(folder, *more):
     return [*flags, *settings, *more]
 
 
+@pytest.mark.slow
 def test_scans_are_trained_and_scored_once_and_the_table_has_theirs_beside_ours(folders, capsys):
     runs = []
 

@@ -83,6 +83,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_right_cameras_are_good_in_any_world(corner):
     finding = cameras(corner)
     assert finding.verdict == "good", finding
@@ -92,12 +93,14 @@ def test_right_cameras_are_good_in_any_world(corner):
     assert median_distance(moved(corner, matrix)) == pytest.approx(median_distance(corner), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_cameras_are_bad_whatever_their_cause(corner, name):
     finding = cameras(WRONG[name](corner))
     assert finding.verdict == "bad" and "contradicted: view" in finding.figure, finding
 
 
+@pytest.mark.slow
 def test_the_one_wrong_camera_is_named(corner):
     poses = corner.c2w.copy()
     poses[5, :3, :3] = poses[5, :3, :3] @ Rotation.from_rotvec([0, 0.1, 0]).as_matrix()
@@ -105,6 +108,7 @@ def test_the_one_wrong_camera_is_named(corner):
     assert finding.verdict == "fair" and finding.figure.endswith("contradicted: view 5 (5.png)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("views", [(5,), (0,), (2, 9)])
 def test_mirrored_photographs_are_named(corner, views):
     images = tuple(image[:, ::-1] if view in views else image for view, image in enumerate(corner.images))
@@ -113,6 +117,7 @@ def test_mirrored_photographs_are_named(corner, views):
     assert finding.figure.count(".png") == len(views)
 
 
+@pytest.mark.slow
 def test_of_large_pictures_with_sixteen_bits_and_masks_the_same_is_said(corner):
     large = tuple(np.kron(image, np.ones((3, 3, 1), np.uint8)).astype(np.uint16) * 257 for image in corner.images)
     intrinsics = corner.intrinsics.copy()

@@ -39,6 +39,7 @@ def adam_in_float64(parameter, gradient, first, second, step):
     return parameter - change, change, first, second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [NATIVE, REFERENCE])
 @SETTINGS
 @given(

@@ -33,6 +33,7 @@ OTHER_FRAMES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("given", "words"), OTHER_FRAMES.values(), ids=OTHER_FRAMES)
 def test_another_frame_is_named_with_what_would_mend_it(given, words):
     with pytest.raises(UserError, match="in another frame or scale than the scene") as refused:
@@ -52,6 +53,7 @@ SURFACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found", SURFACES.values(), ids=SURFACES)
 def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame(found):
     checked(TRUTH, np.asarray(found))

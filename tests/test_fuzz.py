@@ -6,6 +6,7 @@ from fuzzing import TARGETS, fuzz
 EXAMPLES = 150  # of each reader: some seconds in all
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_reader_ends_in_a_value_or_a_user_error_whatever_it_is_given(name):
     count, accepted = fuzz(name, EXAMPLES)

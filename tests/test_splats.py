@@ -182,6 +182,7 @@ class Part(Ranks):
         values[...] = next(self.sums, values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", OWN_FORMS[:2])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("size", [2, 3])

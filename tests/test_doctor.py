@@ -95,7 +95,8 @@ def test_every_package_that_the_program_imports_is_tried():
     ("version", "bounds", "is_within"),
     [
         ("1.26.4", ">=1.26,<2", True),
-        ("2.0.0", ">=1.26,<2", False),
+        ("1.26", ">=1.26,<2", True),
+        ("2", ">=1.26,<2", False),
         ("1.9", ">=1.10", False),
         ("1.3.11.0", ">=1.3.11,<1.3.12", True),
         ("4.0.0rc1", "<4", False),

@@ -238,6 +238,7 @@ def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
         assert total == pytest.approx(term.mean().item(), rel=1e-5), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
 def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
     renderer, conf = tiny(), changed(train={"mask_weight": 0.3}).train

@@ -93,6 +93,7 @@ def assert_named(told):
     assert told == "read" or "teapot" in told, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORMATS)
 def test_what_its_user_may_not_read_is_a_sentence(kind, scene_folder):
     FORMATS[kind](scene_folder)
@@ -153,6 +154,7 @@ def test_a_folder_that_may_not_be_entered_is_not_called_empty(kind, scene_folder
     assert pictures.name in told and "Permission denied" in told and "not there" not in told, told
 
 
+@pytest.mark.slow
 def test_a_photograph_with_the_longest_name_has_the_mask_of_its_own_name(scene_folder):
     """COLMAP's name for it, with .png behind, is longer than a file system takes."""
     names = [f"{letter * 251}.png" for letter in "abc"]

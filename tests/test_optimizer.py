@@ -162,6 +162,7 @@ def training():
     return renderer, before, live, values
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_steps(training):
     live = training[2]
     assert live[WARM] == live[LATER]

@@ -103,6 +103,7 @@ def on_device(given):
     return values, [jt.array(views), jt.array(rows.astype(np.float32)), jt.array(images)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_costs_and_slopes_are_those_of_the_definition(given, form):
     points, normals, views, rows, images = given

@@ -19,11 +19,11 @@ if __name__ == "__main__":  # run as a file: the packages lie beside benchmarks/
 
 from data.scenes.load import load_held_out, load_scene
 from models.experiment import background
-from models.kinds.conf import ExperimentConfig, load_config
-from models.kinds.protocol import Model
-from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.methods.conf import ExperimentConfig, load_config
+from models.methods.protocol import Model
+from models.methods.registry import build_model
 from models.ops.splat_project import camera_numbers, project_ellipsoids
 from models.ops.splat_raster import Look, Raster, composite_ellipsoids
 from models.ops.splat_shade import shade_splats

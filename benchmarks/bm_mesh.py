@@ -21,7 +21,7 @@ from models.commands.arguments import parse_arguments
 from models.commands.conf import read_conf
 from models.commands.shared import choose_device, open_trained, show
 from models.evaluation.mesh_distance import point_to_mesh
-from models.kinds.protocol import LevelSet
+from models.methods.protocol import LevelSet
 from models.surface import clean, sparse
 
 LOW, HIGH = np.full(3, -1.01), np.full(3, 1.01)
@@ -42,8 +42,8 @@ def field_of(conf: Path | None) -> SimpleNamespace:
     from models.machine import backend
 
     backend.select("cpu", 0)
-    from models.kinds.conf import load_config
-    from models.kinds.registry import build_model
+    from models.methods.conf import load_config
+    from models.methods.registry import build_model
 
     loaded = load_config(conf, "none")
     return build_model(loaded.model, loaded.train, np.random.default_rng(0)).level_set

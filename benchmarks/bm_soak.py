@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.experiment import Experiment, open_training
-from models.kinds.conf import ExperimentConfig, load_config
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.methods.conf import ExperimentConfig, load_config
 from models.monitoring.logger import RunLogger, complain
 from models.runner import Runner
 

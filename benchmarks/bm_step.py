@@ -24,7 +24,7 @@ from benchmarks.report import COLD_START_SECONDS, IMAGE_RATIO, MATMUL, OURS, PEE
 from benchmarks.shapes import FULL, FULL_OUTSIDE, ROOT, SMALL, Shape, make_job, parse_shape, shape_conf, write_job
 from benchmarks.workers import Alone, Answer, Answers, Worker, alternate
 from data.errors import UserError
-from models.kinds.neus.conf import NeuSConfig
+from models.methods.neus.conf import NeuSConfig
 
 WARM_START_REPEATS = 3
 EXIT_USER_ERROR = 2

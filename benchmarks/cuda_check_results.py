@@ -17,8 +17,8 @@ import numpy as np
 from data.scenes.scene import Scene
 
 if TYPE_CHECKING:  # which would load Jittor before the card is chosen
-    from models.kinds.conf import ExperimentConfig
-    from models.kinds.protocol import LevelSet
+    from models.methods.conf import ExperimentConfig
+    from models.methods.protocol import LevelSet
 
 LEVEL = 8  # of the picture: so many times smaller than the photograph
 RESOLUTION = 32  # of the mesh, grid points along a side
@@ -51,7 +51,7 @@ def make(trainer: Any, conf: ExperimentConfig, scene: Scene) -> None:
 
 def _pretend(kind: type) -> None:
     """From now on models of this kind hear of a surface."""
-    from models.kinds.neus import visible
+    from models.methods.neus import visible
 
     level_set = kind.level_set
     visible.may_be_opaque = lambda rays, sdf, spacing, inv_s: np.arange(len(rays)) % 2 == 0

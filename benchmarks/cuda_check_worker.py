@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
     from benchmarks.quality.train import build
     from data.scenes.load import load_scene
     from models.experiment import background
-    from models.kinds.conf import load_config
+    from models.methods.conf import load_config
     from models.ops.kernel import NATIVE, REFERENCE, use
 
     answers.pretend()

@@ -23,7 +23,7 @@ from data.io.streams import complain, say
 from data.readers.dtu import reference_files
 from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, read_json
 from models.evaluation.metric_table import aligned
-from models.kinds.conf import ExperimentConfig, load_config
+from models.methods.conf import ExperimentConfig, load_config
 
 PROGRAM = Path(__file__).resolve().parents[1] / "exp_runner.py"
 INTERRUPTED = (129, 130, 143, -2, -15)  # exit statuses of a run that was stopped

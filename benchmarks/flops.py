@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
-from models.kinds.neus.conf import NeuSConfig
+from models.methods.neus.conf import NeuSConfig
 
 OPERATIONS_PER_MULTIPLY_ADD = 2
 POINT_WIDTH = 3

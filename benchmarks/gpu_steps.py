@@ -178,7 +178,7 @@ def _peer(folder: Path, shape: Shape, device: str) -> dict[str, Any]:
 def _export(conf: Any, weights: Path) -> None:
     """Our initial weights, which the published code starts from too."""
     from models.fields.state import export_state
-    from models.kinds.registry import build_model
+    from models.methods.registry import build_model
 
     networks = build_model(conf.model, conf.train, np.random.default_rng(0)).networks.items()
     np.savez(weights, **{f"{name}/{key}": v for name, field in networks for key, v in export_state(field).items()})

@@ -17,10 +17,10 @@ from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
 from models.fields.state import export_state
-from models.kinds.conf import parse_config
-from models.kinds.registry import build_model
 from models.machine import backend
 from models.machine.backend import jt
+from models.methods.conf import parse_config
+from models.methods.registry import build_model
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.results.render import render_view
 from models.training.trainer import Trainer

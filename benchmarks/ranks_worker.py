@@ -15,11 +15,11 @@ import numpy as np
 
 from data.scenes.load import load_scene
 from models.experiment import background
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks, joined
 from models.machine.ranks.started import takes_part
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 from models.training.chunks import settled_chunk
 from models.training.trainer import Trainer
 

@@ -15,7 +15,7 @@ from data.rays import PixelBatch, Rays
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
-from models.kinds.conf import ExperimentConfig, load_config, to_hocon
+from models.methods.conf import ExperimentConfig, load_config, to_hocon
 
 ROOT = Path(__file__).resolve().parents[1]
 SPELLING = re.compile(r"(\d+)x(\d+)\+(\d+)(?:\+(\d+))?")

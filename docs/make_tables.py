@@ -19,7 +19,7 @@ from typing import Any, get_args
 from docs.meanings_zh import MEANINGS_ZH
 from models.commands import arguments
 from models.config.strict import AUTO, Auto
-from models.kinds.conf import known_leaves
+from models.methods.conf import known_leaves
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = {"en": ".md", "zh": ".zh-CN.md"}

@@ -23,9 +23,9 @@ from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints,
 from models.checkpoints.ours import Checkpoint, CheckpointError, load_checkpoint
 from models.checkpoints.published import to_checkpoint
 from models.checkpoints.torch_archive import read_torch_checkpoint
-from models.kinds.conf import ExperimentConfig, network_differences, parse_config, to_hocon
-from models.kinds.gaussians.conf import GAUSSIANS
 from models.machine.ranks.place import here
+from models.methods.conf import ExperimentConfig, network_differences, parse_config, to_hocon
+from models.methods.gaussians.conf import GAUSSIANS
 from models.monitoring.lock import FolderLock
 from models.monitoring.logger import LOG_FOLDER, TEXT_LOG
 from models.monitoring.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, RunFiles

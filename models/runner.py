@@ -19,10 +19,10 @@ from models.callback import FINISHED, STOPPED, TRAINING, Callback
 from models.evaluation.collapse import CollapseWatch
 from models.evaluation.validation import validate_image
 from models.experiment import Experiment, frame_state, record
-from models.kinds.conf import to_hocon
-from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, joined
+from models.methods.conf import to_hocon
+from models.methods.registry import build_model
 from models.monitoring.endings import (
     Ending,
     saved_at_the_end_of_memory,

@@ -32,7 +32,7 @@ FLOORS = {
     "data.prepare": 6,
     "models.estimators": 6,
     "models.rendering": 6,
-    "models.kinds": 7,
+    "models.methods": 7,
     "models.checkpoints": 8,
     "models.surface": 8,
     "models.doctor": 9,

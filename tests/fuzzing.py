@@ -54,7 +54,7 @@ from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.commands.arguments import parse_arguments
 from models.evaluation.mesh_distance import read_mesh
-from models.kinds.conf import load_config, parse_config, to_hocon
+from models.methods.conf import load_config, parse_config, to_hocon
 from models.monitoring.logger import RunLogger
 from models.training.chunks import settled_chunk
 

@@ -13,8 +13,8 @@ import exp_runner
 from models.config.optimizers import OPTIMIZERS, UpdateSettings, adam
 from models.config.schedules import DECAYS
 from models.config.strict import ConfigError
-from models.kinds.conf import load_config
 from models.machine.backend import jt
+from models.methods.conf import load_config
 from models.training.optimizer import Optimizer
 from models.training.trainer import Trainer
 from models.training.update_check import find_faults, updated

@@ -15,9 +15,9 @@ from models.config.strict import ConfigError, limits
 from models.fields import registry
 from models.fields.registry import SURFACES, FieldKind
 from models.fields.state import named_parameters
-from models.kinds.conf import load_config, parse_config, to_hocon
-from models.kinds.neus.model import NeuSModel
 from models.machine.backend import jt
+from models.methods.conf import load_config, parse_config, to_hocon
+from models.methods.neus.model import NeuSModel
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.rendering.losses import LOSSES
 from models.structs import FieldOutput, Term, Var

@@ -9,7 +9,7 @@ from config_samples import changed
 from test_guard import INPUTS
 
 from data.errors import UserError
-from models.kinds.conf import to_hocon
+from models.methods.conf import to_hocon
 from models.monitoring.anomaly import load_anomaly, save_anomaly
 from models.monitoring.replay import _require_noise, replay
 from models.training.guard import BadStep

@@ -103,9 +103,11 @@ def test_the_rule_of_loose_modules_sees_one_and_no_package():
 
 
 def test_the_rule_of_siblings_sees_one_kind_in_another():
-    edges = {"models.kinds.nerf.model": {"models.kinds.neus.conf", "models.kinds.protocol", "models.kinds.nerf.conf"}}
-    edges |= {"models.kinds.registry": {"models.kinds.neus.conf"}, "data.roi.region": {"data.inspection.finding"}}
-    assert rules.between_siblings(edges) == ["models.kinds.nerf.model imports models.kinds.neus.conf"]
+    edges = {
+        "models.methods.nerf.model": {"models.methods.neus.conf", "models.methods.protocol", "models.methods.nerf.conf"}
+    }
+    edges |= {"models.methods.registry": {"models.methods.neus.conf"}, "data.roi.region": {"data.inspection.finding"}}
+    assert rules.between_siblings(edges) == ["models.methods.nerf.model imports models.methods.neus.conf"]
 
 
 def test_a_cycle_of_packages_is_seen_where_no_file_imports_itself():

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 AFTER_IMPORT = """
 import os, signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
-import models.machine.backend, models.fields.sdf, models.kinds.neus.model, models.rendering.losses
+import models.machine.backend, models.fields.sdf, models.methods.neus.model, models.rendering.losses
 environment = dict(os.environ)
 from models.machine.backend import jt
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"

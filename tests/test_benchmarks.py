@@ -13,8 +13,8 @@ from benchmarks.shapes import Shape, parse_shape
 from benchmarks.workers import Alone, Worker, alternate
 from data.errors import UserError
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig, VarianceConfig
-from models.kinds.neus.conf import HierarchicalConfig, NeuSConfig
 from models.machine.backend import resident_bytes
+from models.methods.neus.conf import HierarchicalConfig, NeuSConfig
 
 # Layers: sdf 3 -> 5, with the skipped point 8 -> 8, 8 -> 4; colour 12 -> 2, 2 -> 3; background 4 -> 6, 6 -> 6, heads.
 SDF = SdfConfig(d_in=3, d_out=4, d_hidden=8, n_layers=2, skip_in=(1,))

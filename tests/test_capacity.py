@@ -12,11 +12,11 @@ from runs import SHORT, run, saved
 import exp_runner
 from data.errors import UserError, is_allocation_failure
 from models.fields.state import named_parameters
-from models.kinds import capacity
-from models.kinds.nerf.conf import NeRFConfig
-from models.kinds.registry import build_model
 from models.machine import available, backend
 from models.machine.cuda import start
+from models.methods import capacity
+from models.methods.nerf.conf import NeRFConfig
+from models.methods.registry import build_model
 from models.ops.source import CSRC, CUDA
 from models.training.trainer import Trainer
 

@@ -14,7 +14,7 @@ from data.errors import UserError
 from models.commands.arguments import parse_arguments, parse_mode
 from models.commands.command import Mode
 from models.commands.shared import mesh_request
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.requests import EvaluationRequest, MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]

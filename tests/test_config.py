@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from data.errors import UserError
 from models.config.hocon import parse_tree, write_tree
 from models.fields.conf import NerfConfig
-from models.kinds.conf import known_leaves, load_config, parse_config, to_hocon
+from models.methods.conf import known_leaves, load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
 PUBLISHED = {

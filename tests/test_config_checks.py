@@ -10,7 +10,7 @@ from config_samples import CONFS, changed
 from models.config.strict import ConfigError, check_limits, from_tree, limits
 from models.estimators.conf import HierarchicalConfig
 from models.fields.conf import LOG_FLOAT32_MAX
-from models.kinds.conf import load_config, network_differences, parse_config, to_hocon, validate
+from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 
 CANNOT_WORK = [
     ("neus_renderer", {"n_samples": 0}, "model.neus_renderer.n_samples"),

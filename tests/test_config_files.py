@@ -7,7 +7,7 @@ import pytest
 from config_samples import CONFS, RECIPES, WHOLE, write_conf
 
 from models.config.strict import ConfigError
-from models.kinds.conf import load_config, parse_config
+from models.methods.conf import load_config, parse_config
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from cuda_machines import toolkit
 from benchmarks import cuda_check, cuda_check_toolkit
 from benchmarks import cuda_check_answers as answers
 from benchmarks.shapes import ROOT
-from models.kinds.conf import load_config
-from models.kinds.registry import KINDS
+from models.methods.conf import load_config
+from models.methods.registry import METHODS
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
 GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_card": 9}
@@ -135,7 +135,7 @@ def test_pictures_meshes_and_the_doctors_examples_are_compiled_too(check, capsys
 @pytest.mark.slow
 def test_one_conf_of_each_kind_is_shown():
     kinds = {load_config(ROOT / f"confs/{name}.conf", "check", ()).model.type for name in cuda_check.SHOWN}
-    assert kinds == set(KINDS)
+    assert kinds == set(METHODS)
 
 
 BAD = [

@@ -11,7 +11,7 @@ from pages import PAIRS, ROOT, TEXTS
 from data.config import FORMATS
 from models.commands.arguments import EPILOG, MODE_NAMES
 from models.experiment import WRITTEN
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 
 SOURCES = pages.sources()
 

@@ -15,7 +15,7 @@ from benchmarks import dtu_table
 from benchmarks.dtu_published import ROWS, SCANS
 from models.commands import cases
 from models.commands.arguments import parse_arguments
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 
 SETTINGS = (
     "dataset.test_dir=",

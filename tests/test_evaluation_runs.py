@@ -15,7 +15,7 @@ from test_dtu import spoil_mask, write_reference
 
 from models.evaluation.references import read_references
 from models.experiment import Experiment
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.requests import EvaluationRequest, MeshRequest
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from data.inspection.overview import side_views
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from data.scenes.scene import check_scene
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.results.camera_paths import from_file, orbit
 
 

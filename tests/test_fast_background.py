@@ -19,9 +19,9 @@ from models.estimators.background import FARTHEST, candidates, contracted
 from models.estimators.batch import PackedBatch
 from models.estimators.merge import MergedBackground, align, order
 from models.estimators.occupancy import Traversal
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 from models.ops.kernel import REFERENCE, use
 from models.training.trainer import Trainer
 

@@ -20,10 +20,10 @@ from models.estimators.empty_cells import PATIENCE
 from models.estimators.occupancy import OccupancyGrid
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
-from models.kinds.conf import load_config
-from models.kinds.protocol import Moment
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.protocol import StepContext
+from models.methods.registry import build_model
 from models.ops.kernel import NATIVE, REFERENCE, use
 from models.training.trainer import Trainer
 
@@ -37,7 +37,7 @@ FAST = (
     *(f"model.radiance.{value}" for value in SAMPLES),
 )
 SETTINGS = (*SHORT, *FAST)
-WHITE = Moment(3, np.ones(3, np.float32))
+WHITE = StepContext(3, np.ones(3, np.float32))
 
 
 def model_of(*settings):
@@ -211,7 +211,7 @@ def test_before_cells_are_asked_none_is_empty_whatever_a_shorter_schedule_found(
     for _ in range(PATIENCE):
         model.estimator.empty_cells.update(lambda points, side: np.zeros(len(points)))
     assert not model.estimator.grid.cells.any()
-    model.before_step(Moment(1, None))
+    model.before_step(StepContext(1, None))
     np.testing.assert_array_equal(model.estimator.grid.cells > 0, model.estimator.grid.hull)
     assert not model.estimator.empty_cells.empty.any()
 

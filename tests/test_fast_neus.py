@@ -13,10 +13,10 @@ from toys import run_conf
 from data.errors import UserError
 from data.scenes.load import load_scene
 from models.estimators.batch import PackedBatch
-from models.kinds.conf import load_config
-from models.kinds.protocol import Moment
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.protocol import StepContext
+from models.methods.registry import build_model
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
 from models.training.trainer import Trainer
@@ -151,7 +151,7 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
     fields.sdf.lin1.bias.update(jt.array(np.r_[-3.0, np.zeros(7)].astype(np.float32)))
     fields.sharpness.variance.update(jt.array(np.float32([0.6])))
     batch = trainer.sampler.next()
-    objective = trainer.model.objective(batch, None, Moment(0, None))
+    objective = trainer.model.objective(batch, None, StepContext(0, None))
     bias = fields.sdf.lin1.bias
     slopes = {
         name: jt.grad(objective.terms[name].mean(), [bias], retain_graph=True)[0].numpy()[0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.rays import PinholeCamera
-from models.kinds.gaussians.fusion import Fusion
+from models.methods.gaussians.fusion import Fusion
 
 RADIUS, SIDE, FOCAL, FAR = 0.5, 96, 120.0, 2.5
 CAMERAS = 36

@@ -11,10 +11,10 @@ from test_gaussians import SMALL, splats
 
 from data.scenes.load import load_scene
 from models.experiment import background
-from models.kinds.conf import load_config
-from models.kinds.gaussians.pulled import Pulled
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.gaussians.pulled import Pulled
+from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
 

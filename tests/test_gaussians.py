@@ -15,12 +15,12 @@ from data.errors import UserError
 from data.io.images import read_image
 from data.rays import PinholeCamera
 from models.fields.state import take_rows
-from models.kinds.conf import ConfigError, load_config
-from models.kinds.gaussians import densify
-from models.kinds.gaussians.conf import SplatsConfig
-from models.kinds.gaussians.splats import Points, require_seen
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import ConfigError, load_config
+from models.methods.gaussians import densify
+from models.methods.gaussians.conf import SplatsConfig
+from models.methods.gaussians.splats import Points, require_seen
+from models.methods.registry import build_model
 
 FORMS = ("ellipsoids", "surfels")
 SMALL = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import SHORT, run
 
-from models.kinds.protocol import LevelSet
+from models.methods.protocol import LevelSet
 from models.monitoring import health
 from models.monitoring.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
 

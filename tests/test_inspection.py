@@ -15,7 +15,7 @@ from data.inspection.finding import Finding
 from data.io.images import read_image
 from models.commands import inspection
 from models.commands.inspection import markdown, table
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.monitoring.lock import FolderLock
 
 FOUND = (

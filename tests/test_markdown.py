@@ -10,7 +10,7 @@ from data.inspection.finding import Finding
 from data.scenes.load import load_scene
 from models.commands import inspection, reconstruction_page
 from models.config.hocon import check_case
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.report.markdown import escaped
 
 NAME = "<script>alert(1)</script> [a](http://b) ![c](d) `e` *f* _g_ | # &amp; \\*h"

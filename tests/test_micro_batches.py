@@ -7,12 +7,12 @@ from runs import ROOT, SHORT, contents, run, saved
 
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine import memory
 from models.machine.backend import jt
 from models.machine.ranks.place import Place
 from models.machine.ranks.ranks import Ranks
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 from models.training import chunks
 from models.training.gradient import GradientSum
 from models.training.sharing import Share

@@ -11,9 +11,9 @@ from toys import run_conf
 from tri_plane import TriPlane, TriPlaneConfig
 
 from models.fields.registry import SURFACES, FieldKind
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 
 CONFS = ROOT / "tests" / "confs"
 RADIANCE = ("nerf_in_cells", "density_grid_coarse_to_fine")

@@ -18,9 +18,9 @@ from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
-from models.kinds.protocol import Moment
-from models.kinds.radiance import SURFACE_DENSITY, TwoPassModel
 from models.machine.backend import jt
+from models.methods.protocol import StepContext
+from models.methods.radiance import SURFACE_DENSITY, TwoPassModel
 from models.ops.upsample import invert_cdf
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective
@@ -176,7 +176,7 @@ def test_fine_depths_gather_at_the_surface_that_the_coarse_pass_sees():
 
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     rays = random_rays(200, seed=8)
-    seen = model_of(of_field(ball)).view(rays, Moment(0, None))
+    seen = model_of(of_field(ball)).view(rays, StepContext(0, None))
     closest = np.linalg.norm(rays.origins + rays.directions * (rays.near + 1.0), axis=1)
     hit, missed = closest < 0.4, closest > 0.55
     assert hit.sum() > 20 and missed.sum() > 20
@@ -228,7 +228,7 @@ def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
 
 def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
     model = model_of(tiny(), train={"mask_weight": 0.3})
-    batch, moment = PixelBatch(RAYS, TARGET, MASK, np.zeros(COUNT, np.int32)), Moment(0, None)
+    batch, moment = PixelBatch(RAYS, TARGET, MASK, np.zeros(COUNT, np.int32)), StepContext(0, None)
     whole = model.objective(batch, None, moment).terms
     parts = [model.objective(batch.part(*rows), None, moment).terms for rows in ((0, 2), (2, 5))]
     for name, term in whole.items():

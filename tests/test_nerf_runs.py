@@ -19,8 +19,8 @@ from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from models.commands import plan_table as plan
 from models.config.strict import ConfigError
-from models.kinds.conf import load_config, network_differences, validate
-from models.kinds.registry import build_model
+from models.methods.conf import load_config, network_differences, validate
+from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
 SIZES = ("model.nerf_renderer.n_samples=8", "model.nerf_renderer.n_importance=8")

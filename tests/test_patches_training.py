@@ -10,8 +10,8 @@ from test_hits import sought
 
 from data.errors import UserError
 from models.estimators.visibility import NO_ANNEALING
-from models.kinds.conf import load_config
 from models.machine.backend import jt
+from models.methods.conf import load_config
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
 from models.rendering.patches import MOST_STEPS

@@ -12,10 +12,10 @@ from test_fast_neus import CONF, SHORT, TINY
 from data.io.images import to_uint8
 from data.scenes.load import load_held_out, load_scene
 from models.fields.photographs import Exposure
-from models.kinds.conf import load_config
-from models.kinds.protocol import Moment
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.protocol import StepContext
+from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
 EXPOSURE = "model.photographs.exposure=true"
@@ -85,7 +85,7 @@ def uneven(settings, steps=250):
     held_out, errors = load_held_out(conf.dataset, scene, 0.0), []
     for view in range(0, held_out.n_views, 2):
         rgb, mask = held_out.rgb_image(view, 2).reshape(-1, 3), held_out.mask_image(view, 2).reshape(-1) > 0.5
-        shown = trainer.model.view(held_out.rays(view, 2)[0], Moment(steps, None)).rgb
+        shown = trainer.model.view(held_out.rays(view, 2)[0], StepContext(steps, None)).rgb
         errors.append(np.mean((shown - rgb)[mask] ** 2))
     return -10 * np.log10(np.mean(errors)), trainer.model, gains[:, 0, 0]
 

@@ -13,9 +13,9 @@ from runs import ROOT, SHORT, command, contents, run, saved
 from data.errors import UserError
 from models.estimators.batch import PackedBatch
 from models.estimators.packed import OccupancyEstimator
-from models.kinds.protocol import PlainModel
 from models.machine.ranks import cores, ranks
 from models.machine.ranks.place import Place, be_alone, place_of
+from models.methods.protocol import PlainModel
 from models.monitoring.logger import LOG_FOLDER
 from models.training.sharing import Cut, share_of
 

@@ -16,7 +16,7 @@ from docs import make_tables
 from docs.meanings_zh import MEANINGS_ZH
 from models.commands.arguments import parse_arguments
 from models.commands.conf import read_conf
-from models.kinds.conf import known_leaves, load_config
+from models.methods.conf import known_leaves, load_config
 
 MAX_README_LINES = 220  # a newcomer reads it to the end
 MAX_IMAGE_BYTES = 300_000

@@ -9,7 +9,7 @@ from splat_oracle import random_splats
 
 from models.checkpoints.ours import CheckpointError
 from models.checkpoints.splat_ply import FLAT, encode, to_checkpoint
-from models.kinds.gaussians.conf import SplatsConfig
+from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import functions, turning
 
 PUBLISHED = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *(f"f_rest_{k}" for k in range(45))]

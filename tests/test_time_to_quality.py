@@ -16,9 +16,9 @@ from benchmarks.quality.train import compiled_since
 from benchmarks.shapes import ROOT
 from data.errors import UserError
 from models.fields.state import export_state
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 
 CONF = ROOT / "confs/debug.conf"
 SCENE = [f"dataset.{key}={ROOT}/data/demo{name}" for key, name in (("data_dir", ""), ("test_dir", "/test"))]

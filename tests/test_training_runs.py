@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runs import SHORT, command, contents, run, saved
 
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 
 pytestmark = pytest.mark.slow
 

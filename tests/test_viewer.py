@@ -19,7 +19,7 @@ from data.errors import UserError
 from data.io.images import read_image
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit

@@ -6,7 +6,7 @@ import pytest
 from runs import ROOT, run
 
 from data.scenes.load import load_scene
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.viewer.model_viewer import ViewerCallback
 from models.viewer.scene_viewer import Place
 

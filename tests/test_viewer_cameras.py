@@ -5,7 +5,7 @@ import pytest
 from runs import ROOT
 
 from data.scenes.load import load_scene
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 from models.viewer.cameras import bases, edges, hit, texture
 
 

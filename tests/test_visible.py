@@ -10,10 +10,10 @@ from data.rays import Rays
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.state import export_state, import_state
-from models.kinds.neus import visible
-from models.kinds.neus.model import NeuSModel
-from models.kinds.protocol import Moment
 from models.machine.backend import jt
+from models.methods.neus import visible
+from models.methods.neus.model import NeuSModel
+from models.methods.protocol import StepContext
 from models.rendering.render import SurfaceFields
 
 COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
@@ -69,7 +69,7 @@ def asked(model, view, rays, behind):
     networks = [network for network in (model.fields.sdf, model.fields.color, model.estimator.nerf) if network]
     for network in networks:
         network.points = 0
-    seen = view(rays, Moment(0, behind))
+    seen = view(rays, StepContext(0, behind))
     return seen, [network.points for network in networks]
 
 

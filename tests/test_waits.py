@@ -7,9 +7,9 @@ import pytest
 from runs import ROOT
 
 from data.scenes.load import load_scene
-from models.kinds.conf import load_config
-from models.kinds.registry import build_model
 from models.machine.backend import jt
+from models.methods.conf import load_config
+from models.methods.registry import build_model
 from models.ops.source import CUDA
 from models.training.trainer import Trainer
 

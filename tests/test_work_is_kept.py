@@ -187,7 +187,7 @@ def experiment_in(folder, source):
     from runs import ROOT
 
     from models.experiment import Experiment
-    from models.kinds.conf import load_config
+    from models.methods.conf import load_config
 
     conf = load_config(ROOT / "confs/debug.conf")
     conf = replace(conf, general=replace(conf.general, recording=(str(source),)))

@@ -12,10 +12,10 @@ from synthetic_scene import write_scene
 import exp_runner
 from data.rays import PixelBatch
 from data.scenes.sampler import PixelSampler
-from models.kinds.block import PlainBlock
-from models.kinds.protocol import PlainModel
-from models.kinds.registry import KINDS, Kind
 from models.machine.backend import jt
+from models.methods.block import PlainBlock
+from models.methods.protocol import PlainModel
+from models.methods.registry import METHODS, Method
 from models.rendering.losses import binary_mask
 
 NO_PROBE = "train.ray_chunk=32"  # a chunk that is given needs no batch to measure its memory with
@@ -32,13 +32,13 @@ class ToyBlock(PlainBlock):
 
 
 @contextmanager
-def registered(name: str, kind: Kind) -> Iterator[None]:
+def registered(name: str, kind: Method) -> Iterator[None]:
     """Within it there is a further kind of model."""
-    KINDS[name] = kind
+    METHODS[name] = kind
     try:
         yield
     finally:
-        del KINDS[name]
+        del METHODS[name]
 
 
 def write_conf(folder: Path, model: str) -> Path:

@@ -25,7 +25,7 @@ from data.scenes.load import load_held_out, load_scene
 from models.evaluation.evaluate import PICTURE
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 from models.experiment import background
-from models.kinds.conf import load_config
+from models.methods.conf import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ("fast", "geo", "fast_nerf", "gaussians", "surfels")

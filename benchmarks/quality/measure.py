@@ -17,10 +17,10 @@ from data.scenes.load import load_held_out, load_scene
 from models.evaluation import image_metrics
 from models.evaluation.mesh_distance import read_mesh
 from models.experiment import background
-from models.kinds.conf import parse_config
-from models.kinds.protocol import Moment
-from models.kinds.registry import build_model
 from models.machine import backend
+from models.methods.conf import parse_config
+from models.methods.protocol import StepContext
+from models.methods.registry import build_model
 from models.requests import UNIT
 from models.results.chunks import ResultChunks
 from models.results.meshes import UNITS
@@ -80,7 +80,7 @@ class Judge:
         held_out, level = self._held_out, self._asked.level
         if held_out is None:
             return {}
-        moment = Moment(step, self._conf.train.background_rgb)
+        moment = StepContext(step, self._conf.train.background_rgb)
         views = []
         for view in chosen(held_out.n_views, self._asked.views):
             rays, shape = held_out.rays(view, level)

@@ -17,7 +17,7 @@ from benchmarks.workers import Worker
 from data.errors import UserError
 from data.io.files import write_result
 from models.config.strict import ConfigError
-from models.kinds.conf import ExperimentConfig, load_config, to_hocon, validate
+from models.methods.conf import ExperimentConfig, load_config, to_hocon, validate
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it names a folder
 TRAINED, MEASURED = "trained.json", "measured.json"

@@ -17,12 +17,12 @@ from benchmarks.serve import peak_bytes, serve
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene
 from models.experiment import background
-from models.kinds.block import ModelConfig
-from models.kinds.conf import ExperimentConfig, parse_config
-from models.kinds.protocol import Batch, Sampler
-from models.kinds.registry import build_model
 from models.machine import backend, memory
 from models.machine.backend import jt
+from models.methods.block import ModelConfig
+from models.methods.conf import ExperimentConfig, parse_config
+from models.methods.protocol import Batch, Sampler
+from models.methods.registry import build_model
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from data.io.files import write_result
 from models.fields.state import export_state
-from models.kinds.protocol import Model
+from models.methods.protocol import Model
 from models.training.trainer import load_into
 
 NETWORK, BUFFER = "network", "buffer"  # first parts of the names in the file

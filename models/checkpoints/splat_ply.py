@@ -16,8 +16,8 @@ from scipy.spatial.transform import Rotation
 
 from data.io.files import is_file
 from models.checkpoints.ours import MOMENTS, Checkpoint, CheckpointError
-from models.kinds.gaussians.conf import SURFELS, SplatsConfig
 from models.machine.available import available_bytes
+from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.ops.harmonics import MOST_DEGREE, count_of, turning
 
 SUFFIX = ".ply"
@@ -33,7 +33,7 @@ _FIXED += ("scale_0", "scale_1", "scale_2", "rot_0", "rot_1", "rot_2", "rot_3")
 _VERTEX = re.compile(r"element vertex (\d{1,18})")
 _PROPERTY = re.compile(r"property (\w+) (\w+)")
 
-Splats = dict[str, np.ndarray]  # as `models.kinds.gaussians.splats` names them
+Splats = dict[str, np.ndarray]  # as `models.methods.gaussians.splats` names them
 
 
 def encode(splats: Splats, scene_to_world: np.ndarray, is_flat: bool) -> bytes:

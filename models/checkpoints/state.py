@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from data.errors import UserError
-from models.kinds.conf import parse_config
 from models.machine.available import available_bytes
+from models.methods.conf import parse_config
 
 GENERATOR = "PCG64"  # numpy's default, the only one whose state is saved
 LARGEST_MATRIX_ENTRY = 1e30  # larger entries overflow when multiplied

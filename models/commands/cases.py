@@ -137,7 +137,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
     """Raises UserError if the conf is invalid for a scene, or several scenes share a results folder."""
-    from models.kinds.conf import load_config
+    from models.methods.conf import load_config
 
     if arguments.conf is None:
         raise UserError("--cases: give a conf too, such as --conf confs/wmask.conf")
@@ -199,7 +199,7 @@ class _Work:
     def _outcome(self, case: str, state: str) -> Outcome:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
-        from models.kinds.conf import load_config
+        from models.methods.conf import load_config
 
         folder = Path(load_config(self._arguments.conf, case, self._arguments.overrides).general.base_exp_dir)
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from data.io.streams import complain
 
 if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
+    from models.methods.conf import ExperimentConfig
 else:
     ExperimentConfig = object  # imported when a conf is read, not for the help page
 

@@ -13,7 +13,7 @@ from models.commands.command import EXIT_DONE, EXPERIMENT, Arguments, Command, f
 from models.commands.shared import LANGUAGE
 
 if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
+    from models.methods.conf import ExperimentConfig
 
 LEAST = 2
 REPORT = "report.html"  # of a training

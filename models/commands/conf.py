@@ -25,7 +25,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     that of the program's folder. With the program's demo.conf, paths of the scene that do not exist relative to the
     current folder are taken from the program's folder, too.
     """
-    from models.kinds.conf import load_config
+    from models.methods.conf import load_config
 
     default = DEFAULT_CONF
     if arguments.case and arguments.conf is None:

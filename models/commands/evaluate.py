@@ -14,7 +14,7 @@ from models.requests import EvaluationRequest
 
 if TYPE_CHECKING:
     from models.evaluation.references import References
-    from models.kinds.conf import ExperimentConfig
+    from models.methods.conf import ExperimentConfig
     from models.results.context import EvalContext
 
 DTU = "dtu"

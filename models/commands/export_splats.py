@@ -8,7 +8,7 @@ from data.errors import UserError
 from data.io.files import write_result
 from models.commands.command import Arguments, Command, ExperimentConfig
 from models.commands.shared import CHECKPOINT, choose_device, open_trained
-from models.kinds.gaussians.conf import GAUSSIANS, SURFELS
+from models.methods.gaussians.conf import GAUSSIANS, SURFELS
 
 if TYPE_CHECKING:
     from models.experiment import Experiment

@@ -17,7 +17,7 @@ from data.io.images import write_image
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene, summary
 from models.experiment import Experiment, background, results_folder
-from models.kinds.conf import ExperimentConfig
+from models.methods.conf import ExperimentConfig
 from models.monitoring.run_files import RunFiles
 from models.report.markdown import escaped
 

@@ -12,7 +12,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Measure and print the table; returns the exit status."""
     from data.scenes.load import load_scene
     from models.experiment import background
-    from models.kinds.capacity import require_batch
+    from models.methods.capacity import require_batch
 
     choose_device(arguments, conf, is_trained=True)
     require_batch(conf)

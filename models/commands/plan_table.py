@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.kinds.conf import ExperimentConfig
-from models.kinds.registry import ModelConfig, build_model
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.machine.ranks.ranks import joined
+from models.methods.conf import ExperimentConfig
+from models.methods.registry import ModelConfig, build_model
 from models.results.chunks import ResultChunks
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer

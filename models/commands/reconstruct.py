@@ -12,7 +12,7 @@ from models.commands.command import PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import finite
 
 if TYPE_CHECKING:
-    from models.kinds.conf import ExperimentConfig
+    from models.methods.conf import ExperimentConfig
 
 NAME = "reconstruct"
 DEFAULT_MINUTES = 10.0

@@ -108,7 +108,7 @@ def _checked_folder(arguments: Arguments, conf: ExperimentConfig) -> Path:
     """The experiment's folder; raises UserError for mistakes that can be detected before the work starts."""
     from models.checkpoints.folder import has_checkpoints
     from models.experiment import CHECKPOINTS, results_folder
-    from models.kinds.capacity import require_batch, require_mesh
+    from models.methods.capacity import require_batch, require_mesh
 
     choose_device(arguments, conf, is_trained=True)
     require_batch(conf)

@@ -16,7 +16,7 @@ from models.requests import OF_FIELD, OF_MESH, VideoRequest
 
 if TYPE_CHECKING:
     from data.scenes.scene import Scene
-    from models.kinds.conf import ExperimentConfig
+    from models.methods.conf import ExperimentConfig
     from models.results.camera_paths import CameraPath
     from models.results.context import EvalContext
 

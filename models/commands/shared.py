@@ -87,7 +87,7 @@ MESH = (
 
 def mesh_request(values: argparse.Namespace) -> MeshRequest:
     """The mesh that the flags of `MESH` describe; raises UserError if it needs more memory than is free."""
-    from models.kinds.capacity import require_mesh
+    from models.methods.capacity import require_mesh
 
     require_mesh(values.resolution, f"--resolution {values.resolution}")
     return MeshRequest(resolution=values.resolution, threshold=values.mcube_threshold)
@@ -95,8 +95,8 @@ def mesh_request(values: argparse.Namespace) -> MeshRequest:
 
 def choose_device(arguments: Arguments, conf: ExperimentConfig, is_trained: bool = False) -> None:
     """Choose the device; raises UserError if it is not available, or the networks need more memory than is free."""
-    from models.kinds.capacity import require_networks
     from models.machine import backend
+    from models.methods.capacity import require_networks
 
     backend.select(arguments.device, own_card(arguments.gpu, os.environ))
     require_networks(conf.model, is_trained)

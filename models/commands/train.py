@@ -31,7 +31,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     if arguments.values.cases is not None:
         return cases.run_cases(arguments)
     from models.experiment import open_training
-    from models.kinds.capacity import require_batch, require_mesh
+    from models.methods.capacity import require_batch, require_mesh
 
     choose_device(arguments, conf, is_trained=True)
     require_batch(conf)

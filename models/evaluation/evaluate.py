@@ -23,8 +23,8 @@ from models.evaluation.metric_files import CSV_FILE, FOLDER, JSON_FILE, add_row,
 from models.evaluation.metric_table import lines
 from models.evaluation.references import References
 from models.evaluation.surface_metrics import SurfaceMetrics, against_truth
-from models.kinds.conf import flat, parse_config
 from models.machine.ranks.ranks import ALONE
+from models.methods.conf import flat, parse_config
 from models.requests import EvaluationRequest
 from models.results.context import EvalContext
 from models.results.meshes import extract_mesh, write_world_mesh

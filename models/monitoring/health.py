@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.kinds.protocol import LevelSet
+from models.methods.protocol import LevelSet
 
 PROBE_POINTS = 24  # per side: 7,000 of them lie in the sphere, some milliseconds with the published networks
 FULL_SHARE = 0.98  # of the sphere inside the surface: it has nowhere left to be seen from

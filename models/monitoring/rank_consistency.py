@@ -11,9 +11,9 @@ import numpy as np
 
 from data.errors import UserError, listed
 from data.scenes.scene import Scene
-from models.kinds.conf import ExperimentConfig, flat
 from models.machine import backend
 from models.machine.ranks.ranks import MACHINE, Ranks, differences
+from models.methods.conf import ExperimentConfig, flat
 from models.training.trainer import Trainer
 
 # Keys that may differ from machine to machine: where things lie. What lies there is compared itself.

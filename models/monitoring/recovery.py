@@ -12,9 +12,9 @@ import numpy as np
 from data.errors import UserError, is_allocation_failure, listed
 from models.checkpoints.folder import CheckpointFolder
 from models.checkpoints.ours import Checkpoint
-from models.kinds.conf import ExperimentConfig, to_hocon
 from models.machine import memory
 from models.machine.ranks.ranks import ALONE, Ranks
+from models.methods.conf import ExperimentConfig, to_hocon
 from models.monitoring import health, setbacks
 from models.monitoring.anomaly import FOLDER_FILES, save_anomaly
 from models.monitoring.interrupts import DivergedError

@@ -10,9 +10,9 @@ import numpy as np
 from data.errors import UserError, listed
 from models.checkpoints.ours import MOMENTS
 from models.config.optimizers import UpdateSettings
-from models.kinds.capacity import require_networks
-from models.kinds.conf import parse_config
-from models.kinds.registry import build_model
+from models.methods.capacity import require_networks
+from models.methods.conf import parse_config
+from models.methods.registry import build_model
 from models.monitoring.anomaly import Anomaly, load_anomaly
 from models.ops.update import readings
 from models.training.gradient import TOTAL

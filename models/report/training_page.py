@@ -28,8 +28,8 @@ from models.config.defaults import base_values, same
 from models.evaluation.metric_table import rows as figure_rows
 from models.evaluation.validation import ValidationImage
 from models.experiment import Experiment
-from models.kinds.conf import flat
 from models.machine import backend, memory
+from models.methods.conf import flat
 from models.monitoring.logger import RunLogger
 from models.report.document import REPORT, document, read_page
 from models.report.history import History, restored

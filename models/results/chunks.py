@@ -13,8 +13,8 @@ import numpy as np
 from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
-from models.kinds.protocol import Model, Moment
 from models.machine import memory
+from models.methods.protocol import Model, StepContext
 
 MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
 MOST_GRID_POINTS = 2**16  # likewise a grid
@@ -26,7 +26,7 @@ def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
     def render(count: int) -> object:
         columns = (rays.origins, rays.directions, rays.near, rays.far)
         some = Rays(*(np.resize(values, (count, values.shape[1])) for values in columns))
-        return model.view_fully(some, Moment(0, None))
+        return model.view_fully(some, StepContext(0, None))
 
     return memory.chunk_that_fits(MOST_RENDER_RAYS, render, conf.memory_limit)
 

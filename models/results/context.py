@@ -9,8 +9,8 @@ import numpy as np
 
 from data.rays import Rays
 from models.experiment import Experiment
-from models.kinds.protocol import Model, Moment
 from models.machine.ranks.ranks import ALONE, Ranks
+from models.methods.protocol import Model, StepContext
 from models.monitoring.logger import RunLogger
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, as_view, render_rays, render_view, together
@@ -34,10 +34,10 @@ class EvalContext:
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
         """The image of rays [h * w] of shape (h, w); a progress bar where it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
-        moment = Moment(self.step, self.background_rgb)
+        context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)
         if self.ranks.size == 1 or self.model.shows_pictures or len(rays) < self.ranks.size:
-            return render_view(self.model, rays, shape, chunk, moment, bar)
+            return render_view(self.model, rays, shape, chunk, context, bar)
         rows = self.ranks.part(len(rays))
-        parts = self.ranks.everyones(lambda: render_rays(self.model, rays.at(rows), chunk, moment, bar))
+        parts = self.ranks.everyones(lambda: render_rays(self.model, rays.at(rows), chunk, context, bar))
         return as_view(together(parts), shape)

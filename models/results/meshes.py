@@ -12,7 +12,7 @@ import trimesh
 
 from data.errors import UserError
 from data.scenes.scene import Scene
-from models.kinds.protocol import LevelSet
+from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
 from models.results.context import EvalContext
 from models.results.sharing import shared_out

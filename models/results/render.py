@@ -10,7 +10,7 @@ import numpy as np
 
 from data.io.images import to_uint8
 from data.rays import Rays
-from models.kinds.protocol import Model, Moment
+from models.methods.protocol import Model, StepContext
 from models.structs import RayView
 
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
@@ -33,10 +33,10 @@ class RenderedView:
 
 
 def render_view(
-    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, moment: Moment, progress: Progress = iter
+    model: Model, rays: Rays, shape: tuple[int, int], chunk: int, context: StepContext, progress: Progress = iter
 ) -> RenderedView:
     """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
-    return as_view(render_rays(model, rays, chunk, moment, progress), shape)
+    return as_view(render_rays(model, rays, chunk, context, progress), shape)
 
 
 def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
@@ -45,9 +45,11 @@ def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
-def render_rays(model: Model, rays: Rays, chunk: int, moment: Moment, progress: Progress = iter) -> RayView:
+def render_rays(model: Model, rays: Rays, chunk: int, context: StepContext, progress: Progress = iter) -> RayView:
     """What R rays show; nothing of a chunk's graph outlives it."""
-    parts = [model.view(rays.at(slice(start, start + chunk)), moment) for start in progress(range(0, len(rays), chunk))]
+    parts = [
+        model.view(rays.at(slice(start, start + chunk)), context) for start in progress(range(0, len(rays), chunk))
+    ]
     return together(parts)
 
 

@@ -25,7 +25,7 @@ from models.surface.samples import BLOCK, Grid, Progress, Samples, unchanged
 from models.surface.weld import weld
 
 if TYPE_CHECKING:
-    from models.kinds.protocol import LevelSet
+    from models.methods.protocol import LevelSet
 
 SLOPE_SAMPLES = 1024  # places where the slope of a signed distance is measured, beside the coarse lattice
 NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # of a block, itself among them

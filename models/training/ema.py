@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from models.fields.state import export_state, import_state, named_parameters
-from models.kinds.protocol import Model
 from models.machine.backend import jt
+from models.methods.protocol import Model
 from models.structs import Var
 
 

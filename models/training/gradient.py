@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from models.kinds.protocol import Batch, Model, Noise, Settled, StepContext
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
+from models.methods.protocol import Batch, Model, Noise, Settled, StepContext
 from models.ops.weighted_means import weighted_means
 from models.structs import Objective, Var
 from models.training.sharing import Share, rows_of

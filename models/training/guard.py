@@ -14,8 +14,8 @@ import numpy as np
 
 from data.errors import listed
 from models.config.optimizers import UpdateSettings
-from models.kinds.protocol import Batch, Noise
 from models.machine.backend import jt
+from models.methods.protocol import Batch, Noise
 from models.structs import Var
 from models.training.update_check import UpdateFault, find_faults, gathered
 

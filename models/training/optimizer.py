@@ -27,7 +27,7 @@ def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], se
 
 
 class Optimizer:
-    """Parameters with their moments; `steps` counts the updates made. A `models.kinds.protocol.Parameters`."""
+    """Parameters with their moments; `steps` counts the updates made. A `models.methods.protocol.Parameters`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Optimizer:
 
     @property
     def named_moments(self) -> dict[str, dict[str, np.ndarray]]:
-        """Moment -> `<network>.<name>` -> copy, as checkpoints have them."""
+        """StepContext -> `<network>.<name>` -> copy, as checkpoints have them."""
         groups = zip(MOMENTS, (self.exp_avg, self.exp_avg_sq), strict=True)
         return {
             moment: {name: value.numpy() for name, value in zip(self.names, values, strict=True)}

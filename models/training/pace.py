@@ -9,9 +9,9 @@ import numpy as np
 
 from data.scenes.scene import Scene
 from models.config.blocks import TrainConfig
-from models.kinds.block import ModelConfig
-from models.kinds.registry import build_model
 from models.machine import memory
+from models.methods.block import ModelConfig
+from models.methods.registry import build_model
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
 

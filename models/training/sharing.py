@@ -15,10 +15,10 @@ import numpy as np
 
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
-from models.kinds.protocol import Batch, Model, Noise
 from models.machine import backend
 from models.machine.ranks.place import Place
 from models.machine.ranks.ranks import ALONE, Ranks
+from models.methods.protocol import Batch, Model, Noise
 
 # Numbers of ranks that have the same pieces: four, two for each of two ranks. A piece costs the calls that make its
 # graph, 4 ms and more: those that more numbers need would cost small batches much of what ranks bring.

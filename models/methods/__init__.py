@@ -1,0 +1,1 @@
+"""Methods: presets of estimator, fields, background, losses and schedules; Gaussians; their interface (protocol)."""

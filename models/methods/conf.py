@@ -1,0 +1,215 @@
+"""A whole conf: the blocks that every run has, and `model` as its kind has it. Read, checked, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data.config import DatasetConfig
+from models.config.blocks import GeneralConfig, TrainConfig
+from models.config.hocon import parse_tree, quoted, read_tree, write_tree
+from models.config.strict import (
+    ConfigError,
+    check_limits,
+    check_part,
+    field_types,
+    from_tree,
+    leaf_fields,
+    nearest,
+    shown,
+)
+from models.fields.conf import INITIALISATION_KEYS
+from models.fields.registry import COLORS, RADIANCE, SURFACES
+from models.methods.block import ModelConfig
+from models.methods.chosen_fields import DEFAULT
+from models.methods.neus.conf import NEUS
+from models.methods.registry import METHODS
+
+MODEL = "model"
+MORE = "more"  # the field of a kind's block that holds the blocks of `further()`
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """A whole conf."""
+
+    general: GeneralConfig
+    dataset: DatasetConfig
+    train: TrainConfig
+    model: ModelConfig
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The same before it is known which kind of model it is about."""
+
+    general: GeneralConfig
+    dataset: DatasetConfig
+    train: TrainConfig
+    model: dict
+
+
+def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
+    """The conf in a HOCON file, validated.
+
+    case replaces ${case} and the literal CASE_NAME; overrides are `key=value`, the value in HOCON (text needs no
+    quotes). Includes are files, relative to the file that includes them; nothing is fetched.
+    Raises ConfigError, naming the file and the key, for everything that cannot be used.
+    """
+    tree = read_tree(Path(path), case, [_assignment(text) for text in overrides])
+    source = f"{path} with --set {' --set '.join(overrides)}" if overrides else str(path)
+    return _build(tree, source)
+
+
+def parse_config(text: str, source: str) -> ExperimentConfig:
+    """The conf in a HOCON text such as `to_hocon` writes; source names it in the ConfigError of an unusable one."""
+    return _build(parse_tree(text, source), source)
+
+
+def to_hocon(conf: ExperimentConfig) -> str:
+    """The conf with every key spelt out, as text that `parse_config` and `load_config` read back to an equal one."""
+    tree = asdict(conf)
+    tree[MODEL] |= tree[MODEL].pop(MORE, {})
+    return write_tree(tree)
+
+
+def flat(conf: ExperimentConfig) -> dict[str, Any]:
+    """Every key spelt out, dotted -> value, in the order of the blocks."""
+    tree = asdict(conf)
+    tree[MODEL] |= tree[MODEL].pop(MORE, {})
+
+    def leaves(block: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in block.items():
+            found |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        return found
+
+    return leaves(tree, "")
+
+
+def from_blocks(tree: object) -> ExperimentConfig:
+    """The conf of a tree, not yet validated; raises ConfigError for unknown, missing or ill-typed keys.
+
+    Blocks of `model` that belong to another kind are checked and left out: confs include what several kinds need.
+    """
+    blocks = from_tree(_Blocks, tree)
+    name = blocks.model.get("type", NEUS)
+    if name not in METHODS:
+        raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
+    block = METHODS[name].block
+    further = _further(block)
+    names = {field.name for field in fields(block)} - {MORE}
+    known = _model_types()
+    own, more = {}, {}
+    for key, value in blocks.model.items():
+        if key not in known:
+            raise ConfigError(f"model.{key}: unknown key{nearest(str(key), known)}")
+        if key in names:
+            own[key] = value
+        elif key in further:
+            more[key] = from_tree(further[key], value, f"model.{key}")
+        elif is_dataclass(known[key]):
+            check_part(known[key], value, f"model.{key}")
+    model = from_tree(block, own | ({MORE: more} if further else {}), MODEL)
+    dataset = blocks.dataset  # in the published confs a key that nothing reads: it loosens nothing for those kinds
+    if not model.sees_from_within:
+        dataset = replace(dataset, camera_outside_sphere=True)
+    return ExperimentConfig(blocks.general, dataset, blocks.train, model)
+
+
+def validate(conf: ExperimentConfig) -> None:
+    """Raises ConfigError for values that cannot work, alone or together, in a sentence that names the key."""
+    check_limits(conf)
+    _check_paths(conf)
+    conf.train.check()
+    conf.model.check()
+
+
+def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """Dotted key -> annotated type and limits of every leaf of every kind's conf, in the order of the blocks."""
+    leaves = {key: leaf for key, leaf in leaf_fields(_Blocks).items() if key != MODEL}
+    for kind in METHODS.values():
+        blocks = {MODEL: kind.block} | {f"{MODEL}.{name}": block for name, block in _further(kind.block).items()}
+        for prefix, block in blocks.items():
+            leaves |= leaf_fields(block, f"{prefix}.")
+    del leaves[f"{MODEL}.{MORE}"]
+    choices = {"type": METHODS, "surface": SURFACES, "color": COLORS, "radiance_field": RADIANCE}
+    choices |= {key: (DEFAULT, *known) for key, known in choices.items() if key != "type"}
+    return leaves | {f"{MODEL}.{key}": (str, {"one_of": tuple(known)}) for key, known in choices.items()}
+
+
+def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
+    """The keys in which the conf b contradicts weights trained under the checkpoint's conf a, one sentence each."""
+    if a.type != b.type:
+        return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
+    if a.network_blocks != b.network_blocks:
+        old, new = (", ".join(model.network_blocks) for model in (a, b))
+        return [f"model: the networks {old} in the checkpoint, {new} in the conf"]
+    found = []
+    for name in a.network_blocks:
+        old, new = (_block(model, name) for model in (a, b))
+        for key in (field.name for field in fields(old) if field.name not in INITIALISATION_KEYS):
+            was, is_now = getattr(old, key), getattr(new, key)
+            if was != is_now:
+                found.append(f"model.{name}.{key}: {shown(was)} in the checkpoint, {shown(is_now)} in the conf")
+    return found
+
+
+def _block(model: ModelConfig, name: str) -> Any:
+    """A block of a kind's conf."""
+    more: Mapping[str, Any] = getattr(model, MORE, {})
+    return more[name] if name in more else getattr(model, name)
+
+
+def _further(block: type) -> dict[str, type]:
+    """The blocks that a kind's block takes besides its own fields."""
+    return block.further() if hasattr(block, "further") else {}
+
+
+def _model_types() -> dict[str, Any]:
+    """Every key directly below `model` that some kind knows, with its type."""
+    known: dict[str, Any] = {}
+    for kind in METHODS.values():
+        known |= field_types(kind.block) | _further(kind.block)
+    known.pop(MORE, None)
+    return known
+
+
+def _build(tree: dict[str, object], source: str) -> ExperimentConfig:
+    """Tree -> validated conf; every complaint starts with where the conf came from."""
+    try:
+        conf = from_blocks(tree)
+        validate(conf)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+    return conf
+
+
+def _assignment(override: str) -> str:
+    """`key=value` as a HOCON assignment: the key checked, and text quoted so that any path can be given."""
+    key, equals, value = (part.strip() for part in override.partition("="))
+    if not override.isprintable():
+        raise ConfigError(f"--set {shown(override)}: must not contain line breaks or control characters")
+    if not equals or not key:
+        raise ConfigError(f"--set {override}: write it as KEY=VALUE, such as train.end_iter=1000")
+    leaves = known_leaves()
+    is_block = any(leaf.startswith(key + ".") for leaf in leaves)
+    if key not in leaves and not is_block:
+        raise ConfigError(f"--set {override}: unknown key {key}{nearest(key, leaves)}")
+    is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
+    return f"{key} = {quoted(value) if is_plain_text else value}"
+
+
+def _check_paths(conf: ExperimentConfig) -> None:
+    """The texts without which nothing can be read or written."""
+    needed = {
+        "general.base_exp_dir": conf.general.base_exp_dir,
+        "dataset.data_dir": conf.dataset.data_dir,
+        "dataset.render_cameras_name": conf.dataset.render_cameras_name,
+        "dataset.object_cameras_name": conf.dataset.object_cameras_name,
+    }
+    for key, value in needed.items():
+        if not value.strip():
+            raise ConfigError(f"{key}: is empty; name a file or folder")

@@ -1,0 +1,119 @@
+"""The blocks `model` of confs with model.type = fast_neus and fast_nerf. Knows no Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from models.config.strict import ConfigError
+from models.estimators.conf import BackgroundConfig, PackedConfig, RadianceConfig
+from models.fields.conf import INPUT_WIDTHS, ColorConfig, DensityGridConfig, SdfGridConfig
+from models.fields.registry import DENSITY_GRID, NO_NORMAL, RENDERING_NETWORK, SDF_GRID
+from models.methods.chosen_fields import RadianceFieldConfig, SurfaceConfig
+from models.methods.exposure_conf import PhotographsConfig
+from models.rendering.conf import PatchesConfig
+
+FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastNeuSConfig(SurfaceConfig):
+    """The fields and the samples of a surface."""
+
+    defaults = {"surface": SDF_GRID, "color": RENDERING_NETWORK}
+    rendering_network: ColorConfig
+    sdf_grid: SdfGridConfig = SdfGridConfig()
+    packed: PackedConfig = PackedConfig()
+    patches: PatchesConfig = PatchesConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
+    density_grid: DensityGridConfig = DensityGridConfig()
+    background: BackgroundConfig = BackgroundConfig()
+    type: str = FAST_NEUS
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        self.check_fields()
+        self.density_grid.check()
+        self.packed.check("packed")
+        self.patches.check()
+        if self.packed.curvature_weight > 0 and self.surface != SDF_GRID:
+            raise ConfigError(
+                f"model.packed.curvature_weight = {self.packed.curvature_weight:g}: model.surface = {self.surface} has "
+                f"no curvature; must be 0, or model.surface = {SDF_GRID}"
+            )
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+        return (self.surface, self.color, "density_grid")
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers, with a background."""
+        return self.field_parameters + self.density_grid.parameters + self.background_color.parameters
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Where they have a weight."""
+        return self.packed.points_weight > 0
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
+    def background_color(self) -> ColorConfig:
+        """The colour network of what lies beyond the region: as that of the surface, without normals."""
+        color, features = self.rendering_network, self.density_grid.features
+        return replace(color, mode=NO_NORMAL, d_in=INPUT_WIDTHS[NO_NORMAL], d_feature=features)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The cells and the hull, one byte each, and those of the background."""
+        return 2 * self.packed.cells**3 + 2 * self.background.cells**3
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastNeRFConfig(RadianceFieldConfig):
+    """The field and the samples of a radiance field."""
+
+    defaults = {"radiance_field": DENSITY_GRID}
+    density_grid: DensityGridConfig = DensityGridConfig()
+    radiance: RadianceConfig = RadianceConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
+    type: str = FAST_NERF
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        self.check_fields()
+        self.radiance.check("radiance")
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that weights depend on."""
+        return self.field_blocks
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return self.field_parameters
+
+    @property
+    def sees_from_within(self) -> bool:
+        """Yes: rays start at the camera."""
+        return True
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The cells, the hull and how often cells were empty, one byte each."""
+        return 3 * self.radiance.cells**3

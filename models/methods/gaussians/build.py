@@ -1,0 +1,22 @@
+"""Gaussians from their conf; where they start, the scene says."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.config.blocks import TrainConfig
+from models.config.strict import ConfigError
+from models.methods.gaussians.conf import GaussiansConfig
+from models.methods.gaussians.model import GaussiansModel
+from models.methods.gaussians.photographed import PhotographedGaussians
+
+
+def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> GaussiansModel:
+    """The model; raises ConfigError where weights are to be averaged."""
+    if train.ema_decay > 0:
+        raise ConfigError(
+            f"train.ema_decay = {train.ema_decay:g}: Gaussians that move elsewhere have no average; set it to 0"
+        )
+    if conf.photographs.exposure:
+        return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator)
+    return GaussiansModel(conf.gaussians, train, generator)

@@ -1,0 +1,143 @@
+"""The block `model` of confs with model.type = gaussians. Knows no Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from models.config.strict import ConfigError, limits
+from models.methods.block import PlainBlock
+from models.methods.exposure_conf import PhotographsConfig
+
+GAUSSIANS = "gaussians"
+ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
+ADAPTIVE, MCMC = "adaptive", "mcmc"
+FLOAT_BYTES = 4
+TRAINED_COPIES = 7  # of a number: itself, its gradient, two moments, and the new ones that a step makes
+# Numbers of a Gaussian that a rasteriser's passes take, and what the pool keeps of them for sizes that were: what is
+# projected and its gradient, entries in order, for each of the four tiles that a group has room for its gradient there.
+# As measured: 40,000 surfels hold 4.2 kB each beside the pictures.
+RASTER_NUMBERS = 650
+PIXEL_NUMBERS = 120  # of a pixel: pictures, cotangents, and the planes of the structural likeness
+
+
+@dataclass(frozen=True)
+class SplatsConfig:
+    """What the splats are, how many, and how they change; times are shares of train.end_iter."""
+
+    form: str = limits(ELLIPSOIDS, one_of=(ELLIPSOIDS, SURFELS))
+    degree: int = limits(3, at_least=0, at_most=3)
+    degrees_until: float = limits(0.3, at_least=0, at_most=1)
+    first: int = limits(20000, at_least=1, at_most=10_000_000)
+    most: int = limits(60000, at_least=1, at_most=10_000_000)
+    beyond: float = limits(0.3, at_least=0, at_most=1)
+    densify: str = limits(MCMC, one_of=(ADAPTIVE, MCMC))
+    absolute: bool = False
+    densify_from: float = limits(0.02, at_least=0, at_most=1)
+    densify_until: float = limits(0.8, at_least=0, at_most=1)
+    densify_every: int = limits(100, at_least=1)
+    growth: float = limits(1.05, at_least=1, at_most=2)
+    least_pull: float = limits(2e-4, above=0)
+    split_size: float = limits(0.01, above=0)
+    least_opacity: float = limits(0.005, above=0, at_most=0.5)
+    reset_every: float = limits(0.1, above=0, at_most=1)
+    noise: float = limits(5e5, at_least=0, at_most=1e8)
+    opacity_weight: float = limits(0.01, at_least=0)
+    size_weight: float = limits(0.01, at_least=0)
+    structure_share: float = limits(0.2, at_least=0, at_most=1)
+    distortion_weight: float = limits(0.0, at_least=0)
+    normal_weight: float = limits(0.0, at_least=0)
+    mean_rate: float = limits(1.6e-4, above=0)
+    mean_rate_end: float = limits(1.6e-6, above=0)
+    color_rate: float = limits(2.5e-3, above=0)
+    rest_rate: float = limits(1.25e-4, above=0)
+    opacity_rate: float = limits(5e-2, above=0)
+    size_rate: float = limits(5e-3, above=0)
+    turn_rate: float = limits(1e-3, above=0)
+    first_size: float = limits(1.0, above=0)
+    first_opacity: float = limits(0.1, above=0, at_most=0.9)
+
+    @property
+    def rest(self) -> int:
+        """Coefficients of a colour channel beyond the first; one stands idle where there are none."""
+        return max(1, (self.degree + 1) ** 2 - 1)
+
+    @property
+    def numbers(self) -> int:
+        """Trained numbers of a splat."""
+        return 3 + 4 + 3 + 1 + 3 + 3 * self.rest
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        if self.first > self.most:
+            raise ConfigError(
+                f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
+            )
+        if self.densify_until < self.densify_from:
+            raise ConfigError(
+                f"model.gaussians.densify_until = {self.densify_until:g}: must not be below densify_from = "
+                f"{self.densify_from:g}"
+            )
+        if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
+            key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
+            raise ConfigError(
+                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface that it could hold; set "
+                "it to 0, or form = surfels"
+            )
+
+
+@dataclass(frozen=True)
+class GaussiansConfig(PlainBlock):
+    """The block."""
+
+    gaussians: SplatsConfig = SplatsConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
+    type: str = GAUSSIANS
+
+    def check(self) -> None:
+        """Raises ConfigError for what cannot work together."""
+        self.gaussians.check()
+
+    def without_photographs(self) -> GaussiansConfig:
+        """The same with nothing learned of photographs: a file of splats has none of that."""
+        return replace(self, photographs=replace(self.photographs, exposure=False))
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """None: what weights depend on is their form and degree alone, which the checkpoint's shapes tell."""
+        return ()
+
+    @property
+    def parameters(self) -> int:
+        """Trained numbers, at the most."""
+        return self.gaussians.most * self.gaussians.numbers
+
+    @property
+    def needs_masks(self) -> bool:
+        """No: they are used where there are some."""
+        return False
+
+    @property
+    def memory_keys(self) -> str:
+        """How many splats there are."""
+        return "model.gaussians.most"
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What densification counts of each splat."""
+        return 2 * FLOAT_BYTES * self.gaussians.most + 64
+
+    def fitting(self, free: int, size: tuple[int, int]) -> str:
+        """How many Gaussians fit beside the pictures of a step."""
+        left = free - PIXEL_NUMBERS * FLOAT_BYTES * size[0] * size[1]
+        each = FLOAT_BYTES * (TRAINED_COPIES * self.gaussians.numbers + RASTER_NUMBERS)
+        count = max(0, left // each)
+        verdict = "fits" if self.gaussians.most <= count else "does not fit"
+        return (
+            f"at {size[0]}x{size[1]} pixels {count} Gaussians fit, {each} bytes each; model.gaussians.most = "
+            f"{self.gaussians.most} {verdict}"
+        )
+
+    @property
+    def trains_on_points(self) -> bool:
+        """Splats start from them."""
+        return True

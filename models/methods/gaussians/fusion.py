@@ -1,0 +1,73 @@
+"""A surface of rendered distances: truncated signed distances to what cameras see, averaged (Curless and Levoy 1996).
+
+V cameras, P points of the working frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from data.rays import PinholeCamera
+from models.methods.protocol import LevelSet
+
+TRUNCATION = 0.03  # working-frame units: a surface hides what lies deeper behind it
+SEEN = 0.2  # opacity of a pixel that shows a surface: half a pixel of an outline is not lost
+FREE = 1.0  # in truncations, of points that cameras look through or that lie in no picture
+# What a camera that looks through a point has to say beside one that sees a surface there: where a surface is seen from
+# its edge, a pixel more or less is free, and that would wear it off.
+FREE_WEIGHT = 0.1
+# Share of the cameras before which a point away from every surface lies that have to look through it, or else it is
+# solid: one wrong camera among thirty digs no tunnel.
+LOOKED_THROUGH = 0.03
+
+
+@dataclass
+class Fusion:
+    """The distances of all cameras, rendered at the first question."""
+
+    depth_of: Callable[[PinholeCamera], tuple[np.ndarray, np.ndarray]]  # -> depth and opacity [H, W]
+    cameras: Sequence[PinholeCamera]
+    _pictures: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def level_set(self) -> LevelSet:
+        """Zero between what is in front of the surfaces and what is behind."""
+        return LevelSet(self.outward, 0.0, "the fused distance", background="masks")
+
+    def outward(self, points: np.ndarray) -> np.ndarray:
+        """The weighted mean of the truncated distances to what cameras see, [P, 1]; what all see covered is solid."""
+        if not self._pictures:
+            self._pictures = [self.depth_of(camera) for camera in self.cameras]
+        total, count, near, hidden = (np.zeros(len(points)) for _ in range(4))
+        for camera, (depth, opacity) in zip(self.cameras, self._pictures, strict=True):
+            distance, inside = _distance(points.astype(np.float64), camera, depth, opacity)
+            says = inside & (distance > -1.0)
+            hidden += inside & ~says
+            is_near = says & (distance < FREE)
+            near += is_near
+            weight = np.where(says, np.where(is_near, 1.0, FREE_WEIGHT), 0.0)
+            total += weight * distance
+            count += weight
+        free = (count - near) / FREE_WEIGHT
+        away = np.where((hidden > 0) & (free <= LOOKED_THROUGH * (free + hidden)), -1.0, FREE)
+        found = np.where(near > 0, total / np.maximum(count, 1.0), away)
+        return (found * TRUNCATION).astype(np.float32)[:, None]
+
+
+def _distance(
+    points: np.ndarray, camera: PinholeCamera, depth: np.ndarray, opacity: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """In truncations, -1..1, and whether the point lies in the picture; -1 says no more than that it is covered."""
+    placed = (points - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
+    z = placed[:, 2]
+    in_front = z > 0
+    pixels = placed @ camera.intrinsics.T
+    safe = np.where(in_front, pixels[:, 2], 1.0)
+    x, y = (np.rint(np.clip(pixels[:, k] / safe, -1e6, 1e6)).astype(np.int64) for k in range(2))
+    inside = in_front & (x >= 0) & (y >= 0) & (x < camera.width) & (y < camera.height)
+    column, row = np.where(inside, x, 0), np.where(inside, y, 0)
+    is_surface = opacity[row, column] > SEEN
+    distance = np.where(is_surface, (depth[row, column] - z) / TRUNCATION, FREE)
+    return np.clip(distance, -1.0, 1.0), inside

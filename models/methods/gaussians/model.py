@@ -1,0 +1,291 @@
+"""Gaussians as a kind of model: what a camera sees of them, their objective, how they change, their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import ImageRays, PinholeCamera, Rays
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.fields.state import take_rows
+from models.machine.backend import jt
+from models.methods.gaussians import densify
+from models.methods.gaussians.batch import Picture, PictureBatch, PictureSampler, numbers_of
+from models.methods.gaussians.conf import MCMC, SURFELS, SplatsConfig
+from models.methods.gaussians.fusion import Fusion
+from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_view
+from models.methods.gaussians.pulled import Pulled
+from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
+from models.methods.gaussians.terms import distortion_term, normal_term
+from models.methods.protocol import LevelSet, Parameters, PlainModel, StepContext
+from models.ops.picture_loss import picture_loss
+from models.ops.splat_raster import COLOR, OPACITY
+from models.ops.splat_wander import step_of
+from models.rendering.losses import mask_term
+from models.structs import MASK_THRESHOLD, Objective, RayView, Term, Var
+
+SPREAD = 1.1  # the extent of a scene in spreads of its cameras
+GEOMETRY_FROM = 0.25  # share of the training after which surfels are held to a surface
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a batch shows."""
+
+    error: Var  # [R, 1], mean squared error of each picture
+
+
+class GaussiansModel(PlainModel):
+    """A `models.methods.protocol.Model`."""
+
+    entries = "pictures"
+    shows_pictures = True
+
+    def __init__(self, conf: SplatsConfig, train: TrainConfig, generator: np.random.Generator) -> None:
+        self.conf, self.train = conf, train
+        self.splats = Splats(one_splat(conf))
+        self.generator = generator
+        self.extent = 1.0
+        self.cameras: list[PinholeCamera] = []
+        self.pulled = Pulled()
+        self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its picture
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The splats."""
+        return {densify.NETWORK: self.splats}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether they are surfels."""
+        return self.conf.form == SURFELS
+
+    @property
+    def level_set(self) -> LevelSet | None:
+        """The fused distances of all cameras; None where no scene is known."""
+        return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
+
+    def sharpness(self) -> None:
+        """None."""
+
+    # the batch
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
+        """Whole photographs; the splats start where the scene says."""
+        centres = scene.c2w[:, :3, 3]
+        self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
+        self.cameras = [
+            PinholeCamera(scene.intrinsics[view], scene.c2w[view], *scene.size(view)) for view in range(scene.n_views)
+        ]
+        points = first_points(scene, self.conf, self.train.mask_weight > 0, self.generator)
+        require_seen(points, self.cameras, scene.name)
+        self.splats.fill(from_points(points, self.conf, self.generator))
+        self.pulled.forget()
+        return PictureSampler(scene, batch_size, generator)
+
+    def batch(self, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
+        """The batch that has these arrays."""
+        return PictureBatch.from_arrays(arrays)
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
+        """None."""
+
+    def share(self, batch: PictureBatch, rank: int, size: int) -> None:
+        """Each process takes all pictures: the tiles of each are what they share (`ranks`)."""
+
+    def settle(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
+        """Nothing."""
+
+    # what is computed
+
+    def degree(self, step: int) -> int:
+        """Of the harmonics that are read at a step: one more at a time."""
+        done = step / max(1.0, self.conf.degrees_until * self.train.end_iter)
+        return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
+
+    def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
+        """A camera at a context."""
+        return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
+
+    def objective(self, batch: PictureBatch, noise: None, context: StepContext, settled: None = None) -> Objective:
+        """The published losses, each the mean over the pictures."""
+        sums: dict[str, list[Term]] = {}
+        errors, watched = [], {}
+        for picture in batch.pictures:
+            probe = jt.zeros((self.splats.count, 2))
+            probe.start_grad()
+            name = f"probe/{picture.view}"
+            height, width = picture.rgb.shape[:2]
+            viewpoint = self._viewpoint(picture.camera, (width, height), context)
+            shown, radii = paint(self.splats, self.conf, viewpoint, probe, self.ranks)
+            watched[name], self._seen[name] = probe, (radii, width, height)
+            rgb, target = (
+                self.taken(shown[:, :, COLOR], picture.view),
+                jt.array(picture.target(self.train.mask_weight > 0, context.background_rgb)),
+            )
+            color = Term(picture_loss(rgb, target, self.conf.structure_share), 1.0)
+            for term, value in ({"color": color} | self._terms(picture, shown, context)).items():
+                sums.setdefault(term, []).append(value)
+            errors.append((rgb.detach() - target).sqr().mean().reshape((1, 1)))
+        terms = {
+            name: Term(sum(v.total for v in values), sum(v.count for v in values), values[0].weight)
+            for name, values in sums.items()
+        }
+        return Objective(terms | self._regularisers(len(batch)), Shown(jt.concat(errors, dim=0)), watched)
+
+    def taken(self, rgb: Var, view: int) -> Var:
+        """Colours [H, W, 3] as a photograph shows them: as they are."""
+        del view
+        return rgb
+
+    def _terms(self, picture: Picture, shown: Var, context: StepContext) -> dict[str, Term]:
+        """Of one picture, besides its colours."""
+        terms: dict[str, Term] = {}
+        opacity = shown[:, :, OPACITY]
+        if picture.mask is not None and self.train.mask_weight > 0:
+            mask = jt.array((picture.mask > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
+            terms["mask"] = mask_term(opacity.reshape((-1, 1)), mask, self.train.mask_weight)
+        if self.is_flat and context.step >= GEOMETRY_FROM * self.train.end_iter:
+            if self.conf.distortion_weight > 0:
+                terms["distortion"] = distortion_term(shown, self.conf.distortion_weight)
+            if self.conf.normal_weight > 0 and min(shown.shape[:2]) > 2:
+                terms["normal"] = normal_term(shown, picture.camera, self.conf.normal_weight)
+        return terms
+
+    def _regularisers(self, entries: int) -> dict[str, Term]:
+        """What keeps splats faint and small, so that they are free to move (MCMC)."""
+        if self.conf.densify != MCMC:
+            return {}
+        sizes = self.splats.sizes[:, :2] if self.is_flat else self.splats.sizes
+        found = {}
+        if self.conf.opacity_weight > 0:
+            found["opacity"] = Term(
+                self.splats.opacities.sigmoid().mean() * entries, float(entries), self.conf.opacity_weight
+            )
+        if self.conf.size_weight > 0:
+            found["size"] = Term(sizes.exp().mean() * entries, float(entries), self.conf.size_weight)
+        return found
+
+    # around a step
+
+    def rates(self, step: int) -> Mapping[str, float]:
+        """Rates of the published code, over train.learning_rate, which should be 1."""
+        conf, done = self.conf, min(1.0, step / self.train.end_iter)
+        mean_rate = conf.mean_rate * (conf.mean_rate_end / conf.mean_rate) ** done
+        rates = (
+            mean_rate * self.extent,
+            conf.turn_rate,
+            conf.size_rate,
+            conf.opacity_rate,
+            conf.color_rate,
+            conf.rest_rate,
+        )
+        return {f"{densify.NETWORK}.{name}": rate for name, rate in zip(NAMES, rates, strict=True)}
+
+    def before_step(self, context: StepContext) -> None:
+        """Forget what was seen in the step before."""
+        self._seen.clear()
+
+    def _is_changing(self, step: int) -> bool:
+        """Whether the number of splats may change about now."""
+        return self.conf.densify_from <= step / self.train.end_iter <= self.conf.densify_until
+
+    def acts_after(self, step: int) -> bool:
+        """Whether the splats move or are counted."""
+        return self.conf.densify == MCMC or self._is_changing(step)
+
+    def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
+        """Densification."""
+        step = context.step + 1
+        generator = np.random.default_rng((self.train.seed, step))
+        is_due = self._is_changing(step) and step % self.conf.densify_every == 0
+        if self.conf.densify == MCMC:
+            if is_due:
+                change = densify.relocated(self._values(), self.conf, True, generator)
+                if change is not None:
+                    densify.apply(parameters, change)
+                    self.pulled.forget()
+            self._wander(step)
+            return
+        self._count(gradients)
+        every = max(1, int(self.conf.reset_every * self.train.end_iter))
+        if is_due:
+            pull = self.pulled.mean(self.splats.count)
+            was_reset = step > every
+            change = densify.adaptive(self._values(), pull, self.extent, self.conf, self.is_flat, was_reset, generator)
+            densify.apply(parameters, change)
+            self.pulled.forget()
+        if step % every == 0 and self._is_changing(step):
+            parameters.replace(densify.NETWORK, "opacities", densify.reset_opacities(self.splats.opacities.numpy()))
+
+    def _values(self) -> densify.Values:
+        """Copies of all numbers."""
+        return {name: getattr(self.splats, name).numpy() for name in NAMES}
+
+    def _wander(self, step: int) -> None:
+        """The noise of a step (MCMC)."""
+        rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
+        if rate > 0.0:
+            self.splats.wander(step_of(rate, self.is_flat, self.train.seed, step))
+
+    def _count(self, gradients: Mapping[str, Var]) -> None:
+        """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""
+        for name, (radii, width, height) in self._seen.items():
+            half = 0.5 * self.train.batch_size
+            self.pulled.add(gradients[name], radii, (half * width, half * height))
+
+    # what is saved
+
+    def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
+        """As many splats as the checkpoint has."""
+        if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
+            raise ValueError("it has no splats")
+        take_rows(self.splats, shapes[densify.NETWORK])
+        self.pulled.forget()
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """What is counted, and the form."""
+        return self.pulled.buffers(self.splats.count) | {"flat": np.array([self.is_flat])}
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Take it back; raises ValueError where it does not fit."""
+        if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
+            raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
+        self.pulled.load_buffers(buffers, self.splats.count)
+
+    # what is shown
+
+    def scalars(self, output: Shown, losses: Mapping[str, Var]) -> dict[str, Var]:
+        """The losses, and the PSNR of the batch."""
+        decibels = output.error.mean().log() * (-10.0 / np.log(10.0))
+        named = {f"Loss/{name}_loss": value for name, value in losses.items() if name != "total"}
+        count = jt.array(np.array([self.splats.count], np.float32))
+        return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
+
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """How many there are."""
+        return f"{self.splats.count} splats"
+
+    def view(self, rays: Rays, context: StepContext) -> RayView:
+        """What a whole picture shows; raises ValueError for rays that are none."""
+        if not isinstance(rays, ImageRays):
+            raise ValueError("splats show whole pictures only")
+        with jt.no_grad():
+            return ray_view(*self._seen_by(rays.camera, context), rays)
+
+    view_fully = view
+
+    def _seen_by(self, camera: PinholeCamera, context: StepContext) -> tuple[Var, np.ndarray]:
+        """The picture of a camera, and its numbers."""
+        numbers = numbers_of(camera.intrinsics, camera.c2w)
+        return paint(self.splats, self.conf, self._viewpoint(numbers, (camera.width, camera.height), context))[
+            0
+        ], numbers
+
+    def _depth_of(self, camera: PinholeCamera) -> tuple[np.ndarray, np.ndarray]:
+        """Depth and opacity [H, W] that a camera sees."""
+        with jt.no_grad():
+            return depth_of(self._seen_by(camera, StepContext(0, None))[0])

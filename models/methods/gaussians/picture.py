@@ -1,0 +1,78 @@
+"""What a camera sees of splats: the operations one after the other, and what pictures and meshes read of the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import ImageRays
+from models.machine.backend import jt
+from models.machine.ranks.ranks import ALONE, Ranks
+from models.methods.gaussians.conf import SURFELS, SplatsConfig
+from models.methods.gaussians.splats import Splats
+from models.methods.gaussians.terms import facing
+from models.ops import splat_raster as raster
+from models.ops.splat_project import project_ellipsoids, project_surfels
+from models.ops.splat_shade import shade_splats
+from models.ops.volrend import SEEN_OPACITY
+from models.structs import RayView, Var
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """How splats are looked at."""
+
+    camera: np.ndarray  # float32 [17], see `splat_project.camera_numbers`
+    size: tuple[int, int]  # width, height
+    degree: int  # of the harmonics
+    background: np.ndarray | None  # [3], None for black
+
+
+def paint(
+    splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None, ranks: Ranks = ALONE
+) -> tuple[Var, Var]:
+    """The picture [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` hears what pulls at the centres.
+
+    `ranks` share the work; all of them call it at the same time.
+    """
+    is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
+    project = project_surfels if is_flat else project_ellipsoids
+    composite = raster.composite_surfels if is_flat else raster.composite_ellipsoids
+    seen = project(splats.means, splats.quats, splats.sizes, camera, *viewpoint.size)
+    colors = shade_splats(splats.means, splats.dc, splats.rest, camera, viewpoint.degree)
+    behind = np.zeros(3) if viewpoint.background is None else viewpoint.background
+    look = raster.Look(
+        colors,
+        splats.opacities.sigmoid(),
+        jt.array(np.asarray(behind, np.float32)),
+        jt.zeros((splats.count, 2)) if probe is None else probe,
+    )
+    return composite(seen, look, raster.Raster(*viewpoint.size, int(conf.absolute)), ranks), seen.radii
+
+
+def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:
+    """A picture as results have it. Ellipsoids have the normals of the surface that their depths show."""
+    is_flat = shown.shape[2] == raster.SURFEL_CHANNELS
+    opacity = shown[:, :, raster.OPACITY].numpy().reshape(-1, 1)
+    normal = (shown[:, :, raster.NORMAL] if is_flat else facing(shown, camera)).numpy().reshape(-1, 3)
+    turn = rays.camera.c2w[:3, :3]
+    along = rays.directions @ turn[:, 2:].astype(np.float32)
+    depth = depth_of(shown)[0].reshape(-1, 1)
+    distance = np.divide(depth, along, out=np.zeros_like(depth), where=along > 0)
+    rgb = np.clip(shown[:, :, raster.COLOR].numpy().reshape(-1, 3), 0.0, 1.0)
+    return RayView(rgb, (normal @ turn.T).astype(np.float32), distance, opacity)
+
+
+def depth_of(shown: Var) -> tuple[np.ndarray, np.ndarray]:
+    """Depth, 0 where nothing is seen, and opacity [H, W] of a picture.
+
+    That of surfels is the mean over the first part of the light: they overlap in a layer whose outside is what outlines
+    and points agree with, and what shines through from behind draws a mean over all of it backwards.
+    """
+    opacity = shown[:, :, raster.OPACITY].numpy()[:, :, 0]
+    sums, most = shown[:, :, raster.DEPTH], 1.0
+    if shown.shape[2] == raster.SURFEL_CHANNELS:
+        sums, most = shown[:, :, raster.FRONT], 1.0 - raster.FRONT_LEFT
+    depth, taken = sums.numpy()[:, :, 0], np.minimum(opacity, np.float32(most))
+    return np.divide(depth, taken, out=np.zeros_like(depth), where=opacity > SEEN_OPACITY), opacity

@@ -1,0 +1,151 @@
+"""N splats as a network, and where they start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from data.errors import UserError
+from data.parsed_scene import training_points
+from data.rays import PinholeCamera
+from data.roi.frustum import Cameras
+from data.roi.visual_hull import carve_unit_sphere, masked_views
+from data.scenes.scene import Scene
+from models.machine.backend import jt
+from models.methods.gaussians.conf import SplatsConfig
+from models.ops.harmonics import CONSTANT
+from models.ops.splat_wander import Wander, wander_splats
+
+HULL_CELLS = 64  # along a side, of the hull that splats start in
+HULL_MARGIN = 0.02  # working-frame units
+FARTHEST = 8.0  # radii of the region: background starts up to there, evenly by the inverse of the distance
+NEIGHBOURS = 3  # whose mean distance a splat starts with as its size
+LONE_SIZE = 0.1  # of a splat without neighbours
+SMALLEST, LARGEST = 1e-4, 1.0  # of first sizes, working-frame units
+NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
+
+
+class Splats(jt.nn.Module):
+    """means [N, 3], quats [N, 4], sizes [N, 3] as logarithms, opacities [N, 1] as logits, dc [N, 3], rest [N, K, 3]."""
+
+    def __init__(self, values: dict[str, np.ndarray]) -> None:
+        super().__init__()
+        for name in NAMES:
+            setattr(self, name, jt.array(np.asarray(values[name], np.float32)))
+
+    def fill(self, values: dict[str, np.ndarray]) -> None:
+        """Other splats, however many."""
+        for name in NAMES:
+            parameter = getattr(self, name)
+            parameter.update(jt.array(np.asarray(values[name], np.float32)).detach())
+            parameter.start_grad()
+
+    def wander(self, step: Wander) -> None:
+        """Move the centres by the noise of a step; starts the computation and does not wait for it."""
+        means = wander_splats(self.means, self.quats, self.sizes, self.opacities, step)
+        self.means.update(means.detach())
+        jt.sync([self.means])  # at once, so that what they were computed from is not held
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return int(self.means.shape[0])
+
+
+@dataclass(frozen=True)
+class Points:
+    """Where splats start."""
+
+    xyz: np.ndarray  # [N, 3] working frame
+    rgb: np.ndarray  # [N, 3] in [0, 1]
+
+
+def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
+    """A splat to stand there until a scene or a checkpoint says where they are."""
+    shapes = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1), "dc": (1, 3)}
+    shapes |= {"rest": (1, conf.rest, 3)}
+    return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
+
+
+def logit(share: np.ndarray | float) -> np.ndarray:
+    """The inverse of the logistic function."""
+    share = np.asarray(share, np.float64)
+    return np.log(share / (1.0 - share))
+
+
+def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
+    """Round splats at points, as large as their neighbours are far."""
+    count = len(points.xyz)
+    quats = generator.normal(size=(count, 4))
+    if count > 1:
+        near = min(NEIGHBOURS, count - 1)
+        distances = cKDTree(points.xyz).query(points.xyz, k=near + 1)[0][:, 1:]
+        size = np.sqrt((distances**2).mean(axis=1)) * conf.first_size
+    else:
+        size = np.full(1, LONE_SIZE)
+    largest = LARGEST * np.maximum(1.0, np.linalg.norm(points.xyz, axis=1))
+    return {
+        "means": points.xyz,
+        "quats": quats,
+        "sizes": np.log(np.clip(size, SMALLEST, largest))[:, None].repeat(3, axis=1),
+        "opacities": np.full((count, 1), logit(conf.first_opacity)),
+        "dc": (points.rgb - 0.5) / CONSTANT,
+        "rest": np.zeros((count, conf.rest, 3)),
+    }
+
+
+def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: np.random.Generator) -> Points:
+    """Points of structure from motion where there are some, else random ones.
+
+    Random points lie in the hull of the masks, or else in the region of interest and, a share of them, beyond it.
+    """
+    if scene.points is not None and len(scene.points.xyz) > 0:
+        points = training_points(scene.points)
+        xyz, rgb = points.xyz, points.rgb / 255.0
+        is_good = np.isfinite(xyz).all(axis=1) & (np.linalg.norm(xyz, axis=1) < 10 * FARTHEST)
+        kept = np.flatnonzero(is_good)
+        if len(kept) > conf.most:
+            kept = np.sort(generator.permutation(kept)[: conf.most])
+        if len(kept):
+            missing = max(0, min(conf.first, conf.most) - len(kept))
+            more = _random(scene, missing, conf.beyond, uses_masks, generator)
+            return Points(np.concatenate([xyz[kept], more]), np.concatenate([rgb[kept], np.full_like(more, 0.5)]))
+    xyz = _random(scene, conf.first, conf.beyond, uses_masks, generator)
+    return Points(xyz, np.full_like(xyz, 0.5))
+
+
+def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) -> None:
+    """Raises UserError where no photograph shows a single splat to begin with: none would ever be pulled anywhere."""
+    for camera in cameras:
+        placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
+        pixels = placed[placed[:, 2] > 0] @ camera.intrinsics.T
+        x, y = pixels[:, 0] / pixels[:, 2], pixels[:, 1] / pixels[:, 2]
+        if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
+            return
+    raise UserError(
+        f"{name}: no photograph sees where the Gaussians start, in the region of interest and the points of structure "
+        "from motion; check the cameras with --mode inspect, or choose a region with --roi"
+    )
+
+
+def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
+    """[count, 3], working frame."""
+    if uses_masks and scene.masks is not None:
+        sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
+        hull = carve_unit_sphere(
+            masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks), HULL_CELLS, HULL_MARGIN
+        )
+        cells = np.argwhere(hull)
+        if len(cells):
+            chosen = cells[generator.integers(len(cells), size=count)]
+            return (chosen + generator.random((count, 3))) * (2.0 / HULL_CELLS) - 1.0
+    directions = generator.normal(size=(count, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    radius = generator.random(count) ** (1 / 3)
+    if not uses_masks:
+        far = generator.random(count) < beyond
+        radius = np.where(far, 1.0 / generator.uniform(1.0 / FARTHEST, 1.0, count), radius)
+    return directions * radius[:, None]

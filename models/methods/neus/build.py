@@ -1,0 +1,25 @@
+"""A NeuS from its conf, with fresh networks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from models.config.blocks import TrainConfig
+from models.estimators.hierarchical import HierarchicalEstimator
+from models.fields.nerf import NeRF
+from models.fields.registry import COLORS, SURFACES
+from models.fields.sharpness import SingleVarianceNetwork
+from models.methods.neus.conf import NeuSConfig
+from models.methods.neus.model import NeuSModel
+from models.rendering.render import SurfaceFields
+
+
+def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator) -> NeuSModel:
+    """The model; the background network only where it is used."""
+    fields = SurfaceFields(
+        sdf=SURFACES[conf.surface].build(conf.block(conf.surface), generator),
+        color=COLORS[conf.color].build(conf.block(conf.color), generator),
+        sharpness=SingleVarianceNetwork(conf.variance_network),
+    )
+    nerf = NeRF(conf.nerf, generator) if conf.neus_renderer.n_outside > 0 else None
+    return NeuSModel(fields, HierarchicalEstimator(conf.neus_renderer, nerf), train, {})

@@ -1,0 +1,35 @@
+"""NeuS: a surface with dense samples, and its images."""
+
+from __future__ import annotations
+
+from data.rays import Rays
+from models.estimators.hierarchical import HierarchicalEstimator
+from models.estimators.pixels import upload
+from models.machine.backend import jt
+from models.methods.neus.sparing import sparing_view
+from models.methods.protocol import StepContext
+from models.methods.surface import PUBLISHED_LOSSES, SurfaceModel
+from models.rendering.render import render_surface
+from models.rendering.views import region_view
+from models.structs import RayView
+
+
+class NeuSModel(SurfaceModel):
+    """A `models.methods.protocol.Model`."""
+
+    losses = (*PUBLISHED_LOSSES, "exposure")
+    estimator: HierarchicalEstimator
+
+    def view(self, rays: Rays, context: StepContext) -> RayView:
+        """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
+        ratio = self.cos_anneal_ratio(context.step)
+        return sparing_view(self.fields, self.estimator, rays, ratio, context.background_rgb)
+
+    def view_fully(self, rays: Rays, context: StepContext) -> RayView:
+        """The same with all networks evaluated at all samples."""
+        with jt.no_grad():
+            placed, fields = upload(rays), self.fields.at_weights()
+            samples = self.estimator.samples_of(placed, self.estimator.t_starts(placed, fields.sdf.distance, None))
+            ratio = self.cos_anneal_ratio(context.step)
+            rendering = render_surface(fields, samples, ratio, context.background_rgb)
+            return region_view(rendering, rendering.geometry.gradient)

@@ -1,0 +1,112 @@
+"""NeuS's images, with the networks evaluated only where their output can be seen.
+
+R rays, N intervals inside the sphere, M in all. Rays that meet the object are rendered as in training: up to float32's
+last digit, what is left out is multiplied by zero there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from data.rays import Rays
+from models.estimators import sampling
+from models.estimators.hierarchical import HierarchicalEstimator
+from models.estimators.pixels import upload
+from models.machine.backend import jt
+from models.methods.neus import visible
+from models.ops import volrend
+from models.rendering.render import SurfaceFields, render_surface
+from models.rendering.views import region_view
+from models.rendering.volrend import composite, over_background, weights_from_alpha
+from models.structs import RayView
+
+
+def sparing_view(
+    fields: SurfaceFields,
+    estimator: HierarchicalEstimator,
+    rays: Rays,
+    cos_anneal_ratio: float,
+    background_rgb: np.ndarray | None,
+) -> RayView:
+    """What rays show; one on which nothing can be opaque shows the background alone.
+
+    There, a full rendering gives each empty interval an opacity of 1e-5. With a background network, a ray that misses
+    the sphere has no interval of the object and shows the same. Without one, its intervals count like any other: it is
+    empty where it passes no surface.
+    """
+    with jt.no_grad():
+        seen = np.ones(len(rays), bool) if estimator.nerf is None else visible.meets_sphere(rays)
+        sdf = _uniform_distances(fields, estimator, rays.at(seen))
+        spacing = sampling.REGION_DIAMETER / max(estimator.conf.n_samples - 1, 1)
+        opaque = visible.may_be_opaque(rays.at(seen), sdf, spacing, float(fields.sharpness().item()))
+        seen[seen] = opaque
+        return visible.merged(
+            rays,
+            seen,
+            lambda some: _view_object(fields, estimator, some, sdf[opaque], cos_anneal_ratio, background_rgb),
+            lambda some: _view_background(estimator, some, background_rgb),
+        )
+
+
+def _uniform_distances(fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays) -> np.ndarray:
+    """Signed distances at the uniform depths, [R, n_samples]."""
+    count = estimator.conf.n_samples
+    if len(rays) == 0:
+        return np.empty((0, count), np.float32)
+    placed = upload(rays)
+    depths = sampling.inside_depths(placed.near, placed.far, count, None)
+    points = volrend.points_along(placed.origins, placed.directions, depths).reshape((-1, 3))
+    return fields.sdf.at_weights().distance(points).reshape(depths.shape).numpy()
+
+
+def _view_object(
+    fields: SurfaceFields,
+    estimator: HierarchicalEstimator,
+    rays: Rays,
+    sdf: np.ndarray,
+    cos_anneal_ratio: float,
+    background_rgb: np.ndarray | None,
+) -> RayView:
+    """Rays that may meet something opaque; `sdf` of `_uniform_distances`."""
+    placed = upload(rays)
+    t_starts = estimator.t_starts(placed, fields.sdf.at_weights().distance, None, jt.array(sdf))
+    fields, estimator = _evaluated_where_seen(fields, estimator, rays, t_starts.numpy())
+    samples = estimator.samples_of(placed, t_starts)
+    rendering = render_surface(fields.at_weights(), samples, cos_anneal_ratio, background_rgb)
+    return region_view(rendering, rendering.geometry.gradient)
+
+
+def _evaluated_where_seen(
+    fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays, t_starts: np.ndarray
+) -> tuple[SurfaceFields, HierarchicalEstimator]:
+    """Fields and background for rays at t_starts [R, N]; with a background, each network is evaluated on its side."""
+    if estimator.nerf is None:
+        return fields, estimator
+    inside, outside = visible.intervals_apart(rays, t_starts, estimator.last_length)
+    within = visible.Rows.where(inside)
+    spared = SurfaceFields(
+        visible.DistanceAt(fields.sdf, within), visible.ColorAt(fields.color, within), fields.sharpness
+    )
+    return spared, HierarchicalEstimator(estimator.conf, _background_where(estimator, outside))
+
+
+def _background_where(estimator: HierarchicalEstimator, outside: np.ndarray) -> visible.NerfAt:
+    """The background network where intervals [R, N] may lie outside the sphere, and behind them all."""
+    beyond = np.ones((len(outside), estimator.conf.n_outside), bool)
+    return visible.NerfAt(estimator.nerf, visible.Rows.where(np.concatenate([outside, beyond], axis=1)))
+
+
+def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
+    """Rays on which nothing is opaque: as if there were no object."""
+    if estimator.nerf is None:
+        behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
+        return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
+    placed = upload(rays)
+    t_starts = estimator.t_starts(placed, visible.no_object, None)
+    inside, outside = visible.intervals_apart(rays, t_starts.numpy(), estimator.last_length)
+    spared = HierarchicalEstimator(estimator.conf, _background_where(estimator, outside))
+    background = spared.background(placed, t_starts, jt.array(np.float32(inside)))
+    nothing = jt.zeros((inside.size, 3))
+    alpha, rgb, layout = background.joined(nothing[:, :1], nothing, None)
+    weights, opacity = weights_from_alpha(alpha, layout)
+    return visible.unseen(over_background(composite(weights, rgb, layout), opacity, background_rgb).numpy())

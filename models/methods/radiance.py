@@ -1,0 +1,179 @@
+"""Radiance fields: density and colour, whatever estimator samples them (NeRF)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.rays import Rays
+from models.config.blocks import TrainConfig
+from models.estimators.base import Estimator
+from models.estimators.conf import RadianceConfig
+from models.estimators.packed_radiance import RadianceOccupancyEstimator
+from models.fields.grid_field import GridField
+from models.fields.protocol import RadianceField
+from models.machine.backend import jt
+from models.methods.exposure_conf import PhotographsConfig
+from models.methods.protocol import LevelSet, Noise, StepContext
+from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
+from models.ops.volrend import expected_distance
+from models.rendering.losses import Rendered, masked_mean, masked_psnr
+from models.rendering.render import radiance_loss, render_passes, shade_radiance
+from models.rendering.views import packed_view
+from models.structs import Objective, RaySamples, RayView, RenderOutput, Var
+
+# Of a density, per working-frame unit, at the surface: a hundredth of the sphere's diameter absorbs 40 %.
+SURFACE_DENSITY = 25.0
+
+
+@dataclass(frozen=True)
+class TwoPassRays(ComparedRays):
+    """With the coarse pass."""
+
+    coarse_rgb: Var  # [R, 3]
+    weight_max: Var  # [R, 1], of the fine pass
+
+
+class RadianceModel(VolumeModel):
+    """A density and the colour of what it emits; `coarse` is another field that decides where this one is sampled."""
+
+    losses = ("color_mse", "coarse_mse", "mask", "exposure")
+
+    def __init__(
+        self,
+        field: RadianceField,
+        coarse: RadianceField | None,
+        estimator: Estimator,
+        train: TrainConfig,
+        photographs: PhotographsConfig = NO_EXPOSURE,
+    ) -> None:
+        named = field.networks | ({} if coarse is None else coarse.networks)
+        super().__init__(estimator, named, train, {"mask": train.mask_weight}, photographs)
+        self.field, self.coarse = field, coarse
+
+    def settle(self, batch: object, noise: Noise | None, context: StepContext) -> None:
+        """Nothing: the coarse pass is differentiated, and the fine samples follow from it."""
+
+    def objective(self, batch: object, noise: Noise | None, context: StepContext, settled: None = None) -> Objective:
+        """The training loss; see `rendering.render`."""
+        return radiance_loss(self, batch, noise, context.step, context.background_rgb)
+
+    def scalar_inputs(self, rendered: Rendered) -> ComparedRays:
+        """What scalars are computed from."""
+        rendering = rendered.rendering
+        values = (rendering.rgb, rendered.target, rendered.counts)
+        if rendering.coarse is None:
+            return ComparedRays(*values)
+        weights = rendering.weights.reshape((len(rendered.target), -1))
+        return TwoPassRays(*values, rendering.coarse.rgb, weights.max(dim=1, keepdims=True))
+
+    def scalars(self, output: ComparedRays, losses: Mapping[str, Var]) -> dict[str, Var]:
+        """The losses, and the PSNR of each pass."""
+        target, mask = output.target, output.mask
+        found = self.loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output.rgb, target, mask)}
+        if isinstance(output, TwoPassRays):
+            found["Statistics/weight_max"] = masked_mean(output.weight_max, mask)
+            found["Statistics/coarse_psnr"] = masked_psnr(output.coarse_rgb, target, mask)
+        return found
+
+    def sharpness(self) -> None:
+        """A density has none."""
+
+    @property
+    def level_set(self) -> LevelSet:
+        """A level set of the density."""
+        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density", evened=self._evened, color=self._colors)
+
+    def _emptiness(self, points: np.ndarray) -> np.ndarray:
+        """Minus the density at points [P, 3], [P, 1]."""
+        with jt.no_grad():
+            return -self.field.at_weights().density(jt.array(points)).numpy()
+
+    def _evened(self, emptiness: np.ndarray) -> np.ndarray:
+        return -self.field.raw_of(-emptiness)
+
+    def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        with jt.no_grad():
+            return self.field.at_weights().evaluate(jt.array(points), -jt.array(normals)).rgb.numpy()
+
+
+class TwoPassModel(RadianceModel):
+    """NeRF: dense samples, coarse to fine."""
+
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """The PSNR of the coarse pass."""
+        return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
+
+    def view(self, rays: Rays, context: StepContext) -> RayView:
+        """The fine pass; its normals are those of the density where half of a ray's light is absorbed."""
+        with jt.no_grad():
+            found = render_passes(self, rays, None, context.background_rgb)
+        shape = (len(rays), -1)
+        weights, depths = (value.numpy().reshape(shape) for value in (found.weights, found.samples.distances))
+        opacity = found.opacity.numpy()
+        distance = expected_distance((weights * depths).sum(axis=1, keepdims=True), opacity)
+        half = np.argmax(np.cumsum(weights, axis=1) >= 0.5 * opacity, axis=1)[:, None]
+        points = (rays.origins + rays.directions * np.take_along_axis(depths, half, axis=1)).astype(np.float32)
+        with jt.no_grad():
+            normals = self.field.at_weights().with_normals(jt.array(points), jt.array(rays.directions))[1].numpy()
+        return RayView(found.rgb.numpy(), normals * opacity, distance, np.clip(opacity, 0.0, 1.0))
+
+    view_fully = view
+
+
+class PackedRadianceModel(RadianceModel):
+    """A radiance field sampled in occupied cells."""
+
+    estimator: RadianceOccupancyEstimator
+
+    def __init__(
+        self,
+        field: RadianceField,
+        estimator: RadianceOccupancyEstimator,
+        train: TrainConfig,
+        conf: RadianceConfig,
+        photographs: PhotographsConfig,
+    ) -> None:
+        super().__init__(field, None, estimator, train, photographs)
+        self._conf = conf
+        self.warm_up = conf.warm_up
+
+    losses = ("color_mse", "mask", "exposure")
+
+    def rates(self, step: int) -> Mapping[str, float]:
+        """The table learns at the full rate, the networks may be slower."""
+        found = dict(super().rates(step))
+        for name, network in self.field.networks.items():
+            found[name] = self._conf.network_rate
+            if isinstance(network, GridField):
+                found[f"{name}.table"] = 1.0
+        return found
+
+    def targets(self, batch: object, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
+        """All rays count; with masks, what they leave empty is held to the background."""
+        counts = jt.ones((len(batch), 1))
+        if batch.mask is None or self.train.mask_weight == 0.0:
+            return jt.array(batch.rgb), counts, None
+        behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.astype(np.float32)
+        return jt.array(np.where(batch.mask > 0, batch.rgb, behind)), counts, jt.array(batch.mask)
+
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """How much of the unit cube is occupied."""
+        return f"cells {100.0 * np.mean(self.estimator.grid.cells > 0):.1f} %"
+
+    def view(self, rays: Rays, context: StepContext) -> RayView:
+        """Colours, normals of the density, distance and opacity."""
+        field = self.field.at_weights()
+
+        def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
+            found, normals = field.with_normals(samples.positions, samples.directions)
+            return shade_radiance(found, samples, context.background_rgb), normals
+
+        return packed_view(self.estimator, rays, look, context.background_rgb)
+
+    view_fully = view
+
+    def _emptiness(self, points: np.ndarray) -> np.ndarray:
+        return -self.estimator.extracted(points)

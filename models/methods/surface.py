@@ -1,0 +1,238 @@
+"""Surfaces: a signed-distance field, a colour and a sharpness, whatever estimator samples them (NeuS)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from data.rays import Rays
+from data.scenes.scene import Scene
+from models.config.blocks import TrainConfig
+from models.estimators.base import Estimator
+from models.estimators.conf import PackedConfig
+from models.estimators.packed_surface import SurfaceOccupancyEstimator
+from models.machine.backend import jt
+from models.methods.exposure_conf import PhotographsConfig
+from models.methods.protocol import LevelSet, Noise, StepContext
+from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
+from models.ops.volrend import annealed_cos, interval_cdfs
+from models.rendering.conf import PatchesConfig
+from models.rendering.losses import Rendered, masked_mean, masked_psnr
+from models.rendering.patches import MOST_COMPARED, PatchComparison
+from models.rendering.render import SurfaceFields, render_surface, surface_loss
+from models.rendering.views import packed_view
+from models.structs import OF_THE_BATCH, Objective, RaySamples, RayView, RenderOutput, Var
+
+PUBLISHED_LOSSES = ("color", "eikonal", "mask")
+SURFACE_LOSSES = (*PUBLISHED_LOSSES, "free", "points", "patches", "curvature", "exposure")
+NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
+
+
+@dataclass(frozen=True)
+class SurfaceRays(ComparedRays):
+    """With the sharpness."""
+
+    inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
+
+
+@dataclass(frozen=True)
+class DenseSurfaceRays(SurfaceRays):
+    """With what the published code plots of dense samples."""
+
+    cdf: Var  # [R, 1], Phi_s at the first interval
+    weight_max: Var  # [R, 1]
+
+
+class SurfaceModel(VolumeModel):
+    """A surface as the zero level set of a signed distance."""
+
+    losses = SURFACE_LOSSES
+
+    def __init__(
+        self,
+        fields: SurfaceFields,
+        estimator: Estimator,
+        train: TrainConfig,
+        weights: Mapping[str, float],
+        photographs: PhotographsConfig = NO_EXPOSURE,
+    ) -> None:
+        named = {
+            "sdf_network_fine": fields.sdf,
+            "variance_network_fine": fields.sharpness,
+            "color_network_fine": fields.color,
+        }
+        published = {"eikonal": train.igr_weight, "mask": train.mask_weight}
+        super().__init__(estimator, named, train, published | dict(weights), photographs)
+        self.fields = fields
+
+    def cos_anneal_ratio(self, step: int) -> float:
+        """See `cos_anneal_ratio`."""
+        return cos_anneal_ratio(step, self.train)
+
+    def free_rays(self, batch: object) -> np.ndarray | None:
+        """Which rays of the batch are known not to meet the object, bool [R]; None where nothing says so."""
+        del batch
+
+    def patches_at(self, step: int) -> PatchComparison | None:
+        """The comparison of patches across images at a step; None where there is none."""
+        del step
+
+    def settle(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
+        """What the estimator computes once of a chunk."""
+        del context
+        with jt.no_grad():
+            return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
+
+    def objective(
+        self, batch: object, noise: Noise | None, context: StepContext, settled: object | None = None
+    ) -> Objective:
+        """The training loss; see `rendering.render`."""
+        return surface_loss(self, batch, noise, context.step, context.background_rgb, settled)
+
+    def scalar_inputs(self, rendered: Rendered) -> SurfaceRays:
+        """What scalars are computed from."""
+        rendering = rendered.rendering
+        values = (rendering.rgb, rendered.target, rendered.counts, rendering.inv_s)
+        if not rendering.rays.per_ray:
+            return SurfaceRays(*values)
+        samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
+        first = [value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas)]
+        per_ray = samples.rays.per_ray
+        cos = (samples.directions * geometry.gradient).sum(dim=1).reshape((-1, per_ray))[:, :1]
+        slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
+        cdf = interval_cdfs(first[0], slope, first[1], rendering.inv_s)[0]
+        return DenseSurfaceRays(*values, cdf, rendering.weights.reshape(shape).max(dim=1, keepdims=True))
+
+    def scalars(self, output: SurfaceRays, losses: Mapping[str, Var]) -> dict[str, Var]:
+        """The published TensorBoard scalars, and the other losses."""
+        found = self.loss_scalars(losses) | {
+            "Statistics/s_val": 1.0 / output.inv_s,
+            "Statistics/psnr": masked_psnr(output.rgb, output.target, output.mask),
+        }
+        if isinstance(output, DenseSurfaceRays):
+            found["Statistics/cdf"] = masked_mean(output.cdf, output.mask)
+            found["Statistics/weight_max"] = masked_mean(output.weight_max, output.mask)
+        return found
+
+    def progress_text(self, scalars: Mapping[str, float]) -> str:
+        """The sharpness."""
+        return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
+
+    def sharpness(self) -> float:
+        """inv_s."""
+        with jt.no_grad():
+            return float(self.fields.sharpness().item())
+
+    @property
+    def level_set(self) -> LevelSet:
+        """The zero level set of the signed distance."""
+        return LevelSet(
+            self._distances,
+            0.0,
+            "the signed distance",
+            background="masks or model.neus_renderer.n_outside" if self.estimator.is_dense else "masks",
+            bounded=True,
+            gradient=self._gradients,
+            color=self._colors,
+        )
+
+    def _distances(self, points: np.ndarray) -> np.ndarray:
+        with jt.no_grad():
+            return self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
+
+    def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with jt.no_grad():
+            found = self.fields.sdf.at_weights().evaluate(jt.array(points))
+            return found.sdf.numpy(), found.gradient.numpy()
+
+    def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
+        with jt.no_grad():
+            place = jt.array(points)
+            found = self.fields.sdf.at_weights().evaluate(place)
+            return self.fields.color(place, found.gradient, -jt.array(normals), found.feature).numpy()
+
+
+class PackedSurfaceModel(SurfaceModel):
+    """A surface sampled in occupied cells, with the losses that need them."""
+
+    estimator: SurfaceOccupancyEstimator
+
+    def __init__(
+        self,
+        fields: SurfaceFields,
+        estimator: SurfaceOccupancyEstimator,
+        train: TrainConfig,
+        packed: PackedConfig,
+        patches: PatchesConfig,
+        photographs: PhotographsConfig,
+    ) -> None:
+        weights = {"free": packed.free_weight, "points": packed.points_weight, "curvature": packed.curvature_weight}
+        super().__init__(fields, estimator, train, weights, photographs)
+        self._packed, self._patches_conf = packed, patches
+        self.warm_up = packed.warm_up
+        self._patches: PatchComparison | None = None  # of a scene, where its images are compared
+
+    def loss_weight(self, name: str) -> float:
+        """See `VolumeModel.loss_weight`; that of patches is another one with a background."""
+        if name != "patches":
+            return super().loss_weight(name)
+        background = self.estimator.background
+        return self._patches_conf.weight if background is None else background.conf.patches_weight
+
+    def cos_anneal_ratio(self, step: int) -> float:
+        """1: the growing inv_s alone does the annealing."""
+        del step
+        return NO_ANNEALING
+
+    def rates(self, step: int) -> Mapping[str, float]:
+        """The table learns at the full rate, the networks and the sharpness at fractions of it."""
+        packed = self._packed
+        return super().rates(step) | {
+            "sdf_network_fine": packed.network_rate,
+            "sdf_network_fine.table": 1.0,
+            "color_network_fine": packed.network_rate,
+            "variance_network_fine": packed.sharpness_rate,
+            "background_density": packed.network_rate,
+            "background_density.table": 1.0,
+            "background_color": packed.network_rate,
+        }
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:
+        """See `VolumeModel.sampler`; with the images that patches are compared across."""
+        sampler = super().sampler(scene, batch_size, generator)
+        self._patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
+        self.estimator.compare_patches(None if self._patches is None else MOST_COMPARED)
+        return sampler
+
+    def free_rays(self, batch: object) -> np.ndarray | None:
+        """Rays beside the masks; without masks, of the colour of a plain backdrop."""
+        background = self.estimator.background
+        if background is not None and background.is_plain:
+            return background.shows_alone(batch.rgb)
+        return batch.is_free_ray() if batch.mask is not None and self.train.mask_weight > 0 else None
+
+    def patches_at(self, step: int) -> PatchComparison | None:
+        """From `patches.begins` on."""
+        return self._patches if step >= self._patches_conf.begins * self.train.end_iter else None
+
+    def view(self, rays: Rays, context: StepContext) -> RayView:
+        """Colours, background included; normal, distance and opacity of the region."""
+        behind = self.behind(context.background_rgb)
+
+        def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
+            rendering = render_surface(self.fields.at_weights(), samples, NO_ANNEALING, behind)
+            return rendering, rendering.geometry.gradient
+
+        return packed_view(self.estimator, rays, look, behind)
+
+    view_fully = view
+
+    def _distances(self, points: np.ndarray) -> np.ndarray:
+        return self.estimator.extracted(points)
+
+
+def cos_anneal_ratio(step: int, train: TrainConfig) -> float:
+    """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0 (as published, exp_runner.py)."""
+    return 1.0 if train.anneal_end == 0.0 else min(1.0, step / train.anneal_end)

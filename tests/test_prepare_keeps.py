@@ -68,7 +68,7 @@ def test_a_work_folder_that_is_its_users_own_is_not_touched(tmp_path):
     mine = tmp_path / "scene" / "prepare" / "images" / "mine.png"
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"mine")
-    with pytest.raises(UserError, match="prepare/images: not made by --mode prepare"):
+    with pytest.raises(UserError, match="prepare/images: was not made by --mode prepare"):
         prepare(request(tmp_path, overwrite=True), str)
     assert mine.read_bytes() == b"mine"
 

@@ -42,7 +42,7 @@ def test_each_kind_that_is_left_out_is_named(photos, without_heic):
     (photos / "empty").mkdir()
     assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
     notes = sources.left_out(photos)
-    assert notes[0].startswith("IMG_1.heic and IMG_2.HEIC: HEIC, left out; `pip install -r requirements-heic.txt`")
+    assert notes[0].startswith("IMG_1.heic and IMG_2.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`")
     assert notes[1].startswith("b.gif and c.TIFF: left out, neither PNG nor JPEG")
     assert notes[2].startswith("gone.jpg, loop.png and pipe.jpg: left out, a broken link")
     assert notes[3].startswith("more: left out, photographs in subfolders")

@@ -162,7 +162,7 @@ def test_a_sphere_beside_the_pictures_is_told():
     poses[:, :3, 3] += 1.7 * poses[:, :3, 0]  # half a picture is 1.6 wide there
     finding = found(rigs.textured_scene(poses, masks=False), "aim")
     assert finding.verdict == "bad" and finding.figure.startswith(
-        "the middle of the sphere is outside views 0 (000.png), 1 (001.png), "
+        "the centre of the sphere is outside views 0 (000.png), 1 (001.png), "
     )
 
 

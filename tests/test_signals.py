@@ -43,7 +43,9 @@ def test_a_signal_ends_the_step_saves_it_and_resuming_goes_on_from_there(signum,
         finally:
             process.kill()  # where an assertion failed; one that has ended is past being killed
     assert process.returncode == status, told
-    (step,) = map(int, re.findall(rf"error: stopped by {signum.name} after step (\d+); go on with --is_continue", told))
+    (step,) = map(
+        int, re.findall(rf"error: stopped by {signum.name} after step (\d+); continue with --is_continue", told)
+    )
     assert "Traceback" not in told and "quick exit" not in told
     found = latest_checkpoint(tmp_path / "a" / "checkpoints", pytest.fail)
     assert found.step == step >= 3

@@ -17,6 +17,8 @@ from data.io.images import list_images, read_image, write_image
 from data.prepare import masks, pipeline, products
 from data.prepare.pipeline import prepare
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 N_VIEWS = 6
 
 

@@ -15,6 +15,8 @@ from data.prepare import box_masks, boxes, grabcut_masks, pipeline
 from data.prepare.boxes import Box, boxes_of_flags, find_boxes
 from data.prepare.pipeline import prepare
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 POSES = sphere_of_cameras(12, middle=np.zeros(3))
 AXES = 0.8 * np.array([0.9, 0.55, 0.6])
 

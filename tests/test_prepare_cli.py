@@ -71,6 +71,7 @@ def test_the_region_is_shrunk_for_confs_that_want_all_cameras_outside(monkeypatc
     assert (status, asked) == (0, [is_shrunk]), said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "folder"),
     [

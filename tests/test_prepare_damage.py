@@ -23,6 +23,8 @@ from data.prepare.lock import LOCK_NAME, only_one
 from data.prepare.pipeline import prepare
 from data.prepare.steps import Steps
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 ROOT = Path(__file__).resolve().parents[1]
 PICTURES = [f"{number:04d}.png" for number in range(N_VIEWS)]
 
@@ -123,7 +125,6 @@ def test_a_damaged_stamp_counts_as_none(copied_scene, damage):
     assert not steps.was_run("photographs") and not steps.was_run("features")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_what_is_damaged_is_done_again(copied_scene, damage):
     damage(copied_scene / "scene" / "prepare")
@@ -152,7 +153,6 @@ def cut(path):
     path.write_bytes(path.read_bytes()[:-200])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "damage"),
     [("overview.png", cut), ("image/002.png", unlink), ("sparse/points.ply", empty), ("cameras_sphere.npz", cut)],
@@ -179,7 +179,6 @@ def test_what_its_user_changed_is_not_undone(copied_scene):
     assert read_image(copied_scene / "scene" / "image" / "001.png").any()
 
 
-@pytest.mark.slow
 def test_what_an_interrupted_run_left_is_not_trusted_where_nothing_comes_of_it(copied_scene):
     work = copied_scene / "scene" / "prepare"
     (work / "cameras.json").unlink()

@@ -12,6 +12,8 @@ from data.io.images import list_images, read_image, write_image
 from data.prepare.owned_files import RECORD, made_here
 from data.prepare.pipeline import prepare
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 
 def give_masks(folder):
     """A folder `given` with a mask for each photograph."""

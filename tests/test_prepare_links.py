@@ -8,6 +8,8 @@ import rendered_photographs
 from data.errors import UserError
 from data.prepare.pipeline import Request, prepare
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 NO_FILES = [("link", ".prepare.lock"), ("link", "colmap.log"), ("link", "database")]
 NO_FILES += [("pipe", ".prepare.lock"), ("pipe", "colmap.log")]
 

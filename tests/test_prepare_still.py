@@ -12,6 +12,8 @@ from data.prepare.pipeline import prepare
 from data.prepare.reconstruct import DATABASE
 from data.prepare.static_camera import MOSTLY, share_of_still_pairs
 
+pytestmark = pytest.mark.slow  # it prepares photographs
+
 
 def test_an_object_that_turns_before_a_wall_is_told(tmp_path):
     (tmp_path / "photos").mkdir()

@@ -135,6 +135,7 @@ def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
 # gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "form"),
     [

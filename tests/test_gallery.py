@@ -237,7 +237,7 @@ def in_this_process(arguments, output):
     return exp_runner.main(list(arguments))
 
 
-@pytest.mark.slow
+@pytest.mark.alone  # its bounds were found with all threads
 def test_the_quick_form_trains_four_scenes_without_a_collapse(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "nice", lambda _: 0)
     assert bm_gallery.main(["--quick", "--out", str(tmp_path)], in_this_process) == 0

@@ -1,4 +1,4 @@
-"""The Chinese of the help texts (models/arguments.py) and of the conf comments (confs/base), by their English.
+"""The Chinese of the help texts (models/commands/arguments.py) and of the conf comments (confs/base), by their English.
 
 Keyed by the text and not by the flag or key, so that a changed English text asks for a new translation.
 """

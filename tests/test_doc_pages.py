@@ -12,6 +12,8 @@ from data.config import FORMATS
 from models.commands.arguments import EPILOG, MODE_NAMES
 from models.experiment import WRITTEN
 from models.methods.conf import load_config
+from models.methods.volume import TAGS
+from models.rendering.losses import LOSSES
 
 SOURCES = pages.sources()
 
@@ -96,7 +98,8 @@ def test_both_languages_quote_the_same_messages():
 def test_the_scalars_named_are_those_that_are_logged(text):
     tag = re.compile(r"(?:Loss|Statistics)/\w+")
     strings = {string for tree in SOURCES for string in pages.literals(tree)}
-    assert set(tag.findall(text)) == {string for string in strings if tag.fullmatch(string)}
+    losses = {f"Loss/{TAGS.get(name, name)}_loss" for name in LOSSES}
+    assert set(tag.findall(text)) == losses | {string for string in strings if tag.fullmatch(string)}
 
 
 @pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))

@@ -9,8 +9,8 @@ PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
 HEADING = "\n## How to add\n"
 MOST = {
     "field": 4,
-    "loss": 4,
-    "kind of model": 8,
+    "loss": 3,
+    "method": 6,
     "operation": 4,
     "mode": 4,
     "scene format": 4,

@@ -19,7 +19,7 @@ from models.methods.exposure_conf import PhotographsConfig
 from models.methods.protocol import LevelSet, Noise, StepContext
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
-from models.rendering.losses import Rendered, masked_mean, masked_psnr
+from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr
 from models.rendering.render import radiance_loss, render_passes, shade_radiance
 from models.rendering.views import packed_view
 from models.structs import Objective, RaySamples, RayView, RenderOutput, Var
@@ -39,7 +39,7 @@ class TwoPassRays(ComparedRays):
 class RadianceModel(VolumeModel):
     """A density and the colour of what it emits; `coarse` is another field that decides where this one is sampled."""
 
-    losses = ("color_mse", "coarse_mse", "mask", "exposure")
+    losses = NERF_LOSSES
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class PackedRadianceModel(RadianceModel):
         self._conf = conf
         self.warm_up = conf.warm_up
 
-    losses = ("color_mse", "mask", "exposure")
+    losses = FAST_NERF_LOSSES
 
     def rates(self, step: int) -> Mapping[str, float]:
         """The table learns at the full rate, the networks may be slower."""

@@ -19,14 +19,12 @@ from models.methods.protocol import LevelSet, Noise, StepContext
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.rendering.conf import PatchesConfig
-from models.rendering.losses import Rendered, masked_mean, masked_psnr
+from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, Rendered, masked_mean, masked_psnr
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.render import SurfaceFields, render_surface, surface_loss
 from models.rendering.views import packed_view
 from models.structs import OF_THE_BATCH, Objective, RaySamples, RayView, RenderOutput, Var
 
-PUBLISHED_LOSSES = ("color", "eikonal", "mask")
-SURFACE_LOSSES = (*PUBLISHED_LOSSES, "free", "points", "patches", "curvature", "exposure")
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
 
@@ -48,7 +46,7 @@ class DenseSurfaceRays(SurfaceRays):
 class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
-    losses = SURFACE_LOSSES
+    losses = NEUS_LOSSES
 
     def __init__(
         self,
@@ -157,6 +155,7 @@ class SurfaceModel(VolumeModel):
 class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with the losses that need them."""
 
+    losses = FAST_NEUS_LOSSES
     estimator: SurfaceOccupancyEstimator
 
     def __init__(

@@ -135,6 +135,13 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+# What methods train with; a term is left out where its loss returns None.
+NEUS_LOSSES = ("color", "eikonal", "mask", "exposure")
+FAST_NEUS_LOSSES = (*NEUS_LOSSES, "free", "points", "patches", "curvature")
+NERF_LOSSES = ("color_mse", "coarse_mse", "mask", "exposure")
+FAST_NERF_LOSSES = ("color_mse", "mask", "exposure")
+
+
 def terms_of(names: Sequence[str], rendered: Rendered) -> dict[str, Term]:
     """The terms of the losses of these names that apply."""
     found = {name: LOSSES[name](rendered) for name in names}

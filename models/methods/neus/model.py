@@ -8,7 +8,7 @@ from models.estimators.pixels import upload
 from models.machine.backend import jt
 from models.methods.neus.sparing import sparing_view
 from models.methods.protocol import StepContext
-from models.methods.surface import PUBLISHED_LOSSES, SurfaceModel
+from models.methods.surface import SurfaceModel
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
 from models.structs import RayView
@@ -17,7 +17,6 @@ from models.structs import RayView
 class NeuSModel(SurfaceModel):
     """A `models.methods.protocol.Model`."""
 
-    losses = (*PUBLISHED_LOSSES, "exposure")
     estimator: HierarchicalEstimator
 
     def view(self, rays: Rays, context: StepContext) -> RayView:

@@ -119,10 +119,10 @@ class CloudModel(PixelModel):
     def draw_noise(self, entries, generator):
         return None
 
-    def settle(self, batch, noise, moment):
+    def precompute(self, batch, noise, moment):
         return None
 
-    def objective(self, batch, noise, moment, settled=None):
+    def objective(self, batch, noise, moment, precomputed=None):
         seen = Seen(*self._render(batch.rays, moment), *photograph(batch, self.train))
         terms = {
             "color": squared_term(seen.rgb, seen.target, seen.mask),

@@ -83,7 +83,7 @@ def test_chunks_add_up_to_the_same_numbers_whoever_adds_up_some_of_them_first(wh
         share = Share(batch.part(start, stop), jitter, ranks, [*range(0, stop - start, 10), stop - start])
         total = GradientSum(trainer.model, share, trainer.context, trainer.optimizer.parameters)
         for part in total.chunks(10):
-            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.settled))
+            total.add(trainer.model.objective(part.batch, part.noise, trainer.context, part.precomputed))
         total.result()
         return ranks.added
 

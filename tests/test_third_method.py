@@ -92,10 +92,10 @@ class BallModel(PixelModel):
     def draw_noise(self, entries, generator):
         return {"breath": generator.random((entries, 1), dtype=np.float32)} if self.block.breath > 0 else None
 
-    def settle(self, batch, noise, moment):
+    def precompute(self, batch, noise, moment):
         return None
 
-    def objective(self, batch, noise, moment, settled=None):
+    def objective(self, batch, noise, moment, precomputed=None):
         rgb, opacity = self._render(batch.rays, noise, moment)
         seen = Seen(rgb, opacity, *photograph(batch, self.train))
         terms = {

@@ -1,7 +1,7 @@
-"""What a kind of model is to the trainer and to the results. Nothing beyond this room asks which kind it has.
+"""The interface of a method to the trainer and to the results; code outside this package does not depend on the method.
 
-A kind turns a batch into an objective: named terms, each a sum and a count, so that a batch may be taken in parts.
-Everything it draws or shows is passed in or handed out as numbers; its state is its networks and its buffers.
+A method turns a batch into an objective: named terms, each a sum and a count, so that a batch can be split. Random
+numbers are passed in as arrays, images are returned as arrays; its state is its networks and its buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from models.machine.ranks.ranks import ALONE, Ranks
 from models.structs import Objective, RayView, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
-Settled = Any  # what a kind settles of some entries without gradients; handed back to it as it came
+Precomputed = Any  # the part of a chunk that is computed once, without gradients
 
 
 @dataclass(frozen=True)
@@ -32,133 +32,134 @@ class StepContext:
 
 @dataclass(frozen=True)
 class LevelSet:
-    """The field whose level set is the surface; minus the field is marched, at a threshold."""
+    """The field whose level set is the surface; marching cubes runs on its negative, at a threshold."""
 
-    outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], growing outwards
-    threshold: float  # of minus the field, where the user gives none
-    quantity: str  # what the field is, for messages
-    bounded: bool = False  # a signed distance: its slope is about 1 wherever it is asked
-    # An increasing map of values float64 [...] after which they vary evenly in space; None for the values themselves.
+    outward: Callable[[np.ndarray], np.ndarray]  # points float32 [P, 3] -> [P, 1], increasing outwards
+    threshold: float  # of the negative field, unless the user gives one
+    quantity: str  # name of the field, for messages
+    bounded: bool = False  # a signed distance, whose slope is about 1 everywhere
+    # An increasing function of values float64 [...], after which they vary linearly in space; None for the identity.
     evened: Callable[[np.ndarray], np.ndarray] | None = None
-    # Points float32 [P, 3] -> values [P, 1] and their slopes [P, 3]; None for a field that is too rough to follow.
+    # Points float32 [P, 3] -> values [P, 1] and their slopes [P, 3]; None if the field is too rough for its gradient.
     gradient: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None
     # Points and unit normals float32 [P, 3] -> RGB [P, 3] in [0, 1] as seen from outside along the normal.
     color: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    background: str = "masks"  # what explains what is behind the object to this kind of model, for messages
+    background: str = "masks"  # what models the background in this method, for messages
 
 
 class Batch(Protocol):
-    """What a step is computed from: R entries that can be taken in parts."""
+    """The input of a step: R entries, which can be split."""
 
     def __len__(self) -> int:
         """R."""
 
     def part(self, start: int, stop: int) -> Self:
-        """The entries start..stop-1."""
+        """The entries start to stop - 1."""
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All numbers in it by name, as they are saved with a refused step."""
+        """All arrays by name, as they are saved with a skipped step."""
 
     def words(self) -> dict[str, np.ndarray]:
-        """The same by what they are, for a message that says which is not finite."""
+        """The same by a description, for the message that names the one with NaN or Inf."""
 
 
 class Sampler(Protocol):
-    """Batches without end."""
+    """Endless batches."""
 
     def next(self) -> Batch:
         """The next batch."""
 
     def state(self) -> dict[str, Any]:
-        """All that decides the batches to come, as JSON values; `generator` among them is a PCG64's state."""
+        """All state of the next batches as JSON values; `generator` is the state of a PCG64."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
+        """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
 
 
 class Parameters(Protocol):
-    """The trained parameters as a kind may change them between steps; their moments and their averages follow."""
+    """The trained parameters, as a method may change them between steps; moments and averages follow."""
 
     def keep(self, network: str, rows: np.ndarray) -> None:
-        """Cut every parameter of a network to these rows (first axis), in this order; rows may repeat."""
+        """Keep only these rows (first axis) of every parameter of a network, in this order; rows may repeat."""
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Add rows to every parameter of a network, by name; their moments start at zero, their averages there."""
+        """Add rows to every parameter of a network, by name, with moments of zero; averages start at the values."""
 
     def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Other values for one parameter, of its shape; its moments start at zero, its averages there."""
+        """Set the values of one parameter, with moments of zero; its average starts at the values."""
 
 
 class Model(Protocol):
-    """A model of some kind with its networks. All randomness is passed in as numbers."""
+    """A method with its networks. All random numbers are passed in."""
 
-    entries: str  # what a batch consists of, for messages
-    shows_pictures: bool  # whether `view` takes the rays of whole pictures (`PictureRays`) and no others
-    # Others that make each step too, at the same time: a kind whose entries cannot be shared may share its `objective`.
-    # No rank does such a step again by itself.
+    entries: str  # name of the entries of a batch, for messages
+    shows_pictures: bool  # whether `view` takes only the rays of whole images (`ImageRays`)
+    # The processes that take each step together; a method whose entries cannot be shared may share its `objective`.
     ranks: Ranks
-    warm_up: int  # steps over which its rates rise
+    warm_up: int  # steps over which its learning rates rise
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The networks by the names they have in checkpoints, in the order their parameters are optimised in."""
+        """The networks by their names in checkpoints, in the order in which their parameters are optimised."""
 
     @property
     def level_set(self) -> LevelSet | None:
-        """What a mesh is made of; None where there is no surface."""
+        """The field of a mesh; None if there is no surface."""
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Sampler:
-        """What the batches come from."""
+        """Batches of a scene."""
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> Batch:
-        """The batch that has these `Batch.arrays`; raises ValueError, KeyError or TypeError where it has others."""
+        """The inverse of `Batch.arrays`; raises ValueError, KeyError or TypeError for other arrays."""
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
-        """The jitter of one batch; None, without a draw, where the conf asks for none."""
+        """The jitter of one batch; None, without drawing numbers, if the conf disables it."""
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """Of the entries those that one of `size` processes takes, which differ; None where each takes all of them."""
+        """The entries of one of `size` processes; None if each process takes all of them."""
 
-    def settle(self, batch: Batch, noise: Noise | None, context: StepContext) -> Settled:
-        """What of some entries is decided without gradients; `objective` takes it, or settles it itself."""
+    def precompute(self, batch: Batch, noise: Noise | None, context: StepContext) -> Precomputed:
+        """The part of a chunk that is computed once, without gradients; `objective` takes it, or computes it itself."""
 
-    def objective(self, batch: Batch, noise: Noise | None, context: StepContext, settled: Settled = None) -> Objective:
-        """The terms of the training loss of some entries."""
+    def objective(
+        self, batch: Batch, noise: Noise | None, context: StepContext, precomputed: Precomputed = None
+    ) -> Objective:
+        """The terms of the training loss."""
 
     def scalars(self, output: Any, losses: Mapping[str, Var]) -> dict[str, Var]:
-        """What is plotted of a step, each [1], by TensorBoard name; `Loss/loss` and `Statistics/psnr` among them.
+        """The scalars [1] of a step by TensorBoard tag; `Loss/loss` and `Statistics/psnr` among them.
 
-        losses: the terms' means by name, and their weighted sum as `total`.
+        losses: the means of the terms by name, and their weighted sum as `total`.
         """
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
-        """What a progress bar says of the values of `scalars`, besides loss and PSNR."""
+        """The text of the progress bar, besides loss and PSNR, from the values of `scalars`."""
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """What R rays show, without jitter."""
+        """R rays rendered without jitter."""
 
     def view_fully(self, rays: Rays, context: StepContext) -> RayView:
-        """The same with nothing spared where nothing is seen: what tells the memory that a picture can take."""
+        """The same with all networks evaluated at all samples: an upper bound of the memory of an image."""
 
     def sharpness(self) -> float | None:
-        """inv_s of a surface; None for what has none."""
+        """inv_s of a surface; None if the method has none."""
 
 
 class PlainModel:
-    """What a kind gets for nothing: one learning rate, no state but the networks, nothing to do around a step."""
+    """Defaults of a method: one learning rate, no state but the networks, nothing to do around a step."""
 
     entries = "rays"
     shows_pictures = False
     ranks: Ranks = ALONE
-    warm_up = 0  # steps over which all rates rise linearly, the first step's included; beside train.warm_up_end
+    warm_up = 0  # steps over which all learning rates rise linearly, besides train.warm_up_end
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """As many entries for each process, where there is one for each."""
+        """Equal numbers of entries; None if there are fewer entries than processes."""
         count = len(batch)
         return slice(count * rank // size, count * (rank + 1) // size) if count >= size else None
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Factor on the learning rate by network or `<network>.<parameter>`; 1 where neither is named."""
+        """Factors on the learning rate by network or `<network>.<parameter>`; 1 for others."""
         del step
         return {}
 
@@ -166,35 +167,35 @@ class PlainModel:
         """Called before the batch of a step is drawn."""
 
     def after_collapse(self, step: int) -> str:
-        """Called where the training went back from this step, since renderings had become worse.
+        """Called after training returned to a checkpoint because renderings had become worse up to this step.
 
-        What may have caused it is put off until then, and said in the end of a sentence; "" where there is nothing.
+        Puts off what may have caused it until this step; returns the end of a sentence about it, or "".
         """
         del step
         return ""
 
     def acts_after(self, step: int) -> bool:
-        """Whether `after_step` has work after this step, counted from 0; the step is waited for then."""
+        """Whether `after_step` is called after this step, counted from 0; the device is waited for then."""
         del step
         return False
 
     def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Called where `acts_after` says so and the step was taken, with d loss / d parameter by `<network>.<name>`.
+        """Called if `acts_after` returns true and the step was not skipped.
 
-        So are the gradients of what the objective says is watched.
+        gradients: d loss / d parameter by `<network>.<name>`, and those of `Objective.watched`.
         """
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Take on the shapes of a checkpoint, network -> name -> shape, before its values are read.
+        """Adapt to the shapes of a checkpoint, network -> name -> shape, before its values are read.
 
-        Where the number of rows changes, `fields.state.take_rows` does it; other shapes are refused as they are read.
+        `fields.state.take_rows` changes the number of rows; other differences are rejected when the values are read.
         """
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Arrays beside the networks that a resume needs, of numbers or truth values."""
+        """Arrays that a resume needs besides the networks: numbers or booleans."""
         return {}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Take back what `buffers` gave; raises ValueError where it does not fit."""
+        """Restore `buffers`; raises ValueError if it does not fit."""
         if buffers:
-            raise ValueError(f"{next(iter(buffers))} does not belong to this kind of model")
+            raise ValueError(f"{next(iter(buffers))} does not belong to this method")

@@ -53,10 +53,12 @@ class RadianceModel(VolumeModel):
         super().__init__(estimator, named, train, {"mask": train.mask_weight}, photographs)
         self.field, self.coarse = field, coarse
 
-    def settle(self, batch: object, noise: Noise | None, context: StepContext) -> None:
+    def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> None:
         """Nothing: the coarse pass is differentiated, and the fine samples follow from it."""
 
-    def objective(self, batch: object, noise: Noise | None, context: StepContext, settled: None = None) -> Objective:
+    def objective(
+        self, batch: object, noise: Noise | None, context: StepContext, precomputed: None = None
+    ) -> Objective:
         """The training loss; see `rendering.render`."""
         return radiance_loss(self, batch, noise, context.step, context.background_rgb)
 

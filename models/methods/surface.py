@@ -77,17 +77,17 @@ class SurfaceModel(VolumeModel):
         """The comparison of patches across images at a step; None where there is none."""
         del step
 
-    def settle(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
+    def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
         """What the estimator computes once of a chunk."""
         del context
         with jt.no_grad():
             return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def objective(
-        self, batch: object, noise: Noise | None, context: StepContext, settled: object | None = None
+        self, batch: object, noise: Noise | None, context: StepContext, precomputed: object | None = None
     ) -> Objective:
         """The training loss; see `rendering.render`."""
-        return surface_loss(self, batch, noise, context.step, context.background_rgb, settled)
+        return surface_loss(self, batch, noise, context.step, context.background_rgb, precomputed)
 
     def scalar_inputs(self, rendered: Rendered) -> SurfaceRays:
         """What scalars are computed from."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
-from models.methods.protocol import Batch, Model, Noise, Settled, StepContext
+from models.methods.protocol import Batch, Model, Noise, Precomputed, StepContext
 from models.ops.weighted_means import weighted_means
 from models.structs import Objective, Var
 from models.training.sharing import Share, rows_of
@@ -42,7 +42,7 @@ class Chunk:
 
     batch: Batch
     noise: Noise | None
-    settled: Settled = None
+    precomputed: Precomputed = None
 
 
 class GradientSum:
@@ -65,7 +65,7 @@ class GradientSum:
         return self._missing == 0
 
     def chunks(self, size: int) -> list[Chunk]:
-        """The share in chunks of at most `size` entries, none in two of its pieces, settled and counted.
+        """The share in chunks of at most `size` entries, none in two of its pieces, precomputed and counted.
 
         A whole batch that is one chunk settles and counts for itself as it is differentiated. All ranks that share the
         batch count together, once.
@@ -78,9 +78,9 @@ class GradientSum:
         chunks, counts = [], {}
         for rows in spans:
             batch, noise = share.batch.part(rows.start, rows.stop), rows_of(share.noise, rows)
-            chunks.append(Chunk(batch, noise, self._model.settle(batch, noise, context)))
+            chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))
             with jt.no_grad():  # nothing else of the objective is computed: Jittor runs what is asked for
-                terms = self._model.objective(batch, noise, context, chunks[-1].settled).terms
+                terms = self._model.objective(batch, noise, context, chunks[-1].precomputed).terms
                 own = {name: term.count for name, term in terms.items()}
                 del terms
                 for name, count in own.items():

@@ -124,7 +124,7 @@ class Trainer:
                 with self._halved_where_memory_ends(share.ranks.size == self.ranks.size):
                     for part in total.chunks(self.ray_chunk):
                         # Forward, then backward: nothing else holds the graph.
-                        total.add(self.model.objective(part.batch, part.noise, context, part.settled))
+                        total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
             found = total.result()
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
         rates = self.model.rates(context.step)
@@ -144,7 +144,7 @@ class Trainer:
         try:
             total = GradientSum(self.model, Share(batch, noise), context, self.optimizer.parameters)
             for part in total.chunks(chunk):
-                total.add(self.model.objective(part.batch, part.noise, context, part.settled))
+                total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
             return total.result()
         finally:
             self.model.ranks = self.ranks

@@ -96,7 +96,7 @@ class GaussiansModel(PlainModel):
     def share(self, batch: PictureBatch, rank: int, size: int) -> None:
         """Each process takes all pictures: the tiles of each are what they share (`ranks`)."""
 
-    def settle(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
+    def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
         """Nothing."""
 
     # what is computed
@@ -110,7 +110,7 @@ class GaussiansModel(PlainModel):
         """A camera at a context."""
         return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
 
-    def objective(self, batch: PictureBatch, noise: None, context: StepContext, settled: None = None) -> Objective:
+    def objective(self, batch: PictureBatch, noise: None, context: StepContext, precomputed: None = None) -> Objective:
         """The published losses, each the mean over the pictures."""
         sums: dict[str, list[Term]] = {}
         errors, watched = [], {}

@@ -36,7 +36,7 @@ LATENCY = 5e-5  # seconds of one message on it
 MACHINES = (2, 8, 64)
 SOME = (1, 2, 3)  # ranks
 # Of each kind a conf, and what makes its steps small enough for fifty of them.
-METHODS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+KINDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "neus": ("confs/wmask_cpu.conf", ("train.batch_size=32",)),
     "neus without masks": ("confs/womask_cpu.conf", ("train.batch_size=32",)),
     "nerf": ("confs/nerf_cpu.conf", ("train.batch_size=32",)),
@@ -117,7 +117,7 @@ def same(kinds: Sequence[str], settings: Sequence[str]) -> None:
     """A line for each kind and number of ranks, each of which runs twice."""
     print(f"{'kind':<26}{'ranks':>6}{'beside':>11}{'losses':>10}{'weights':>10}{'beyond 1e-4':>13}  twice the same")
     for kind in kinds:
-        conf, own = METHODS[kind]
+        conf, own = KINDS[kind]
         plain, *of_ranks = (
             [measured(Run(ranks, 1), "steps", conf, LOSSES, [*own, *settings]) for _ in range(2 if ranks else 1)]
             for ranks in (0, *SOME)
@@ -192,7 +192,7 @@ def main() -> None:
     if given.task == "speed":
         speed(given.rounds, given.conf, given.settings)
     elif given.task == "same":
-        same(given.values or list(METHODS), given.settings)
+        same(given.values or list(KINDS), given.settings)
     elif given.task == "memory":
         memory(given.conf, given.settings)
     elif given.task == "sums":

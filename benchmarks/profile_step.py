@@ -19,7 +19,7 @@ NANOSECONDS = 1e-9
 REPEATS = 3
 NATIVE_CALL = re.compile(r"neus::(\w+)\(")
 # First match wins; the patterns are of Jittor's operation names.
-METHODS = (
+KINDS = (
     ("matrix product", re.compile(r"mkl_matmul|matmul")),
     ("sorting", re.compile(r"^argsort")),
     ("slicing and joining", re.compile(r"^(getitem|setitem)|reindex")),
@@ -33,7 +33,7 @@ def kind_of(name: str, source: str) -> str:
     if name.startswith("code"):
         call = NATIVE_CALL.search(source)
         return f"native {call[1]}" if call else "search"
-    return next((kind for kind, pattern in METHODS if pattern.search(name)), "element-wise")
+    return next((kind for kind, pattern in KINDS if pattern.search(name)), "element-wise")
 
 
 def profile(trainer: Trainer) -> tuple[float, dict[str, dict[str, float]]]:

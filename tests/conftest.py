@@ -10,14 +10,14 @@ from collections import Counter
 
 import pytest
 
-METHODS = ("cli", "slow", "browser", "alone")
+KINDS = ("cli", "slow", "browser", "alone")
 if "PYTEST_XDIST_WORKER" in os.environ:  # before the first library that starts threads
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_itemcollected(item):
     """Give a test without a kind its own."""
-    if not any(item.get_closest_marker(kind) for kind in METHODS):
+    if not any(item.get_closest_marker(kind) for kind in KINDS):
         item.add_marker("unit")
 
 

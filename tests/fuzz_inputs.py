@@ -87,9 +87,9 @@ def similarity_of(scale: float, centre: tuple[float, ...]) -> np.ndarray:
     return matrix
 
 
-METHODS = st.sampled_from(["f8", "f4", "f2", ">f8", "i4", "u1", "c16", "?", "U3", "S2", "M8[s]", "i8"])
+KINDS = st.sampled_from(["f8", "f4", "f2", ">f8", "i4", "u1", "c16", "?", "U3", "S2", "M8[s]", "i8"])
 SCALARS = st.sampled_from([0.0, 1.0, -1.0, 1e-320, 1e-30, 1e30, 1e155, 1e308, np.inf, np.nan, 2.5])
-ANY_ARRAY = METHODS.flatmap(lambda kind: arrays(kind, max_dims=3, max_side=4))
+ANY_ARRAY = KINDS.flatmap(lambda kind: arrays(kind, max_dims=3, max_side=4))
 MATRICES = hnp.arrays("f8", (4, 4), elements=SCALARS | st.floats(-4, 4))
 SIMILARITIES = st.tuples(SCALARS, *[SCALARS] * 3).map(lambda v: similarity_of(v[0], v[1:]))
 MEMBERS = (ANY_ARRAY | MATRICES | SIMILARITIES).map(npy) | st.text(max_size=60).map(header) | damaged(npy(np.eye(4)))

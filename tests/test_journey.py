@@ -11,7 +11,7 @@ from models.training.trainer import Trainer
 pytestmark = pytest.mark.slow
 
 ONE_STEP = ("train.end_iter=1", "train.warm_up_end=0", "train.save_freq=0", "train.val_freq=0", "train.val_mesh_freq=0")
-METHODS = {
+KINDS = {
     "neus": (),
     "in chunks": ("train.ray_chunk=16",),
     "with a background": ("model.neus_renderer.n_outside=8", "train.mask_weight=0"),
@@ -31,9 +31,9 @@ def journeys(folder, settings):
     return [stations for stations in steps if Kernel.__call__.__qualname__ not in stations]  # one asked by another
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_from_the_training_loop_to_a_kernel_there_are_few_stations(tmp_path, kind):
-    found = journeys(tmp_path, (*ONE_STEP, *METHODS[kind]))
+    found = journeys(tmp_path, (*ONE_STEP, *KINDS[kind]))
     longest = max(found, key=len)
     assert len(found) > 4 and len(longest) <= rules.MAX_FRAMES, " -> ".join(longest)
 

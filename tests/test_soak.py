@@ -6,10 +6,10 @@ from benchmarks.bm_soak import soak
 
 pytestmark = pytest.mark.slow
 
-METHODS = {"plain": (), "averaged": ("train.ema_decay=0.99",), "split": ("train.ray_chunk=5",)}
+KINDS = {"plain": (), "averaged": ("train.ema_decay=0.99",), "split": ("train.ray_chunk=5",)}
 
 
-@pytest.mark.parametrize("settings", METHODS.values(), ids=METHODS)
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
 def test_counts_stay_the_same_with_pictures_meshes_and_checkpoints_on_the_way(settings, tmp_path):
     early, late = soak(tmp_path, 200, 20, *settings)
     assert (early.step, late.step) == (20, 200)

@@ -18,6 +18,14 @@ MASK_THRESHOLD = 0.5  # a pixel whose mask is above it shows the object
 
 
 @dataclass(frozen=True)
+class StepContext:
+    """The step at which something is computed, and its background."""
+
+    step: int  # finished optimiser steps
+    background_rgb: np.ndarray | None  # [3], behind everything; None for black
+
+
+@dataclass(frozen=True)
 class RayLayout:
     """Which of S samples belong to which of R rays: ray by ray, and along each ray from the camera outwards.
 

@@ -22,9 +22,9 @@ from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.protocol import StepContext
 from models.methods.registry import build_model
 from models.ops.kernel import NATIVE, REFERENCE, use
+from models.structs import StepContext
 from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")

@@ -15,10 +15,10 @@ from data.scenes.load import load_scene
 from models.estimators.batch import PackedBatch
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.protocol import StepContext
 from models.methods.registry import build_model
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
+from models.structs import StepContext
 from models.training.trainer import Trainer
 
 CONF = ROOT / "confs/fast.conf"

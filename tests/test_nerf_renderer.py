@@ -19,11 +19,10 @@ from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
-from models.methods.protocol import StepContext
 from models.methods.radiance import SURFACE_DENSITY, TwoPassModel
 from models.ops.upsample import invert_cdf
 from models.rendering.losses import Rendered, binary_mask, terms_of
-from models.structs import Objective
+from models.structs import Objective, StepContext
 from models.training.gradient import losses_of
 
 COUNT = 5

@@ -14,8 +14,8 @@ from data.scenes.load import load_held_out, load_scene
 from models.fields.photographs import Exposure
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.protocol import StepContext
 from models.methods.registry import build_model
+from models.structs import StepContext
 from models.training.trainer import Trainer
 
 EXPOSURE = "model.photographs.exposure=true"

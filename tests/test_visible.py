@@ -13,8 +13,8 @@ from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.methods.neus import visible
 from models.methods.neus.model import NeuSModel
-from models.methods.protocol import StepContext
 from models.rendering.render import SurfaceFields
+from models.structs import StepContext
 
 COLOURS = {"black": None, "grey": np.float32([0.2, 0.5, 0.9])}
 FIELDS = ("rgb", "normal", "distance", "opacity")

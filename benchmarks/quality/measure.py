@@ -19,12 +19,12 @@ from models.evaluation.mesh_distance import read_mesh
 from models.experiment import background
 from models.machine import backend
 from models.methods.conf import parse_config
-from models.methods.protocol import StepContext
 from models.methods.registry import build_model
 from models.requests import UNIT
 from models.results.chunks import ResultChunks
 from models.results.meshes import UNITS
 from models.results.render import render_view
+from models.structs import StepContext
 from models.surface import clean, sparse
 from models.surface.extraction import EmptySurfaceError
 from models.surface.formats import write_surface

@@ -16,18 +16,10 @@ from data.rays import Rays
 from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.structs import Objective, RayView, Var
+from models.structs import Objective, RayView, StepContext, Var
 
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 Precomputed = Any  # the part of a chunk that is computed once, without gradients
-
-
-@dataclass(frozen=True)
-class StepContext:
-    """The step at which something is computed, and its background."""
-
-    step: int  # finished optimiser steps
-    background_rgb: np.ndarray | None  # [3], behind everything; None for black
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
-from models.methods.protocol import LevelSet, Noise, StepContext
+from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import expected_distance
 from models.rendering.losses import FAST_NERF_LOSSES, NERF_LOSSES, Rendered, masked_mean, masked_psnr
-from models.rendering.render import radiance_loss, render_passes, shade_radiance
+from models.rendering.render import radiance_loss, render_passes, render_radiance
 from models.rendering.views import packed_view
-from models.structs import Objective, RaySamples, RayView, RenderOutput, Var
+from models.structs import RaySamples, RayView, RenderOutput, StepContext, Var
 
 # Of a density, per working-frame unit, at the surface: a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
@@ -40,6 +40,7 @@ class RadianceModel(VolumeModel):
     """A density and the colour of what it emits; `coarse` is another field that decides where this one is sampled."""
 
     losses = NERF_LOSSES
+    objective = radiance_loss
 
     def __init__(
         self,
@@ -55,12 +56,6 @@ class RadianceModel(VolumeModel):
 
     def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> None:
         """Nothing: the coarse pass is differentiated, and the fine samples follow from it."""
-
-    def objective(
-        self, batch: object, noise: Noise | None, context: StepContext, precomputed: None = None
-    ) -> Objective:
-        """The training loss; see `rendering.render`."""
-        return radiance_loss(self, batch, noise, context.step, context.background_rgb)
 
     def scalar_inputs(self, rendered: Rendered) -> ComparedRays:
         """What scalars are computed from."""
@@ -171,7 +166,7 @@ class PackedRadianceModel(RadianceModel):
 
         def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
             found, normals = field.with_normals(samples.positions, samples.directions)
-            return shade_radiance(found, samples, context.background_rgb), normals
+            return render_radiance(found, samples, context.background_rgb), normals
 
         return packed_view(self.estimator, rays, look, context.background_rgb)
 

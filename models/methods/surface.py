@@ -15,7 +15,7 @@ from models.estimators.conf import PackedConfig
 from models.estimators.packed_surface import SurfaceOccupancyEstimator
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
-from models.methods.protocol import LevelSet, Noise, StepContext
+from models.methods.protocol import LevelSet, Noise
 from models.methods.volume import NO_EXPOSURE, ComparedRays, VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.rendering.conf import PatchesConfig
@@ -23,7 +23,7 @@ from models.rendering.losses import FAST_NEUS_LOSSES, NEUS_LOSSES, Rendered, mas
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.render import SurfaceFields, render_surface, surface_loss
 from models.rendering.views import packed_view
-from models.structs import OF_THE_BATCH, Objective, RaySamples, RayView, RenderOutput, Var
+from models.structs import OF_THE_BATCH, RaySamples, RayView, RenderOutput, StepContext, Var
 
 NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
@@ -47,6 +47,7 @@ class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
     losses = NEUS_LOSSES
+    objective = surface_loss
 
     def __init__(
         self,
@@ -82,12 +83,6 @@ class SurfaceModel(VolumeModel):
         del context
         with jt.no_grad():
             return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
-
-    def objective(
-        self, batch: object, noise: Noise | None, context: StepContext, precomputed: object | None = None
-    ) -> Objective:
-        """The training loss; see `rendering.render`."""
-        return surface_loss(self, batch, noise, context.step, context.background_rgb, precomputed)
 
     def scalar_inputs(self, rendered: Rendered) -> SurfaceRays:
         """What scalars are computed from."""

@@ -15,9 +15,9 @@ from models.fields.photographs import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.exposure_conf import PhotographsConfig
-from models.methods.protocol import Batch, Noise, PlainModel, StepContext
+from models.methods.protocol import Batch, Noise, PlainModel
 from models.rendering.losses import binary_mask
-from models.structs import RenderOutput, Var
+from models.structs import RenderOutput, StepContext, Var
 
 EXPOSURE = "exposure"  # the network of the images' exposure
 # The order in which networks are optimised and saved, as published where they are; others follow.

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField, RadianceAtWeights
+from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
 from models.rendering import volrend
 from models.rendering.losses import Rendered, terms_of
-from models.structs import FieldOutput, Objective, RadianceOutput, RaySamples, RenderOutput, Var
+from models.structs import FieldOutput, Objective, RadianceOutput, RaySamples, RenderOutput, StepContext, Var
 
 
 @dataclass(frozen=True)
@@ -41,20 +41,18 @@ class SurfaceAtWeights:
     inv_s: Var  # [1]
 
 
-def surface_loss(method: Any, batch: Any, noise: Any, step: int, behind: np.ndarray | None, t_starts: Any) -> Objective:
+def surface_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
     """The training loss of a surface: pixels of `batch` against their rendering.
 
     Args:
         method: a `SurfaceModel`: estimator, fields and losses.
         noise: jitter of the samples; None for none.
-        step: finished training steps.
-        behind: colour [3] behind everything; None for black.
-        t_starts: what the estimator precomputed; None to compute it here.
+        precomputed: by the estimator; None to compute it here.
     """
-    fields = method.fields.at_weights()
-    samples = method.estimator.sample(batch, fields.sdf.distance, noise, t_starts)
-    rendering = render_surface(fields, samples, method.cos_anneal_ratio(step), method.behind(behind))
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, step)
+    fields, behind = method.fields.at_weights(), context.background_rgb
+    samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
+    rendering = render_surface(fields, samples, method.cos_anneal_ratio(context.step), method.behind(behind))
+    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
 
 
@@ -72,10 +70,11 @@ def render_surface(
     return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
 
 
-def radiance_loss(method: Any, batch: Any, noise: Any, step: int, behind: np.ndarray | None) -> Objective:
+def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: None = None) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
+    behind = context.background_rgb
     rendering = render_passes(method, batch, noise, behind)
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, step)
+    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
 
 
@@ -83,18 +82,15 @@ def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None
     """Colours of a batch; the weights of a coarse field, where there is one, say where the other is sampled."""
     samples, coarse = method.estimator.sample(batch, noise), None
     if method.coarse is not None:
-        coarse = render_radiance(method.coarse.at_weights(), samples, behind)
+        found = method.coarse.at_weights().evaluate(samples.positions, samples.directions)
+        coarse = render_radiance(found, samples, behind)
         samples = method.estimator.refine(batch, samples, coarse.weights, noise)
-    return replace(render_radiance(method.field.at_weights(), samples, behind), coarse=coarse)
+    found = method.field.at_weights().evaluate(samples.positions, samples.directions)
+    return replace(render_radiance(found, samples, behind), coarse=coarse)
 
 
-def render_radiance(field: RadianceAtWeights, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays through a radiance field (NeRF, eq. 3)."""
-    return shade_radiance(field.evaluate(samples.positions, samples.directions), samples, behind)
-
-
-def shade_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
-    """The same of a field that was evaluated at the samples."""
+def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
+    """Colours of rays through a radiance field that was evaluated at the samples (NeRF, eq. 3)."""
     alpha = volrend.alpha_from_density(found.density, samples.deltas)
     return _composited(samples, alpha, found.rgb, behind)
 

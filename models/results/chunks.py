@@ -14,7 +14,8 @@ from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO
 from models.machine import memory
-from models.methods.protocol import Model, StepContext
+from models.methods.protocol import Model
+from models.structs import StepContext
 
 MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
 MOST_GRID_POINTS = 2**16  # likewise a grid

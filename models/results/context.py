@@ -10,10 +10,11 @@ import numpy as np
 from data.rays import Rays
 from models.experiment import Experiment
 from models.machine.ranks.ranks import ALONE, Ranks
-from models.methods.protocol import Model, StepContext
+from models.methods.protocol import Model
 from models.monitoring.logger import RunLogger
 from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, as_view, render_rays, render_view, together
+from models.structs import StepContext
 
 A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from data.io.images import to_uint8
 from data.rays import Rays
-from models.methods.protocol import Model, StepContext
-from models.structs import RayView
+from models.methods.protocol import Model
+from models.structs import RayView, StepContext
 
 PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
 SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by

@@ -17,9 +17,9 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.machine.ranks.ranks import Ranks
-from models.methods.protocol import Batch, Model, Noise, Precomputed, StepContext
+from models.methods.protocol import Batch, Model, Noise, Precomputed
 from models.ops.weighted_means import weighted_means
-from models.structs import Objective, Var
+from models.structs import Objective, StepContext, Var
 from models.training.sharing import Share, rows_of
 
 TOTAL = "total"  # the weighted sum, among the losses

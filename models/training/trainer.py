@@ -17,8 +17,9 @@ from models.config.schedules import warmed_up
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
 from models.machine.ranks.ranks import ALONE, AbandonedError, RankFailedError, Ranks
-from models.methods.protocol import Batch, Model, Noise, Sampler, StepContext
+from models.methods.protocol import Batch, Model, Noise, Sampler
 from models.ops.update import all_finite, readings
+from models.structs import StepContext
 from models.training.ema import WeightAverage
 from models.training.gradient import TOTAL, BatchGradient, GradientSum, gathered
 from models.training.guard import Guard, StepInputs, StepUpdate

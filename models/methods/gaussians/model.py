@@ -20,12 +20,12 @@ from models.methods.gaussians.picture import Viewpoint, depth_of, paint, ray_vie
 from models.methods.gaussians.pulled import Pulled
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, one_splat, require_seen
 from models.methods.gaussians.terms import distortion_term, normal_term
-from models.methods.protocol import LevelSet, Parameters, PlainModel, StepContext
+from models.methods.protocol import LevelSet, Parameters, PlainModel
 from models.ops.picture_loss import picture_loss
 from models.ops.splat_raster import COLOR, OPACITY
 from models.ops.splat_wander import step_of
 from models.rendering.losses import mask_term
-from models.structs import MASK_THRESHOLD, Objective, RayView, Term, Var
+from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var
 
 SPREAD = 1.1  # the extent of a scene in spreads of its cameras
 GEOMETRY_FROM = 0.25  # share of the training after which surfels are held to a surface

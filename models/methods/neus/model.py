@@ -7,11 +7,10 @@ from models.estimators.hierarchical import HierarchicalEstimator
 from models.estimators.pixels import upload
 from models.machine.backend import jt
 from models.methods.neus.sparing import sparing_view
-from models.methods.protocol import StepContext
 from models.methods.surface import SurfaceModel
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
-from models.structs import RayView
+from models.structs import RayView, StepContext
 
 
 class NeuSModel(SurfaceModel):

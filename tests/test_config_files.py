@@ -67,7 +67,7 @@ BAD_FILES = [
     (WHOLE + '\ntrain { include "part.conf" }', "not HOCON near 'train { include"),
     (WHOLE + '\ntrain {\n include "missing.conf"\n}', "include of a file on a line of its own"),
     (WHOLE + '\na = x//y include "part.conf"', "a: unknown block"),
-    (WHOLE + "\ntrain.seed = ${train.seed2}", "cannot be filled in: Cannot resolve variable ${train.seed2}"),
+    (WHOLE + "\ntrain.seed = ${train.seed2}", "cannot be resolved: Cannot resolve variable ${train.seed2}"),
 ]
 
 

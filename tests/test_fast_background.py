@@ -245,7 +245,7 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
     assert published.dataset.camera_outside_sphere
     with pytest.raises(UserError, match=r"confs/fast\.conf, whose rays start at the camera") as refused:
         load_scene(published.dataset)
-    fitting = dataclasses.replace(published.dataset, roi=re.search(r'--roi "(.*)" does', str(refused.value)).group(1))
+    fitting = dataclasses.replace(published.dataset, roi=re.search(r'--roi "(.*?)"', str(refused.value)).group(1))
     assert 1 < np.linalg.norm(load_scene(fitting).c2w[:, :3, 3], axis=1).min() < 1.05
     with pytest.raises(UserError, match="radii from the centre of the region of interest"):
         load_scene(load_config(CONF, "demo", [*OPEN, region(30)]).dataset)

@@ -29,7 +29,7 @@ class Links:
     def __init__(self, monkeypatch):
         self.started_at, self.refusal, self.stops_before = [], None, 0  # the last: trainings that end without a step
         self.marks = 0
-        monkeypatch.setattr(reconstruction, "_link", self.run)
+        monkeypatch.setattr(reconstruction, "_run_step", self.run)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
         monkeypatch.setattr(reconstruction, "read_figures", lambda path: {})
 

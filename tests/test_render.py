@@ -127,7 +127,7 @@ def test_a_wrong_file_gets_its_sentence(name, scene, tmp_path):
     [
         (["--path", "round"], "neither orbit"),
         (["--path", "0,99"], "no photograph 99"),
-        (["--show", "colour,smell"], "'smell' is none of"),
+        (["--show", "colour,smell"], "'smell' is not one of"),
         (["--fps", "0"], "--fps 0: must be above 0"),
         (["--output", "film.avi"], "name a .mp4 file"),
     ],

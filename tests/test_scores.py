@@ -82,7 +82,7 @@ def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
             "gt.ply",
             b"ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\nproperty float y\nproperty float z\n"
             b"end_header\n0 0 0\n",
-            "cut short",
+            "is truncated",
         ),
     ],
 )

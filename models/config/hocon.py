@@ -140,9 +140,7 @@ class _Files:
         tree, start = ConfigTree(root=True), 0
         for include in INCLUDE.finditer(text):
             if folder is None:
-                raise ConfigError(
-                    f"{source}: {shown(include[0])}: this text stands alone; put what the file holds into it"
-                )
+                raise ConfigError(f"{source}: {shown(include[0])}: not allowed here; insert the file's content instead")
             tree = _parsed(text, start, include.start(), source).with_fallback(tree, resolve=False)
             tree = self.parse_file(folder / include[1]).with_fallback(tree, resolve=False)
             start = include.end()
@@ -187,9 +185,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
     except PYHOCON_FAILURES as error:
         if f"${{{CASE_KEY}}}" in str(error):
             raise ConfigError(f"{source}: uses ${{{CASE_KEY}}}; pass --case NAME") from None
-        raise ConfigError(
-            f"{source}: a ${{...}} in it cannot be filled in: {reason(error).replace(MARK, '')}"
-        ) from None
+        raise ConfigError(f"{source}: a ${{...}} in it cannot be resolved: {reason(error).replace(MARK, '')}") from None
     plain = tree.as_plain_ordered_dict()
     if case:
         del plain[CASE_KEY]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from models.config.strict import ConfigError, nearest
 from models.fields.conf import ColorConfig, VarianceConfig
-from models.fields.registry import COLORS, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
+from models.fields.registry import COLORS, NERF, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
 from models.methods.block import PlainBlock
 
 # Where the width of a field's features is set, for messages.
@@ -34,6 +34,12 @@ class ChosenFieldsConfig(PlainBlock):
     def known(cls) -> dict[str, type]:
         """The blocks of all fields that may be chosen."""
         raise NotImplementedError
+
+    @classmethod
+    def unused(cls, block: Mapping[str, Any]) -> set[str]:
+        """Keys of the given block `model` that its choices do not need: they are checked and left out."""
+        del block
+        return set()
 
     @classmethod
     def further(cls) -> dict[str, type]:
@@ -94,6 +100,12 @@ class RadianceFieldConfig(ChosenFieldsConfig):
         """See `ChosenFieldsConfig`."""
         return {name: kind.block for name, kind in RADIANCE.items()}
 
+    @classmethod
+    def unused(cls, block: Mapping[str, Any]) -> set[str]:
+        """NeRF's network has no colour network of its own."""
+        name = block.get("radiance_field", DEFAULT)
+        return {RENDERING_NETWORK} if (cls.defaults["radiance_field"] if name == DEFAULT else name) == NERF else set()
+
     def check_fields(self) -> None:
         """Raises ConfigError for a field that does not exist, and for blocks that do not fit each other."""
         self.check_choice("radiance_field", RADIANCE)
@@ -107,6 +119,4 @@ class RadianceFieldConfig(ChosenFieldsConfig):
     @property
     def field_blocks(self) -> tuple[str, ...]:
         """The blocks that the field's weights depend on."""
-        if self.radiance_field in (RENDERING_NETWORK, "nerf") or self.rendering_network is None:
-            return (self.radiance_field,)
-        return (self.radiance_field, RENDERING_NETWORK)
+        return (self.radiance_field,) if self.rendering_network is None else (self.radiance_field, RENDERING_NETWORK)

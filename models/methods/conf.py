@@ -100,7 +100,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
         raise ConfigError(f"model.type = {shown(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
     further = _further(block)
-    names = {field.name for field in fields(block)} - {MORE}
+    names = {field.name for field in fields(block)} - {MORE} - _unused(block, blocks.model)
     known = _model_types()
     own, more = {}, {}
     for key, value in blocks.model.items():
@@ -161,6 +161,10 @@ def _block(model: ModelConfig, name: str) -> Any:
     """A block of a kind's conf."""
     more: Mapping[str, Any] = getattr(model, MORE, {})
     return more[name] if name in more else getattr(model, name)
+
+
+def _unused(block: type, given: Mapping[str, Any]) -> set[str]:
+    return block.unused(given) if hasattr(block, "unused") else set()
 
 
 def _further(block: type) -> dict[str, type]:

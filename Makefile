@@ -8,8 +8,11 @@ SHELL := bash
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Written at the end of the installation; if it is newer than requirements.txt, nothing is installed.
+# Written at the end of an installation; if one is newer than its requirements, nothing is installed. Running the program
+# takes fewer packages than its tests.
 STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --retries 10 --timeout 60
 PYTHON ?=
 CANDIDATES := $(if $(PYTHON),$(PYTHON),python3.11 python3.12 python3)
 SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))
@@ -47,11 +50,11 @@ test: lint ## before a merge: lint and every test
 	  $(TESTS) -k 'not cuda and not reference' $$files; \
 	done
 
-lint: $(STAMP) ## style checks only
+lint: $(DEV_STAMP) ## style checks only
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-cuda-check: $(STAMP) ## compile for CUDA and run steps against a simulated card; requires nvcc, 40 processor minutes the first time
+cuda-check: $(DEV_STAMP) ## compile for CUDA and run steps against a simulated card; requires nvcc, 40 processor minutes the first time
 	$(BIN)/python -m benchmarks.cuda_check
 
 clean: ## remove .venv and caches, keep the results in exp/
@@ -75,6 +78,11 @@ $(STAMP): requirements.txt
 	    exit 2; \
 	  fi; \
 	fi
-	@echo "installing requirements.txt into $(VENV) (700 MB of packages the first time)"
-	@$(BIN)/python -m pip install --disable-pip-version-check --retries 10 --timeout 60 -r requirements.txt
+	@echo "installing requirements.txt into $(VENV) (300 MB of packages the first time)"
+	@$(PIP_INSTALL) -r requirements.txt
+	@touch $@
+
+$(DEV_STAMP): $(STAMP) requirements-dev.txt requirements-view.txt requirements-mpi.txt
+	@echo "installing requirements-dev.txt into $(VENV) (100 MB of packages the first time)"
+	@$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@

@@ -51,7 +51,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     """Raises UserError for what cannot be measured: a conf, a scene, a file to compare with."""
     given = _parser().parse_args(arguments)
     if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("the Python package matplotlib is missing; run `pip install -r requirements.txt`")
+        raise UserError("the Python package matplotlib is missing; run `pip install -r requirements-dev.txt`")
     specs = [parse_spec(words) for words in given.run]
     curves = [_curve(text) for text in given.curve]
     for path, read in ((given.ground_truth, read_mesh), (given.points, read_points)):

@@ -78,11 +78,11 @@ $(STAMP): requirements.txt
 	    exit 2; \
 	  fi; \
 	fi
-	@echo "installing requirements.txt into $(VENV) (300 MB of packages the first time)"
+	@echo "installing requirements.txt into $(VENV) (240 MB of packages the first time)"
 	@$(PIP_INSTALL) -r requirements.txt
 	@touch $@
 
 $(DEV_STAMP): $(STAMP) requirements-dev.txt requirements-view.txt requirements-mpi.txt
-	@echo "installing requirements-dev.txt into $(VENV) (100 MB of packages the first time)"
+	@echo "installing requirements-dev.txt into $(VENV) (120 MB more the first time)"
 	@$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@

@@ -27,10 +27,12 @@ from models.surface.visibility import cameras, project
 SMALL = SceneSpec("small", "blob", "noise", photographs=9, size=(48, 36), cells=48, exposure=0.4, has_points=True)
 GOOD = {
     **{"train_status": 0, "evaluate_status": 0, "message": "", "psnr": 25.0, "blurred": 18.0, "conf": "fast"},
-    **{"scores": [[500, 22.0], [1000, 24.5]], "triangles": 100},
+    **{"steps": 1000, "scores": [[500, 22.0], [1000, 24.5]], "triangles": 100},
 }
-# Scene -> largest Chamfer distance, radii; measured: see the comment of the test.
-QUICK_CHAMFER = {"jug": 0.035, "vase_plain": 0.02, "bowl_open": 0.05, "crates_exposure": 0.05}
+# Scene -> largest Chamfer distance, radii: two to six times what the instruction sets give. Without masks a training
+# takes more than 600 steps; one that collapses is off by more than 0.2.
+QUICK_CHAMFER = {"jug": 0.035, "vase_plain": 0.02, "vase_open": 0.1, "crates_exposure": 0.05}
+FROM_BLURRED = -2.0  # dB, of a training of 600 steps; a collapse lies 5 and more below
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +180,7 @@ def test_captured_scenes_are_those_that_the_folder_holds(tmp_path):
         ({"train_status": 1, "message": "less than the photographs"}, "training ended with status 1: less than"),
         ({"evaluate_status": 2, "message": "No surface"}, "evaluation ended with status 2: No surface"),
         ({"psnr": 17.0}, "17.0 dB, below 18.0 dB"),
+        ({"psnr": 17.0, "steps": 999}, ""),
         ({"scores": [[500, 24.0], [1000, 22.5]]}, "fell from 24.0 dB to 22.5 dB"),
         ({"scores": [[500, 24.0], [1000, 23.5]]}, ""),
         ({"scores": []}, ""),
@@ -245,7 +248,7 @@ def test_the_quick_form_trains_four_scenes_without_a_collapse(tmp_path, monkeypa
     assert {result["scene"] for result in results} == set(QUICK_CHAMFER)
     for result in results:
         assert result["collapse"] == "" and result["skipped"] == 0 and len(result["scores"]) == 1
-        assert result["psnr"] > result["blurred"] and result["triangles"] > 1000
+        assert result["psnr"] > result["blurred"] + FROM_BLURRED and result["triangles"] > 1000
         assert result["chamfer"] < QUICK_CHAMFER[result["scene"]], result["scene"]
         assert result["points_median"] < QUICK_CHAMFER[result["scene"]]
     page = write_page(tmp_path).read_text()

@@ -37,7 +37,11 @@ METRICS = (
     *("psnr", "psnr_mask", "ssim", "chamfer", "f_score", "points_median", "points_p90", "points_missing"),
     *("triangles", "counts_first", "held_out"),
 )
-QUICK_SETTINGS = ("model.packed.samples=2048", "model.background.samples=1024", "train.batch_size=1024")
+# Of the quick form: steps along a ray are half a pixel of its photographs, so that few samples are many rays.
+QUICK_SETTINGS = (
+    *("model.packed.samples=3072", "model.packed.last_step=0.015", "model.background.samples=1024"),
+    "train.batch_size=2048",
+)
 Execute = Callable[[Sequence[str], Path], int]  # arguments of the command line, file for its output -> exit status
 
 

@@ -173,7 +173,7 @@ SMALL = {"size": (100, 100), "cells": 96, "photographs": 16}
 QUICK = (
     replace(CATALOGUE[0], **SMALL),
     replace(CATALOGUE[1], **SMALL),
-    replace(CATALOGUE[4], **SMALL, name="bowl_open", has_masks=False),
+    replace(CATALOGUE[2], **SMALL, name="vase_open", has_masks=False),
     replace(CATALOGUE[8], **SMALL, exposure=0.15),
 )
 

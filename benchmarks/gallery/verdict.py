@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.evaluation.collapse import BLUR, FALL
+from models.evaluation.collapse import BLUR, FALL, JUDGED_FROM
 from models.evaluation.image_metrics import compare, mean
 from models.results.render import RenderedView
 
@@ -25,16 +25,17 @@ def collapse(result: Mapping[str, Any]) -> str:
     """Why a run counts as collapsed; "" where it does not.
 
     A run collapsed where the training or its evaluation ended with a status other than 0 (a training that ends below
-    its blurred photographs does, and one without a surface), where its held-out PSNR is below that of the photographs
-    themselves when blurred, where its last score is more than FALL dB below that of an earlier checkpoint, or where a
-    recipe for surfaces left no triangles.
+    its blurred photographs does, and one without a surface), where after JUDGED_FROM steps or more its held-out PSNR is
+    below that of the photographs themselves when blurred, where its last score is more than FALL dB below that of an
+    earlier checkpoint, or where a recipe for surfaces left no triangles.
     """
     if result["train_status"] or result["evaluate_status"]:
         which = "training" if result["train_status"] else "evaluation"
         status = result["train_status"] or result["evaluate_status"]
         return f"{which} ended with status {status}: {result['message']}"
+    is_judged = result["steps"] >= JUDGED_FROM
     psnr, blurred = result["psnr"], result["blurred"]
-    if psnr is not None and blurred is not None and psnr < blurred:
+    if is_judged and psnr is not None and blurred is not None and psnr < blurred:
         return f"{psnr:.1f} dB, below {blurred:.1f} dB of the blurred photographs"
     scores = [score for _, score in result["scores"]]
     if scores and scores[-1] < max(scores) - FALL:

@@ -6,6 +6,7 @@ A test of no kind of `pyproject.toml` is a `unit`. Workers of pytest-xdist share
 import ctypes
 import os
 import shutil
+import signal
 from collections import Counter
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 KINDS = ("cli", "slow", "browser", "alone")
 if "PYTEST_XDIST_WORKER" in os.environ:  # before the first library that starts threads
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by the programs that tests start, too
 
 
 def pytest_itemcollected(item):

@@ -239,8 +239,8 @@ class Runner:
             )
 
     def _due(self, frequency: int) -> bool:
-        """Whether what is done every `frequency` steps is due now; 0 means never."""
-        return frequency > 0 and self.step % frequency == 0
+        """Whether what is done every `frequency` steps, and after the last one, is due now; 0 means never."""
+        return frequency > 0 and (self.step % frequency == 0 or self.step >= self.conf.end_iter)
 
     def _report(self, scalars: dict[str, float], speed: float) -> str:
         """Scalars to TensorBoard and the text log; returns the progress bar's tail."""

@@ -60,7 +60,7 @@ def test_a_training_that_goes_on_keeps_the_course_before(trained, tmp_path, caps
     assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
     found = content(tmp_path)
     assert found["curves"]["step"] == content(trained)["curves"]["step"]
-    assert [shown["step"] for shown in found["pictures"]] == [4, 8, 12]
+    assert [shown["step"] for shown in found["pictures"]] == [4, 6, 8, 12]
     (tmp_path / "report.html").write_text("<html>of someone else</html>")
     assert run(tmp_path, "--is_continue", settings=("train.end_iter=14", *SETTINGS[1:])) == 0
     assert "before step 12 cannot be read from it" in capsys.readouterr().err

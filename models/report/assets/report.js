@@ -20,7 +20,7 @@ function statusPart() {
 }
 
 function picturesPart() {
-  if (!DATA.pictures.length) return section("pictures", note(DATA.status.val_freq > 0 ? `${t("pictures_soon")} ${DATA.status.val_freq}` : t("pictures_none")));
+  if (!DATA.pictures.length) return section("pictures", note(DATA.status.val_freq > 0 ? `${t("pictures_soon")} ${Math.min(DATA.status.val_freq, DATA.status.end)}` : t("pictures_none")));
   const panels = el("div", { class: "panels" }), told = el("p", { class: "note", id: "told" });
   const show = (at) => {
     shownAt = at === DATA.pictures.length - 1 ? null : at;

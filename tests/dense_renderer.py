@@ -15,7 +15,7 @@ from models.fields.radiance import NerfField
 from models.machine.backend import jt
 from models.ops.placing import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs
-from models.rendering import volrend
+from models.rendering import kernels
 from models.rendering.losses import LOSSES, Rendered
 from models.rendering.render import SurfaceFields, render_passes, render_surface
 from models.structs import Objective, RayLayout, RenderOutput, Var
@@ -93,14 +93,14 @@ def dense_weights(alpha: Var) -> Var:
     """Weights [R, N] of dense samples with opacities [R, N]."""
     rows, count = alpha.shape
     layout = RayLayout(dense_offsets(rows, count), count)
-    return volrend.weights_from_alpha(alpha.reshape((-1, 1)), layout)[0].reshape((rows, count))
+    return kernels.weights_from_alpha(alpha.reshape((-1, 1)), layout)[0].reshape((rows, count))
 
 
 def dense_composite(weights: Var, values: Var) -> Var:
     """Sums of values [R, N, C] by weights [R, N]: [R, C]."""
     rows, count = weights.shape
     layout = RayLayout(dense_offsets(rows, count), count)
-    return volrend.composite(weights.reshape((-1, 1)), values.reshape((rows * count, -1)), layout)
+    return kernels.composite(weights.reshape((-1, 1)), values.reshape((rows * count, -1)), layout)
 
 
 @dataclass(frozen=True)

@@ -62,8 +62,7 @@ class SurfaceModel(VolumeModel):
             "variance_network_fine": fields.sharpness,
             "color_network_fine": fields.color,
         }
-        published = {"eikonal": train.igr_weight, "mask": train.mask_weight}
-        super().__init__(estimator, named, train, published | dict(weights), photographs)
+        super().__init__(estimator, named, train, {"eikonal": train.igr_weight, **weights}, photographs)
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:

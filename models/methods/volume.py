@@ -48,7 +48,7 @@ class VolumeModel(PlainModel):
         weights: Mapping[str, float],
         photographs: PhotographsConfig = NO_EXPOSURE,
     ) -> None:
-        """`fields` by their names in checkpoints; `weights` of the losses by name, 1 where one is not named."""
+        """`fields` by their names in checkpoints; `weights` of the losses by name, see `loss_weight`."""
         self.estimator, self.train = estimator, train
         self.exposure = Exposure() if photographs.exposure else None
         self._fields, self._photographs = dict(fields), photographs
@@ -61,8 +61,8 @@ class VolumeModel(PlainModel):
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
     def loss_weight(self, name: str) -> float:
-        """The weight of a loss in the training loss."""
-        return self._weights.get(name, 1.0)
+        """The weight of a loss: that given by the method, else the key train.NAME_weight, else 1."""
+        return self._weights.get(name, getattr(self.train, f"{name}_weight", 1.0))
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of a scene, which the estimator is fitted to before."""

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from models.config.blocks import TrainConfig
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length, magnitude
@@ -32,6 +34,10 @@ class Rendered:
     mask: Var | None  # [R, 1], opacity that a ray should have; None where nothing says so
     method: Any  # the method: `fields`, `loss_weight(name)`, and what its conf has
     step: int  # finished training steps
+
+    def generator(self) -> np.random.Generator:
+        """Random numbers for a loss: the same for all chunks and ranks of a step, and in a resumed training."""
+        return np.random.default_rng((self.method.train.seed, self.step))
 
 
 Loss = Callable[[Rendered], Term | None]

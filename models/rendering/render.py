@@ -1,8 +1,9 @@
 """From pixels to a loss. Open this file first.
 
-    batch --estimator--> RaySamples --fields--> alpha, colour --volrend--> RenderOutput --losses--> terms
+    batch --estimator--> RaySamples --fields--> alpha, colour --volume rendering--> RenderOutput --losses--> terms
 
-Surfaces are NeuS's (arXiv 2106.10689), radiance fields NeRF's (arXiv 2003.08934). R rays, S samples.
+Surfaces are NeuS's (arXiv 2106.10689), radiance fields NeRF's (arXiv 2003.08934). Each formula is defined once, in
+plain Jittor, in ops/volrend.py; `kernels` calls the native operations that compute the same. R rays, S samples.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from models.fields.protocol import ColorField, DistanceAtWeights, DistanceField
-from models.rendering import volrend
+from models.rendering import kernels
 from models.rendering.losses import Rendered, terms_of
 from models.structs import FieldOutput, Objective, RadianceOutput, RaySamples, RenderOutput, StepContext, Var
 
@@ -42,44 +43,45 @@ class SurfaceAtWeights:
 
 
 def surface_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: Any = None) -> Objective:
-    """The training loss of a surface: pixels of `batch` against their rendering.
+    """The training loss of a surface: |C - C_image| + 0.1 eikonal + mask terms (NeuS, section 3.4), and others.
 
     Args:
-        method: a `SurfaceModel`: estimator, fields and losses.
+        method: a `methods.surface.SurfaceModel`: estimator, fields, losses and their weights.
         noise: jitter of the samples; None for none.
-        precomputed: by the estimator; None to compute it here.
+        precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
-    fields, behind = method.fields.at_weights(), context.background_rgb
+    fields = method.fields.at_weights()
     samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
-    rendering = render_surface(fields, samples, method.cos_anneal_ratio(context.step), method.behind(behind))
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
-    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
+    ratio, behind = method.cos_anneal_ratio(context.step), method.behind(context.background_rgb)
+    rendering = render_surface(fields, samples, ratio, behind)
+    return _compared(method, batch, rendering, context)
 
 
 def render_surface(
     fields: SurfaceAtWeights, samples: RaySamples, ratio: float, behind: np.ndarray | None
 ) -> RenderOutput:
-    """Colours of rays through a signed-distance field (NeuS, eqs. 3, 10 and 13).
+    """Colours of rays through a signed-distance field.
 
-    ratio: see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
+    ratio: of annealing, see `ops.volrend.annealed_cos`; behind: colour [3] behind everything, None for black.
     """
-    geometry = fields.sdf.evaluate(samples.positions)
-    rgb = fields.color(samples.positions, geometry.gradient, samples.directions, geometry.feature)
-    cos = (samples.directions * geometry.gradient).sum(dim=1, keepdims=True)
-    alpha = volrend.alpha_from_sdf(geometry.sdf, cos, samples.deltas, fields.inv_s, ratio)
+    geometry = fields.sdf.evaluate(samples.positions)  # f(x), its gradient and feature
+    rgb = fields.color(
+        samples.positions, geometry.gradient, samples.directions, geometry.feature
+    )  # c(x, n, v, feature)
+    cos = (samples.directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
+    # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
+    alpha = kernels.alpha_from_sdf(geometry.sdf, cos, samples.deltas, fields.inv_s, ratio)
     return _composited(samples, alpha, rgb, behind, geometry, fields.inv_s)
 
 
 def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, precomputed: None = None) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
-    behind = context.background_rgb
-    rendering = render_passes(method, batch, noise, behind)
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
-    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
+    rendering = render_passes(method, batch, noise, context.background_rgb)
+    return _compared(method, batch, rendering, context)
 
 
 def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of a batch; the weights of a coarse field, where there is one, say where the other is sampled."""
+    """Colours of a batch. Where there is a coarse field, its weights decide where the fine one is sampled."""
     samples, coarse = method.estimator.sample(batch, noise), None
     if method.coarse is not None:
         found = method.coarse.at_weights().evaluate(samples.positions, samples.directions)
@@ -90,8 +92,8 @@ def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None
 
 
 def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays through a radiance field that was evaluated at the samples (NeRF, eq. 3)."""
-    alpha = volrend.alpha_from_density(found.density, samples.deltas)
+    """Colours of rays through a radiance field, evaluated at the samples."""
+    alpha = kernels.alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
     return _composited(samples, alpha, found.rgb, behind)
 
 
@@ -103,10 +105,18 @@ def _composited(
     geometry: FieldOutput | None = None,
     inv_s: Var | None = None,
 ) -> RenderOutput:
-    """alpha -> transmittance -> weights -> colour, the background's samples included."""
+    """Colours of rays from the opacities and colours of their samples, those of the background included."""
     rays = samples.rays
     if samples.background is not None:
         alpha, rgb, rays = samples.background.joined(alpha, rgb, samples)
-    weights, opacity = volrend.weights_from_alpha(alpha, rays)
-    color = volrend.over_background(volrend.composite(weights, rgb, rays), opacity, behind)
+    weights, opacity = kernels.weights_from_alpha(alpha, rays)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10), sum w_i
+    color = kernels.composite(weights, rgb, rays)  # C = sum w_i c_i (eq. 3)
+    color = kernels.over_background(color, opacity, behind)  # + (1 - sum w_i) background
     return RenderOutput(color, opacity, weights, samples, rays, geometry, inv_s)
+
+
+def _compared(method: Any, batch: Any, rendering: RenderOutput, context: StepContext) -> Objective:
+    """The terms of the method's losses, of the rendering against the pixels of the batch."""
+    target, counts, mask = method.targets(batch, context.background_rgb)
+    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
+    return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))

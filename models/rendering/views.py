@@ -10,7 +10,7 @@ import numpy as np
 from data.rays import Rays
 from models.machine.backend import jt
 from models.ops.volrend import expected_distance
-from models.rendering.volrend import composite
+from models.rendering.kernels import composite
 from models.structs import RaySamples, RayView, RenderOutput, Var
 
 Look = Callable[[RaySamples], tuple[RenderOutput, Var]]  # a rendering, and the normals of its samples [S, 3]

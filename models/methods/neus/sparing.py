@@ -15,9 +15,9 @@ from models.estimators.pixels import upload
 from models.machine.backend import jt
 from models.methods.neus import visible
 from models.ops import volrend
+from models.rendering.kernels import composite, over_background, weights_from_alpha
 from models.rendering.render import SurfaceFields, render_surface
 from models.rendering.views import region_view
-from models.rendering.volrend import composite, over_background, weights_from_alpha
 from models.structs import RayView
 
 

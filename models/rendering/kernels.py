@@ -1,4 +1,4 @@
-"""The formulas of `ops.volrend` applied to the samples of rays, in the native form of the device."""
+"""The operations that compute the formulas of `ops/volrend.py` for samples of rays, native where possible."""
 
 from __future__ import annotations
 

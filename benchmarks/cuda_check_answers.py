@@ -56,7 +56,7 @@ def pretend() -> None:
 
 
 def with_points(scene: Scene) -> Scene:
-    """The scene with points of structure from motion, which the bundled one has none of."""
+    """The scene with SfM points, which the bundled one has none of."""
     places = np.random.default_rng(0).normal(size=(POINTS, 3))
     places *= RADIUS / np.linalg.norm(places, axis=1, keepdims=True)
     seen, error = np.full(POINTS, scene.n_views), np.full(POINTS, 0.5)

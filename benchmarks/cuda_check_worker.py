@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--results", action="store_true", help="a picture and meshes after the steps")
     parser.add_argument("--examples", action="store_true", help="only the doctor's example of each operation")
-    parser.add_argument("--points", action="store_true", help="the scene has points of structure from motion")
+    parser.add_argument("--points", action="store_true", help="the scene has SfM points")
     return parser
 
 

@@ -82,7 +82,7 @@ class Runner:
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
-            log.info(f"going on from the checkpoint of step {self.step}")
+            log.info(f"resuming from the checkpoint of step {self.step}")
             self.recovery.resume(experiment.checkpoint.state)
 
     @property
@@ -117,7 +117,7 @@ class Runner:
         if self.ranks.is_first:
             record(self.experiment)
         if self.step >= self.conf.end_iter:
-            self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
+            self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
             return
         self._begin(language, followers)
         with self._session() as (interrupts, bar):
@@ -152,7 +152,9 @@ class Runner:
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
         """The clock, the chunk of a batch, and those who follow the training."""
-        self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        self.log.info(
+            "Jittor compiles each kernel at its first use, once per machine; later runs start without compiling"
+        )
         self._started = time.perf_counter()
         self._choose_chunk()
         self.recovery.begin()
@@ -216,7 +218,7 @@ class Runner:
         if not self.experiment.lock.confirm():
             self.log.close()  # the event file is gone too; the next scalars open another one
             self.log.warn(
-                f"the folder {self.experiment.folder} or its lock was deleted while the training ran; it is made anew"
+                f"the folder {self.experiment.folder} or its lock was deleted during training; it is created again"
             )
 
     def _choose_chunk(self) -> None:
@@ -229,7 +231,7 @@ class Runner:
             if not choice.fits:
                 keys = self.experiment.conf.model.memory_keys
                 self.log.warn(
-                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: raise it"
+                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase it"
                     + (f", or lower {keys}" if keys else "")
                 )
         self.trainer.ray_chunk = chunk

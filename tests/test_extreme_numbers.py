@@ -97,7 +97,7 @@ def test_a_focal_length_of_colmap_beyond_float32_gets_its_sentence(tmp_path):
 
 def test_points_beyond_float32_get_their_sentence(scene):
     points = SparsePoints(np.array([[0.0, 0, 1e39]]), np.full(1, 5), np.ones(1), np.zeros((1, 3), np.uint8))
-    with pytest.raises(UserError, match="points of structure from motion are beyond"):
+    with pytest.raises(UserError, match="SfM points are beyond"):
         check_scene(dataclasses.replace(scene, points=points))
 
 

@@ -105,12 +105,12 @@ def test_an_interpolation_is_a_video_there_and_back(trained):
 def test_an_evaluation_gives_a_picture_and_three_figures(trained, capsys):
     assert run(trained, "--mode", "evaluate", "--resolution", "48", settings=WIDE) == 0
     told = capsys.readouterr().out
-    assert "PSNR, whole picture" in told and "Chamfer distance" in told and "training time" in told
+    assert "PSNR, whole image" in told and "Chamfer distance" in told and "training time" in told
     figures = json.loads((trained / "report/metrics.json").read_text())
     assert 5 < figures["psnr"] < 40 and 0.01 < figures["chamfer"] < 0.5 and figures["seconds"] > 0
     assert read_image(trained / "report/report.png").shape == (200, 800, 3)
-    # Before the rendering's own black, the whole picture counts first.
-    assert figures["counts_first"] == "psnr" and re.search(r"count first +whole picture\n", told)
+    # Before the rendering's own black, the whole image counts first.
+    assert figures["counts_first"] == "psnr" and re.search(r"primary metrics +whole image\n", told)
 
 
 def before_a_wall(folder):

@@ -75,7 +75,7 @@ def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
     ("name", "content", "words"),
     [
         ("gone.ply", None, "no such mesh file"),
-        ("gt.gltf", b"{}", "is no .ply, .obj or .stl file"),
+        ("gt.gltf", b"{}", "is not a .ply, .obj or .stl file"),
         ("gt.ply", b"hello", "cannot be read as a mesh"),
         ("gt.ply", b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n", "gt.ply"),
         (

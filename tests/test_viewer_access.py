@@ -117,11 +117,11 @@ def test_a_viewer_that_others_reach_asks_for_its_token():
         cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
         with viewer_at("0.0.0.0", port) as (_, others):
-            assert others[-2] == f"port {port} is in use; the viewer takes {port + 1}"
+            assert others[-2] == f"port {port} is in use; the viewer uses {port + 1}"
 
 
 @needs_viser
 def test_a_viser_that_cannot_be_guarded_is_not_started(monkeypatch):
     monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
-    with pytest.raises(UserError, match="cannot be kept from other web pages"):
+    with pytest.raises(UserError, match="cannot restrict its access"):
         server.start("127.0.0.1", 9340, "test", str)

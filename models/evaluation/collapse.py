@@ -162,15 +162,17 @@ class CollapseWatch:
         if self._scores.low and not self._go_back(score) and self._restore_best():
             self._trainer.rewind_to(end)
             score = self._scores.best
-            self._log.warn(f"step {end}: ends with the weights of step {self._scores.best_step}, {score:.1f} dB")
+            self._log.warn(
+                f"step {end}: the training ends with the weights of step {self._scores.best_step}, {score:.1f} dB"
+            )
         if self._trainer.finished_steps < end or end < JUDGED_FROM:
             return ""
         blurred = self._views.blurred(context)
         if score >= blurred:
             return ""
         return (
-            f"the renderings of {self._views.text()} reach {score:.1f} dB, less than the photographs themselves reach "
-            f"blurred ({blurred:.1f} dB): the training found no surface that explains them"
+            f"the renderings of {self._views.text()} reach {score:.1f} dB, less than blurred photographs "
+            f"({blurred:.1f} dB): the training found no surface that explains the photographs"
         )
 
     def _score(self, context: EvalContext) -> float | None:
@@ -182,7 +184,7 @@ class CollapseWatch:
         self._scores = self._scores.after(context.step, score)
         self._spare()
         self._log.scalars(context.step, {"Statistics/psnr_views": score})
-        self._log.note(f"step {context.step}: {self._views.text()} reach {score:.2f} dB")
+        self._log.note(f"step {context.step}: PSNR of {self._views.text()} {score:.2f} dB")
         return score
 
     def _spare(self) -> None:
@@ -198,8 +200,8 @@ class CollapseWatch:
         self._scores = replace(scores, low=0, returns=scores.returns + 1)
         words = self._recovery.lower_rate(low_step) + self._trainer.model.after_collapse(low_step)
         self._log.warn(
-            f"step {low_step}: {self._views.text()} fell from {scores.best:.1f} dB at step {scores.best_step} to "
-            f"{score:.1f} dB: going back to that step {words}"
+            f"step {low_step}: PSNR of {self._views.text()} fell from {scores.best:.1f} dB at step "
+            f"{scores.best_step} to {score:.1f} dB: returning to that step {words}"
         )
         return True
 

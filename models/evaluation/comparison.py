@@ -23,7 +23,7 @@ MEASURES = {
     "resolution": "the resolutions of the meshes",
 }
 LONGEST = 48  # letters of a value: a path keeps its end
-SAME = "nothing in their confs, nor in how they were evaluated"
+SAME = "no difference in confs or evaluation"
 
 
 Runs = Sequence[tuple[str, Mapping[str, Any]]]  # the folder of each and its figures
@@ -42,7 +42,7 @@ def compare(found: Runs) -> Iterator[str]:
     yield from aligned([*heads, *rows]) if rows else [f"  {SAME}"]
     unequal = [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
     if unequal:
-        yield f"not measured alike, for {listed(unequal, len(unequal))} differ"
+        yield f"not comparable: {listed(unequal, len(unequal))} differ"
     yield ""
     yield from lines(found)
 
@@ -55,7 +55,7 @@ def _figures(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if not is_there:
-        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment's folder, after --mode evaluate")
+        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment folder after --mode evaluate")
     return read_json(path)
 
 

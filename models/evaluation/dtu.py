@@ -55,8 +55,9 @@ def dtu_metrics(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED
     completeness = _mean_distance(reference.points[above], points)
     if accuracy is None or completeness is None:
         raise UserError(
-            f"--protocol dtu: nothing of the mesh lies within {FARTHEST:g} mm of scan {reference.scan} where that was "
-            "observed: the scene's world is not that of the scan in millimetres, or --scan is another one's number"
+            f"--protocol dtu: no point of the mesh is within {FARTHEST:g} mm of scan {reference.scan} in its "
+            "observed part: the world frame of the scene is not that of the scan in millimetres, or --scan is "
+            "the number of another scan"
         )
     return DtuMetrics(reference.scan, accuracy, completeness, 0.5 * (accuracy + completeness))
 

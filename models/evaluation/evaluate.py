@@ -107,7 +107,7 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     context.log.info(*lines([("", values)]))
     folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    context.log.info(f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(context, request)}")
+    context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
     return values
 
 
@@ -138,7 +138,7 @@ def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: Refe
     scene = context.experiment.scene
     kept = masked(mesh, cameras_of(scene), scene.masks)
     if len(kept.faces) == 0:
-        raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
+        raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
 
 

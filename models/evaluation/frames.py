@@ -55,10 +55,12 @@ def require_in_region(points: np.ndarray, source: str, frames: str) -> None:
         off = float(np.linalg.norm(middle))
     if inside >= LEAST_INSIDE and (reach >= SMALLEST or len(points) < FEWEST):
         return
-    told = f"its middle lies {off:.3g} radii from that of the region of interest"
+    told = f"its centre is {off:.3g} radii from the centre of the region of interest"
     if reach > LARGEST or reach < SMALLEST:
-        told = f"it reaches {reach:.3g} radii of the region of interest from its middle, and the object 0.2 to 1"
-    raise UserError(f"{source}: is in another frame or scale than the scene: {told}; {frames}")
+        told = (
+            f"it extends {reach:.3g} radii from the centre of the region of interest, the object should extend 0.2 to 1"
+        )
+    raise UserError(f"{source}: has another frame or scale than the scene: {told}; {frames}")
 
 
 def require_same_frame(found: np.ndarray, given: np.ndarray, source: str, frames: str) -> None:
@@ -84,8 +86,8 @@ def require_same_frame(found: np.ndarray, given: np.ndarray, source: str, frames
     if not parts:
         parts.append("shifted by " + " ".join(f"{part:.2g}" for part in best.shift) + " radii")
     raise UserError(
-        f"{source}: is in another frame or scale than the scene: {', '.join(parts)}, it lies {own / apart:.0f} times "
-        f"as near to the surface; {frames}"
+        f"{source}: has another frame or scale than the scene: {', '.join(parts)}, it is {own / apart:.0f} "
+        f"times closer to the surface; {frames}"
     )
 
 
@@ -128,7 +130,7 @@ def _turns() -> Iterator[tuple[np.ndarray, str]]:
             rotation = np.diag(signs) @ np.eye(3)[list(order)]
             names = [f"{'-' if sign < 0 else ''}{AXES[axis]}" for sign, axis in zip(signs, order, strict=True)]
             is_same = np.array_equal(rotation, np.eye(3))
-            yield rotation, "" if is_same else f"with {', '.join(names)} for its axes x, y, z"
+            yield rotation, "" if is_same else f"with the axes {', '.join(names)} as x, y, z"
 
 
 def _principal(found: np.ndarray, given: np.ndarray) -> Iterator[tuple[np.ndarray, str]]:

@@ -50,12 +50,14 @@ def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | No
     if _is_points(path):
         cloud = read_points(path)
         if cloud is None:
-            raise UserError(f"{path}: holds neither triangles nor points; give a mesh or points")
+            raise UserError(f"{path}: contains neither triangles nor points; give a mesh or points")
         return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
     if not has_area(found.mesh):  # so small that its place in the scene swallows it
-        raise UserError(f"{path}: its triangles have no area in the scene's frame; give the mesh in the scene's units")
+        raise UserError(
+            f"{path}: its triangles have no area in the frame of the scene; give the mesh in the units of the scene"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""How a rendering compares with its photograph: over the whole picture, inside the mask, and their outlines.
+"""How a rendering compares with its photograph: over the whole image, inside the mask, and their outlines.
 
 A mask decides what is counted and never what is rendered: what a rendering shows off the object counts in the whole
 picture's figures and in the overlap.
@@ -30,7 +30,7 @@ GREY = 0.5  # what the background of a report is half faded to
 class ImageMetrics:
     """Of one view, or the mean of several; None where there is nothing to compare, or no difference to measure."""
 
-    psnr: float | None  # dB, over the whole picture
+    psnr: float | None  # dB, over the whole image
     ssim: float | None  # likewise
     psnr_mask: float | None  # dB, inside the mask
     ssim_mask: float | None  # inside the mask, with both pictures black off it
@@ -74,7 +74,7 @@ def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
 def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarray | None) -> bool:
     """Whether the figures inside the mask come first: trained by masks, on photographs with a background of their own.
 
-    Over the whole picture they come first where no mask took part in training, and where the photographs lie before
+    Over the whole image they come first where no mask took part in training, and where the photographs lie before
     what the rendering has behind everything, `background_rgb` [3] or black, so that all of a rendering can be right.
     """
     return scene.masks is not None and mask_weight > 0 and not _is_before(scene, background_rgb)
@@ -105,7 +105,7 @@ def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 def text(figures: ImageMetrics, mask_first: bool) -> str:
     """The figures as a part of a sentence, what counts first in front."""
-    whole = _pair("over the whole picture", figures.psnr, figures.ssim)
+    whole = _pair("over the whole image", figures.psnr, figures.ssim)
     if figures.iou is None:
         return _pair("", figures.psnr, figures.ssim)
     inside = _pair("inside the mask", figures.psnr_mask, figures.ssim_mask)
@@ -114,7 +114,7 @@ def text(figures: ImageMetrics, mask_first: bool) -> str:
 
 
 def _pair(where: str, decibels: float | None, similarity: float | None) -> str:
-    """`12.40 dB over the whole picture (SSIM 0.512)`, as far as there is something to tell."""
+    """`12.40 dB over the whole image (SSIM 0.512)`, as far as there is something to tell."""
     told = "no figure" if decibels is None else f"{decibels:.2f} dB"
     return f"{told} {where}".rstrip() + ("" if similarity is None else f" (SSIM {similarity:.3f})")
 

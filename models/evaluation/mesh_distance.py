@@ -29,21 +29,21 @@ def read_mesh(path: Path | str) -> trimesh.Trimesh:
         raise UserError(f"{source}: no such mesh file; check the path")
     file_type = source.suffix.lower().removeprefix(".")
     if file_type not in FILE_TYPES:
-        raise UserError(f"{source}: is no .ply, .obj or .stl file; export the mesh as one of them")
+        raise UserError(f"{source}: is not a .ply, .obj or .stl file; export the mesh as one of them")
     try:
         mesh = load_geometry(source.read_bytes(), file_type, force="mesh")
     except (GeometryError, OSError) as error:
         raise UserError(
-            f"{source}: cannot be read as a mesh ({error}); give a whole .ply, .obj or .stl file"
+            f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj or .stl file"
         ) from error
     if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
-        raise UserError(f"{source}: holds no triangles; give a mesh with faces, not points alone")
+        raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
     if not np.isfinite(mesh.vertices).all():
-        raise UserError(f"{source}: has vertices that are NaN or infinite; export the mesh again")
+        raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
-        raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
+        raise UserError(f"{source}: contains faces with vertex indices out of range; export the mesh again")
     if not has_area(mesh):
-        raise UserError(f"{source}: its triangles have no area, or one beyond all numbers; export the mesh again")
+        raise UserError(f"{source}: its triangles have no area, or an infinite one; export the mesh again")
     return mesh
 
 

@@ -31,7 +31,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise UserError(f"{path}: cannot be read ({reason(error)}); evaluate the experiment again") from error
     if not isinstance(content, dict) or not isinstance(content.get(FIRST_COLUMN), str):
-        raise UserError(f"{path}: holds no figures of this program; evaluate the experiment again")
+        raise UserError(f"{path}: contains no metrics of this program; evaluate the experiment again")
     return content
 
 
@@ -83,7 +83,7 @@ def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     columns: Sequence[str] = reader.fieldnames or ()
     is_ours = len(set(columns)) == len(columns) and columns[:1] == [FIRST_COLUMN] and set(columns) >= OURS
     if not is_ours or any(None in row or None in row.values() for row in rows):
-        raise UserError(f"{path}: is no table of figures that this program wrote; name another file with --csv")
+        raise UserError(f"{path}: is not a table of metrics of this program; name another file with --csv")
     return list(columns), rows
 
 

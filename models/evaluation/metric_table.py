@@ -45,7 +45,7 @@ def _text(value: Any, _all: Mapping[str, Any]) -> str:
 
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
-    return "inside the mask" if value == "psnr_mask" else "whole picture"
+    return "inside the mask" if value == "psnr_mask" else "whole image"
 
 
 def _seconds(value: float, _all: Mapping[str, Any]) -> str:
@@ -62,40 +62,40 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     (
         "held-out views",
         (
-            Row("held_out", "how many", _text),
-            Row("counts_first", "which figures count first", _first),
-            Row("psnr", "PSNR, whole picture", _decibels),
-            Row("ssim", "SSIM, whole picture", _plain),
+            Row("held_out", "number", _text),
+            Row("counts_first", "primary metrics", _first),
+            Row("psnr", "PSNR, whole image", _decibels),
+            Row("ssim", "SSIM, whole image", _plain),
             Row("psnr_mask", "PSNR, inside the mask", _decibels),
             Row("ssim_mask", "SSIM, inside the mask", _plain),
-            Row("iou", "overlap of opacity and mask", _plain),
+            Row("iou", "IoU of opacity and mask", _plain),
         ),
     ),
     (
         "ground truth",
         (
             Row("ground_truth", "from", _text),
-            Row("accuracy", "accuracy: surface to truth", _length),
-            Row("completeness", "completeness: truth to surface", _length),
-            Row("chamfer", "Chamfer distance, their mean", _length),
+            Row("accuracy", "accuracy: surface to ground truth", _length),
+            Row("completeness", "completeness: ground truth to surface", _length),
+            Row("chamfer", "Chamfer distance: mean of both", _length),
             Row("tau", "tau", _length),
             Row("precision", "precision: surface within tau", _percent),
-            Row("recall", "recall: truth within tau", _percent),
+            Row("recall", "recall: ground truth within tau", _percent),
             Row("f_score", "F-score", _percent),
             Row("normal_consistency", "normal consistency", _plain),
         ),
     ),
     (
-        "points of structure from motion",
+        "SfM points",
         (
             Row("points_from", "from", _text),
-            Row("points_given", "there are", _text),
-            Row("points_scored", "on the object, scored", _text),
+            Row("points_given", "given", _text),
+            Row("points_scored", "on the object, evaluated", _text),
             Row("points_median", "distance to the surface, median", _length),
             Row("points_p90", "90th percentile", _length),
             Row("points_median_px", "median, in pixels", _pixels),
             Row("points_p90_px", "90th percentile, in pixels", _pixels),
-            Row("points_missing", "no surface within 0.01 radii", _percent),
+            Row("points_missing", "farther than 0.01 radii", _percent),
         ),
     ),
     (
@@ -104,14 +104,14 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("dtu_scan", "scan", _text),
             Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres),
             Row("dtu_completeness", "completeness: scan to mesh", _millimetres),
-            Row("dtu_chamfer", "Chamfer distance, their mean", _millimetres),
+            Row("dtu_chamfer", "Chamfer distance: mean of both", _millimetres),
         ),
     ),
     (
         "cameras",
         (
-            Row("epipolar_px", "matches off their epipolar lines, median", _pixels),
-            Row("epipolar_pairs", "pairs that show enough in common", _text),
+            Row("epipolar_px", "epipolar distance of matches, median", _pixels),
+            Row("epipolar_pairs", "pairs with enough overlap", _text),
         ),
     ),
     (

@@ -43,7 +43,9 @@ def notes(context: EvalContext) -> tuple[str, ...]:
         return ()
     named = listed_views(far, context.experiment.scene.image_names)
     return (
-        f"photographs that do not agree with the others: {named} ({values[far[0]]:.1f} dB, the median has "
-        f"{np.nanmedian(values):.1f}): look at them, and leave out those that are blurred, wrongly posed or of "
-        "something else (dataset.train_views)",
+        (
+            f"photographs that are inconsistent with the others: {named} ({values[far[0]]:.1f} dB, the median is "
+            f"{np.nanmedian(values):.1f} dB): check them, and leave out those that are blurred, have a wrong pose "
+            "or show another object (dataset.train_views)"
+        ),
     )

@@ -23,15 +23,15 @@ from models.requests import UNIT, WORLD, EvaluationRequest
 from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
-    WORLD: "give it in the world of the scene's cameras, or in that of the unit sphere with --frame unit",
-    UNIT: "give it in the frame of the unit sphere, or in the world of the scene's cameras without --frame unit",
+    WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
+    UNIT: "give it in the unit-sphere frame, or in the world frame of the cameras without --frame unit",
 }
-CONF_WORDS = "give it in the frame of the unit sphere, or with --gt in the world of the scene's cameras"
-DTU_WORDS = "the scene's world must be that of the scan, in millimetres, and --scan the number of its scan"
+CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame of the cameras"
+DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
 LARGEST_TAU = 2.0  # radii, the diameter
 NOTHING = (
-    "{name}: has no photographs held out, no points of structure from motion, and no ground truth is named: hold some "
-    "out (dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
+    "{name}: has no held-out photographs, no SfM points and no ground truth: hold photographs out "
+    "(dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
 )
 
 
@@ -72,8 +72,8 @@ def _tau(scene: Scene, request: EvaluationRequest) -> float:
     tau = request.tau / (1.0 if request.frame == UNIT else radius_of(scene))
     if tau >= LARGEST_TAU:
         raise UserError(
-            f"--tau {request.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} across, so "
-            "that everything would count; give it in units of --frame"
+            f"--tau {request.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} "
+            "across, so that all distances would be below it; give it in units of --frame"
         )
     return tau
 
@@ -106,14 +106,14 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
     if request.points is not None:
         source, found = f"--points {request.points}", _points(scene, request)
     elif scene.points is not None:
-        source, found = "the scene's points of structure from motion", scene.points
+        source, found = "the SfM points of the scene", scene.points
     else:
         return None, ()
     new = others(found, trained_on)
     if len(new.xyz) < len(found.xyz):
-        told = f"{source}: {len(found.xyz) - len(new.xyz)} points took part in the training and are not scored"
+        told = f"{source}: {len(found.xyz) - len(new.xyz)} points were used in training and are not evaluated"
         if len(new.xyz) == 0 and request.points is not None:
-            raise UserError(f"{told}; give points that did not")
+            raise UserError(f"{told}; give points that were not used")
         notes = (told,)
     else:
         notes = ()
@@ -122,10 +122,10 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
     if len(sfm_points.xyz) == 0:
         if request.points is not None:
             raise UserError(
-                f"{source}: none of its points lies on what is to be reconstructed, in the region of interest and the "
-                f"masks; {FRAME_WORDS[request.frame]}"
+                f"{source}: none of its points is on the object, inside the region of interest and the masks; "
+                f"{FRAME_WORDS[request.frame]}"
             )
-        return None, (*notes, f"{source}: none lies in the region of interest and the masks")
+        return None, (*notes, f"{source}: no point is inside the region of interest and the masks")
     return sfm_points, notes
 
 
@@ -133,7 +133,7 @@ def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
     """The points of --points in the working frame; raises UserError where they cannot be used."""
     found = read_points(request.points)
     if found is None:
-        raise UserError(f"--points {request.points}: holds no points; write the file again")
+        raise UserError(f"--points {request.points}: contains no points; write the file again")
     xyz = moved(found.xyz, _to_working(scene, request.frame))
     require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
     return replace(found, xyz=xyz)
@@ -152,5 +152,5 @@ def _scan(name: str, given: int | None) -> int:
         return given
     found = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)
     if found is None:
-        raise UserError(f"--protocol dtu: the scene's name {name} says no scan such as scan24; pass --scan N")
+        raise UserError(f"--protocol dtu: the scene name {name} contains no scan number such as scan24; pass --scan N")
     return int(found[1])

@@ -33,9 +33,9 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
     if needed <= free or needed <= (card := backend.card_bytes()):
         return
     raise UserError(
-        f"the networks of the conf have {count} numbers and need {_gb(needed)} of memory, "
-        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: "
-        f"lower the widths and layers of {_network_keys(model)}"
+        f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "
+        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: lower the widths and layers of "
+        f"{_network_keys(model)}"
     )
 
 
@@ -57,8 +57,8 @@ def require_mesh(resolution: int, name: str) -> None:
     needed, free = MESH_BYTES * resolution**2, available_bytes()
     if needed > free:
         raise UserError(
-            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"{int((free / MESH_BYTES) ** 0.5)} points per side fit at the most"
+            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is "
+            f"free: at most {int((free / MESH_BYTES) ** 0.5)} points per side fit"
         )
 
 

@@ -142,7 +142,8 @@ def load_anomaly(path: Path) -> Anomaly:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:
         raise UserError(
-            f"{path}: is damaged, or no step this program refused ({reason(error)}); give a file from anomalies/"
+            f"{path}: is damaged, or is not a step that this program skipped ({reason(error)}); give a file "
+            "from anomalies/"
         ) from error
 
 
@@ -150,7 +151,7 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
     """The inverse of `_encoded`; raises ValueError, KeyError or TypeError for what it cannot have written."""
     meta = json.loads(str(arrays["meta_json"]))
     if not isinstance(meta, dict) or meta.get("format") not in FORMATS:
-        raise ValueError("it says so itself")
+        raise ValueError("its format is unknown")
 
     def below(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -178,13 +179,13 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
 def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
     """Raises ValueError where the texts, the step or the weights are of another kind than those that are written."""
     if type(meta["step"]) is not int or not 0 <= meta["step"] <= MOST_STEPS:
-        raise ValueError("it counts no possible number of steps")
+        raise ValueError("its number of steps is invalid")
     if type(meta["conf"]) is not str or type(meta["states"]) is not dict or type(meta["findings"]) is not list:
-        raise ValueError("its conf, its states or its findings are of another kind")
+        raise ValueError("its conf, states or findings have the wrong type")
     if not all(type(finding) is str for finding in meta["findings"]):
-        raise ValueError("its findings are no texts")
+        raise ValueError("its findings are not texts")
     if not all(values.dtype == np.float32 for values in weights.values()):
-        raise ValueError("its weights are no float32 numbers")
+        raise ValueError("its weights are not float32 arrays")
 
 
 def _require_moments(moments: Mapping[str, Mapping[str, np.ndarray]], weights: Mapping[str, np.ndarray]) -> None:
@@ -192,7 +193,7 @@ def _require_moments(moments: Mapping[str, Mapping[str, np.ndarray]], weights: M
     shapes = {name: (values.shape, values.dtype) for name, values in weights.items()}
     found = [{name: (values.shape, values.dtype) for name, values in named.items()} for named in moments.values()]
     if found and found != [shapes, shapes]:
-        raise ValueError("its moments do not fit its weights")
+        raise ValueError("its moments do not match its weights")
 
 
 def _settings(values: Any) -> UpdateSettings | None:
@@ -204,7 +205,7 @@ def _settings(values: Any) -> UpdateSettings | None:
     are_numbers = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
     is_step = type(found.steps) is int and 1 <= found.steps <= MOST_STEPS
     if not are_numbers or not is_step or not 0 <= found.beta_2 < 1 or found.optimizer not in OPTIMIZERS:
-        raise ValueError("its optimiser's numbers are none")
+        raise ValueError("its optimiser scalars are not numbers")
     return found
 
 
@@ -222,5 +223,5 @@ def _fault_of_json(values: dict[str, Any]) -> UpdateFault:
     fault = UpdateFault(**{**values, "places": places, "examples": examples, "ranges": ranges})
     shapes = {places.shape, *(getattr(examples, name).shape for name in INPUTS)}
     if type(fault.name) is not str or type(fault.count) is not int or shapes != {(len(places),)}:
-        raise ValueError("its examples are of another kind")
+        raise ValueError("its examples have the wrong type")
     return fault

@@ -62,9 +62,9 @@ def _empty(history: Sequence[Vitals]) -> str:
     if last.lowest <= last.level:
         return ""
     return (
-        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above {last.lowest:.3f} "
-        "everywhere in it): usually that region misses the object (--mode inspect draws it, --roi chooses another), "
-        "or the masks are empty or inverted"
+        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above "
+        f"{last.lowest:.3f} everywhere in it): usually the region does not contain the object (--mode inspect "
+        "draws it, --roi selects another), or the masks are empty or inverted"
     )
 
 
@@ -74,9 +74,9 @@ def _full(history: Sequence[Vitals]) -> str:
     if last.inside_share < FULL_SHARE:
         return ""
     return (
-        f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
-        "usually that region is too small for the object (--roi chooses another), or a background without "
-        f"{last.background} is painted onto it"
+        f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is "
+        "inside): usually the region is too small for the object (--roi selects another), or the background "
+        f"appears on the surface because the conf has no {last.background}"
     )
 
 
@@ -86,9 +86,9 @@ def _flat(history: Sequence[Vitals]) -> str:
     if len(values) < FLAT_VALIDATIONS or max(values) - min(values) >= FLAT_DB or max(values) >= LOW_PSNR:
         return ""
     return (
-        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
-        "usually cameras and photographs do not belong together (--mode inspect measures it), or the background needs "
-        f"{history[-1].background}"
+        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
+        "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
+        f"background needs {history[-1].background}"
     )
 
 
@@ -101,7 +101,8 @@ def _fog(history: Sequence[Vitals]) -> str:
     if values[-1] > FALLING_SHARE * values[0] or values[-1] > SOFT_INV_S:
         return ""
     return (
-        f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
-        f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the region "
-        f"of interest is far too large (--roi chooses another), or the background needs {history[-1].background}"
+        f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from "
+        f"{values[0]:.1f} to {values[-1]:.1f}, the surface becomes more blurred: usually cameras and "
+        "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
+        f"background needs {history[-1].background}"
     )

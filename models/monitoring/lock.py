@@ -21,6 +21,6 @@ class FolderLock(FileLock):
             super().__init__(path, "another training", rest)
         except OSError as error:
             raise UserError(
-                f"{path}: cannot be written ({error.strerror or error}), as a training must: mend that, or choose "
-                "another general.base_exp_dir"
+                f"{path}: cannot be written ({error.strerror or error}), and training requires it; make it "
+                "writable, or choose another general.base_exp_dir"
             ) from error

@@ -36,7 +36,7 @@ def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> Non
     found = differences(ranks.everyone(own))
     if found:
         raise UserError(
-            f"the ranks disagree: {listed(found, 3)}; start all of them with the same program, conf and scene"
+            f"the ranks differ: {listed(found, 3)}; start all of them with the same program, conf and scene"
         )
 
 
@@ -51,8 +51,8 @@ def require_same_weights(trainer: Trainer, ranks: Ranks) -> None:
     if len(set(found)) > 1:
         others = listed([str(rank) for rank, one in enumerate(found) if one != found[0]])
         raise UserError(
-            f"step {trainer.finished_steps}: the weights of rank {others} are no longer those of rank 0: use machines "
-            "of one kind, whose processors round alike, and go on from the last checkpoint with --is_continue"
+            f"step {trainer.finished_steps}: the weights of rank {others} differ from those of rank 0: use "
+            "machines with processors of the same type, and resume from the last checkpoint with --is_continue"
         )
 
 

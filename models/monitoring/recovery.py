@@ -56,7 +56,7 @@ class Recovery:
         self._unwritten: set[str] = set()  # kinds of results that were reported not to be written
         self._setbacks = Setbacks()
         self._furthest: Checkpoint | None = None  # the good state of the latest step since the last progress
-        self._beginning: Checkpoint | None = None  # of a session that has no checkpoint to go back to yet
+        self._beginning: Checkpoint | None = None  # of a session that has no checkpoint to return to yet
         self._vitals: list[health.Vitals] = []
         self._psnrs: list[float] = []
         self._told: set[str] = set()
@@ -68,7 +68,9 @@ class Recovery:
         self.trainer.rate_factor = self._setbacks.rate_factor
         if self._setbacks.total:
             times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
-            self.log.info(f"the training had to go back {times} before: it goes on {self._rate_words()}")
+            self.log.info(
+                f"the training returned to an earlier checkpoint {times} before: it continues {self._rate_words()}"
+            )
 
     def begin(self) -> None:
         """Keep the state that a training begins with: it may go wrong before its first checkpoint."""
@@ -106,9 +108,9 @@ class Recovery:
         conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
         saved = save_anomaly(folder, bad, conf, self.trainer.random_states())
         if saved.path is None:
-            return f"; {folder} is full and keeps the steps it holds, remove them to keep others"
+            return f"; {folder} is full, and the earlier files are kept: delete them to save further steps"
         self._first_file = self._first_file or saved.path
-        missing = f" (without {listed(saved.left_out)}, for which {folder} has no room)" if saved.left_out else ""
+        missing = f" (without {listed(saved.left_out)}, which do not fit into {folder})" if saved.left_out else ""
         return f"; --mode replay --replay {saved.path}{missing}"
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
@@ -123,7 +125,7 @@ class Recovery:
             if what not in self._unwritten:
                 self._unwritten.add(what)
                 step = self.trainer.finished_steps
-                self.log.warn(f"step {step}: {what} cannot be written, the training goes on without: {error}")
+                self.log.warn(f"step {step}: {what} cannot be written, the training continues without it: {error}")
         return None
 
     def kept(self) -> str:
@@ -132,7 +134,7 @@ class Recovery:
             return "run again with --is_continue"
         newest = self.store.last_finite(complain)
         if newest is None:
-            return "no checkpoint of this run was written yet, run again"
+            return "this run has written no checkpoint yet, run again"
         return f"the checkpoint of step {newest.step} is the newest, run again with --is_continue"
 
     def has_learnt(self, steps: int) -> bool:
@@ -145,7 +147,7 @@ class Recovery:
         return (
             look
             if self._first_file is None
-            else f"--mode replay --replay {self._first_file} computes one again, {look}"
+            else f"--mode replay --replay {self._first_file} recomputes one of them, {look}"
         )
 
     def _recover(self, last: BadStep) -> None:
@@ -165,7 +167,7 @@ class Recovery:
         stays = before.attempts == 0 and has_weights and last.is_of_the_update and _are_small(last.weights)
         checkpoint = None if stays else self._earlier(before, good)
         if checkpoint is None and not has_weights:
-            raise DivergedError(f"{what}, and there is no checkpoint with finite numbers to go back to")
+            raise DivergedError(f"{what}, and there is no checkpoint with finite weights to return to")
         if checkpoint is None:
             trainer.rewind_to(good)
         else:
@@ -173,10 +175,10 @@ class Recovery:
         attempts, reached = before.attempts + 1, max(good, before.reached)
         self._setbacks = Setbacks(before.total + 1, attempts, reached, trainer.finished_steps)
         self._start_afresh()
-        where = "staying at" if checkpoint is None else "going back to"
+        where = "staying at" if checkpoint is None else "returning to"
         self.log.warn(
-            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, the moments "
-            f"at zero and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
+            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, zero "
+            f"moments and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
 
     def _earlier(self, before: Setbacks, good: int) -> Checkpoint | None:
@@ -218,7 +220,7 @@ class Recovery:
             self.trainer.restore(self._furthest)
         else:
             self.trainer.rewind_to(good)
-        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from good states, the last {self._rate_words()}"
+        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from finite states, the last {self._rate_words()}"
         self._setbacks = Setbacks(self._setbacks.total + 1)
         self._start_afresh()
         raise DivergedError(f"{seen}, {tried}")

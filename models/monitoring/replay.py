@@ -35,7 +35,7 @@ from models.training.update_check import (
 )
 
 MADE = ("weight", *MOMENTS)  # what an update makes of an entry
-FINE_NOW = "the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data"
+FINE_NOW = "the same step is finite now: the cause is the machine (memory, overheating), not the data"
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:
@@ -51,12 +51,12 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
-    say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
+    say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; not finite when it was skipped: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
     _say_findings("going in", causes, say)
     if not anomaly.weights:
-        say("the file holds no weights, for which its folder had no room: only the entries in it are computed again")
+        say("the file contains no weights, because the folder was full: only its entries are recomputed")
         return bool(causes) | _say_examples(anomaly, say)
     _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
@@ -72,7 +72,7 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
 
 def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
     """What is not finite in front of, or behind, what was computed again."""
-    say(f"computed again, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
+    say(f"recomputed, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
 
 
 def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:
@@ -80,13 +80,13 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
     if anomaly.settings is None:
         is_of_the_update = any("the update" in finding for finding in anomaly.findings)
         say(
-            "loss and gradients are finite: the moments, which this file does not hold, made the update what it was"
+            "loss and gradients are finite: the cause was the moments, which this file does not contain"
             if is_of_the_update
             else FINE_NOW
         )
         return False
     if not anomaly.moments:
-        say("the file holds no moments, for which its folder had no room: only the entries in it are computed again")
+        say("the file contains no moments, because the folder was full: only its entries are recomputed")
         return _say_examples(anomaly, say)
     weights = {name: anomaly.weights[name] for name in gradients}
     faults = find_faults(gathered(weights, gradients, anomaly.moments), anomaly.settings)
@@ -104,7 +104,7 @@ def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
         _say_fault(fault, settings, say)
         is_bad |= len(fault.places) > 0 and not is_updated(fault.examples, settings.rate(fault.name), settings)
     if not anomaly.faults:
-        say("no entry of an update was not finite then")
+        say("when the step was skipped, all entries of the update were finite")
     return is_bad
 
 
@@ -119,7 +119,7 @@ def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str]
     exact = ", ".join(f"{name} {value:.9g}" for name, value in made)
     ours = "finite" if is_updated(one, rate, settings) else "NaN or Inf"
     say(
-        f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> by itself {ours} in this program, "
+        f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> recomputed: {ours} in this program, "
         f"{exact} in float64"
     )
 
@@ -131,7 +131,7 @@ def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path)
         {name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)
     ]
     if anomaly.noise is not None and kinds[0] != kinds[1]:
-        raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
+        raise UserError(f"{path}: its jitter does not fit its conf; give an unmodified file from anomalies/")
 
 
 def _trainer(anomaly: Anomaly, path: Path) -> Trainer:

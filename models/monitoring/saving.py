@@ -43,7 +43,7 @@ class Saving:
         state = self._state() | self._recovery.state() | ({STOPPED_KEY: stopped} if stopped else {})
         checkpoint = self._trainer.checkpoint(state)
         if name := not_finite(checkpoint):
-            self._log.warn(f"step {checkpoint.step}: no checkpoint is written, {name} is not finite")
+            self._log.warn(f"step {checkpoint.step}: no checkpoint is written because {name} is not finite")
             return None
         return self._store.save(checkpoint)
 
@@ -59,30 +59,30 @@ class Saving:
         try:
             self.save()
         except CheckpointError as error:
-            self._log.warn(f"{error} The training goes on, the next one is tried in {frequency} steps")
+            self._log.warn(f"{error} The training continues and writes the next checkpoint in {frequency} steps")
 
     def at_an_early_end(self, taken: int) -> str:
         """Save what was trained in the `taken` steps of a session; half a sentence that says so."""
         if not self._ranks.is_first:
             return ""
         if not taken or not self._recovery.has_learnt(taken):
-            return "no step was finished"
+            return "no step was completed"
         self.save()
-        return "its checkpoint is written, go on with --is_continue"
+        return "its checkpoint is written, continue with --is_continue"
 
     def after_divergence(self, reason: str, taken: int, report: Path) -> str:
         """Save the last good state, which the trainer has; the sentence on what there is and what to do."""
         look, step = self._recovery.advice(), self._trainer.finished_steps
-        path, why = None, "no step of this session was finite, so that nothing was learnt and no checkpoint is written"
+        path, why = None, "no step of this session was finite, so no checkpoint is written"
         if self._recovery.has_learnt(taken):
             try:
-                path, why = self.save(reason), "no checkpoint is written, its weights are not finite"
+                path, why = self.save(reason), "no checkpoint is written because its weights are not finite"
             except CheckpointError as error:
                 why = str(error)
         if path is None:
             return f"{reason}; {why}: {look}; {self._recovery.kept()}"
         before = "the step before is" if step == 1 else f"the {step} steps before are"
         return (
-            f"{reason}; {before} in {path} and {report}: {look}, --is_continue goes on from there "
-            "with the lower learning rate"
+            f"{reason}; {before} in {path} and {report}: {look}, --is_continue resumes from there with the "
+            "lower learning rate"
         )

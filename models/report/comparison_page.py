@@ -33,9 +33,9 @@ def write_page(
     except UserError as error:
         if output is not None:
             raise
-        say(f"no page: {error}, or name another place with --output FILE.html")
+        say(f"no page: {error}, or pass another file with --output FILE.html")
     else:
-        say(f"pictures and meshes side by side: {path}")
+        say(f"page with images and meshes: {path}")
 
 
 def _run(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def _run(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     path = folder / REPORT
     try:
         if not is_file(path):
-            say(f"{folder}: has no {REPORT}, so that the page shows its figures only")
+            say(f"{folder}: has no {REPORT}, so the page shows only its metrics")
             return {}
         content = read_page(path)
     except (UserError, OSError) as error:
-        say(f"{path}: cannot be read ({error}), so that the page shows its figures only")
+        say(f"{path}: cannot be read ({error}), so the page shows only its metrics")
         return {}
     return {key: content.get(key) for key in SHOWN}

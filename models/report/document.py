@@ -45,10 +45,10 @@ def data_of(page: bytes) -> dict[str, Any]:
     if start >= 0:
         end = text.find(DATA_END, start)
     if end < 0:
-        raise ValueError("it holds no data of a page")
+        raise ValueError("it contains no page data")
     found = json.loads(text[start + len(DATA_BEGIN) : end])
     if not isinstance(found, dict):
-        raise ValueError("its data is no object")
+        raise ValueError("its data is not an object")
     return found
 
 

@@ -95,7 +95,9 @@ class TrainingReport(Callback):
             content = {**self._fixed, "status": status, **history.parts()}
             write_result(self._path, document("report", _title(self._experiment), content, self._language))
         if state != TRAINING:
-            self._log.note(f"{self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s")
+            self._log.note(
+                f"writing {self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s"
+            )
 
     def _take_mesh(self) -> None:
         """The mesh that waits, thinned out."""
@@ -123,7 +125,7 @@ def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
     try:
         content = read_page(path) if is_file(path) else {}
     except (UserError, OSError) as error:
-        log.warn(f"{path}: cannot be read and is made anew ({error})")
+        log.warn(f"{path}: cannot be read and is created again ({error})")
         content = {}
     if not content:
         status = {"step": figures["step"], "end": figures["step"], "seconds": figures["seconds"], "state": "result"}
@@ -135,7 +137,7 @@ def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
     try:
         write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
     except UserError as error:
-        log.warn(f"the figures do not reach the page: {error}")
+        log.warn(f"the metrics cannot be added to the page: {error}")
 
 
 def with_warning(path: Path, text: str) -> None:
@@ -200,7 +202,7 @@ def _earlier(path: Path, step: int, log: RunLogger) -> History:
             return History()
         return restored(read_page(path), step)
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warn(f"{path}: the course of the training before step {step} cannot be read from it ({reason(error)})")
+        log.warn(f"{path}: the history before step {step} cannot be read from it ({reason(error)})")
         return History()
 
 

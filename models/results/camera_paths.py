@@ -112,10 +112,10 @@ def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -
     keys = content.get("keys")
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise SceneError(
-            f"{where}: has no list `keys` of objects, nor a `camera_path` of nerfstudio; see docs/looking.md"
+            f"{where}: contains neither a list `keys` of objects nor a `camera_path` of nerfstudio; see docs/looking.md"
         )
     if len(keys) < 2:
-        raise SceneError(f"{where}: keys has {len(keys)} of them, and a way needs two at least; add one")
+        raise SceneError(f"{where}: keys has {len(keys)} entries, and a path needs at least two; add one")
     own_width, own_height = scene.size(0)
     width = json_file.side(where, "width", content.get("width", own_width))
     height = json_file.side(where, "height", content.get("height", own_height))
@@ -138,7 +138,9 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     """Width, height and cameras of a file of nerfstudio's viewer."""
     where = str(path)
     if content.get("camera_type", "perspective") != "perspective":
-        raise SceneError(f"{where}: camera_type is {content['camera_type']!r}, and only perspective ones are rendered")
+        raise SceneError(
+            f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported"
+        )
     width = json_file.side(where, "render_width", content.get("render_width"))
     height = json_file.side(where, "render_height", content.get("render_height"))
     cameras = json_file.objects(where, "camera_path", content)
@@ -161,10 +163,10 @@ def _undone(path: Path) -> np.ndarray:
     scale = json_file.positive(str(path), "scale", content.get("scale"))
     with np.errstate(all="ignore"):  # of numbers that overflow
         if not ROTATION_TOLERANCE <= abs(np.linalg.det(transform[:3, :3])) <= 1.0 / ROTATION_TOLERANCE:
-            raise SceneError(f"{path}: transform is singular, or no rotation; write it again")
+            raise SceneError(f"{path}: transform is singular or not a rotation; write it again")
         undone = np.linalg.inv(transform) @ np.diag([np.divide(1.0, scale)] * 3 + [1.0])
     if not np.abs(undone).max() < FARTHEST_CAMERA**2:
-        raise SceneError(f"{path}: scale is {scale:g}, too small, or transform too large; write it again")
+        raise SceneError(f"{path}: scale {scale:g} is too small, or transform too large; write it again")
     return undone
 
 
@@ -178,7 +180,9 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
     with np.errstate(all="ignore"):  # of numbers that overflow
         deviation = np.abs(axes.T @ axes - np.eye(3)).max()
     if not deviation <= ROTATION_TOLERANCE or np.linalg.det(axes) < 0:
-        raise SceneError(f"{where}: camera_to_world holds no rotation (axes of length 1 at right angles); correct it")
+        raise SceneError(
+            f"{where}: camera_to_world contains no rotation (axes of length 1 at right angles); correct it"
+        )
     moved = np.linalg.inv(scene.scene_to_world) @ to_world @ pose @ BLENDER_AXES
     if not np.linalg.norm(moved[:3, 3]) <= FARTHEST_CAMERA:
         raise SceneError(
@@ -216,6 +220,7 @@ def _count(seconds: float, fps: float, where: str) -> int:
     count = round(min(seconds * fps, 1e9))
     if not 2 <= count <= MOST_FRAMES:
         raise UserError(
-            f"{where}: {seconds:g} s of {fps:g} frames each are {count} frames; 2 to {MOST_FRAMES} can be made"
+            f"{where}: {seconds:g} s at {fps:g} frames per second are {count} frames; the number must be 2 to "
+            f"{MOST_FRAMES}"
         )
     return count

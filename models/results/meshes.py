@@ -83,7 +83,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     context.log.note(
-        f"surface: {level_set.quantity} asked {found.queries} times, {found.share:.1%} of a dense grid, in "
+        f"surface: {level_set.quantity} evaluated {found.queries} times, {found.share:.1%} of a dense grid, in "
         f"{found.blocks} blocks{resumed}; {found.rule}"
     )
     return found
@@ -166,8 +166,8 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
         mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
-                f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
-                "it; check the masks (--mode inspect draws them), or leave it out"
+                f"No surface: --clean {request.clean} removes all of it, because no camera sees it or the masks "
+                "exclude it; check the masks (--mode inspect draws them), or omit --clean"
             )
         context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
     is_alone = request.clean == LARGEST
@@ -194,7 +194,9 @@ def _on_level(
         _wide_chunk(context),
         partial(context.log.progress, desc="level set", leave=False),
     )
-    context.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
+    context.log.note(
+        f"mean distance of the vertices to the level set: {found.before:.3g}, after refinement {found.after:.3g}"
+    )
     return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
 
 

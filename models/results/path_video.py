@@ -38,7 +38,7 @@ def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Pat
     wanted = context.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
     missing = [(index, path.shots[index]) for index in wanted]
     if len(missing) < len(files):
-        context.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
+        context.log.info(f"resuming: {len(files) - len(missing)} of {len(files)} frames exist already")
     surface = finished_mesh(context, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
     for index, shot in context.log.progress(missing, desc="frames"):
         frame = _frame(context, path, request, shot, surface)
@@ -64,14 +64,18 @@ def _frame_files(context: EvalContext, path: CameraPath, request: VideoRequest, 
         make_folder(folder.parent, folder.name)
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
-        raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another --output") from error
+        raise UserError(f"the folder {folder} cannot be created ({error.strerror}); choose another --output") from error
     files = [folder / f"{index:05d}.png" for index in range(len(path.shots))]
     stamp, wanted = folder / STAMP, _stamp(context, path, request)
     if names and STAMP not in names:
-        raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
+        raise UserError(
+            f"--output {folder}: contains {names[0]}, which is not a frame of a video; name an empty or a new folder"
+        )
     if names and stamp.read_bytes() != wanted:
         if folder == request.output:  # the frames are what was asked for, then, and may be whole
-            raise UserError(f"--output {folder}: holds the frames of another film; name another folder, or delete it")
+            raise UserError(
+                f"--output {folder}: contains the frames of another video; name another folder, or delete it"
+            )
         for frame in folder.glob(FRAMES):
             remove(frame)
     write_result(stamp, wanted)

@@ -134,8 +134,8 @@ def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray |
     mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
     if count > MOST_FACES:
         raise UserError(
-            f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
-            "train.mesh_resolution or --resolution, or open the mesh's own file"
+            f"the mesh has {count} triangles, more than the {MOST_FACES} that can be decimated for a page: "
+            "lower train.mesh_resolution or --resolution, or open the mesh file"
         )
     thin = decimated(mesh, faces)
     if rgb is not None and thin is not mesh:

@@ -101,4 +101,4 @@ class Unbounded:
 
     def text(self) -> str:
         """The rule."""
-        return "near changes of sign"
+        return "near sign changes"

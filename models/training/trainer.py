@@ -181,8 +181,8 @@ class Trainer:
         if not self._has_halved:
             complain(
                 f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
-                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
-                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
+                f"{self.model.entries} at a time; continuing more slowly with {halved} (or fewer): set "
+                f"train.ray_chunk = {halved}, or lower train.memory_limit"
             )
         self.ray_chunk, self._has_halved = halved, True
 

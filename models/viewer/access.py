@@ -40,13 +40,13 @@ class Access:
         """Why a request is refused, in a sentence; "" where it is not."""
         hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
         if len(hosts) != 1 or not (self.token or _is_local_name(hosts[0])):
-            return "The viewer is open to this machine alone; open it as localhost or 127.0.0.1."
+            return "The viewer accepts connections from this machine only; open it as localhost or 127.0.0.1."
         if any(_netloc(origin) != hosts[0].lower() for origin in origins):
-            return "Another web page asks for the viewer, which answers its own page alone."
+            return "The request comes from another web page; the viewer accepts only its own page."
         is_open = request.path.partition("?")[0] not in PAGES and "Upgrade" not in request.headers
         if is_open or not self.token or any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
             return ""
-        return "The token is missing or wrong; open the whole address that the program prints."
+        return "The token is missing or wrong; open the complete address that the program prints."
 
     def admit(self, request: Request, response: Response) -> None:
         """Have the browser keep the token that its address brings: the page's websocket has no such address."""

@@ -119,7 +119,7 @@ class Boxes:
             self._say(f"box of {scene.image_names[view]}: {box}; {error}")
             return
         self._told.content = f"{len(self._boxes)} {self._stage.words('boxes_saved')} `{self._path}`"
-        self._say(f"box of {scene.image_names[view]}: {box}, in {self._path}; --mode prepare --masks box takes it")
+        self._say(f"box of {scene.image_names[view]}: {box}, in {self._path}; --mode prepare --masks box reads it")
 
 
 def to_pixels(scene: Scene, view: int, screen: np.ndarray, fov: float, aspect: float) -> np.ndarray:

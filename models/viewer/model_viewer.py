@@ -154,7 +154,7 @@ class ViewerCallback(Callback):
         if state == TRAINING or self._is_closed:
             return
         self._is_closed = True
-        self._say(f"the viewer closes with the training at step {step}; --mode view opens the model again")
+        self._say(f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again")
         with contextlib.suppress(Exception):
             stop(self._server)
 
@@ -167,7 +167,7 @@ class ViewerCallback(Callback):
             work()
         except Exception as error:  # noqa: BLE001 (of a library with threads of its own)
             self._is_closed = True
-            self._say(f"the viewer is closed, the training goes on: {reason(error)}")
+            self._say(f"the viewer is closed, the training continues: {reason(error)}")
             with contextlib.suppress(Exception):
                 stop(self._server)
 

@@ -28,15 +28,15 @@ def require_viser(flag: str) -> None:
     """Raises UserError where the viewer is not installed."""
     if importlib.util.find_spec(PACKAGE) is None:
         raise UserError(
-            f"{flag}: the Python package {PACKAGE} is missing; run `pip install -r requirements-view.txt`, or look at "
-            "report.html, which needs nothing"
+            f"{flag}: the Python package {PACKAGE} is missing; run `pip install -r requirements-view.txt`, or "
+            "open report.html, which needs no package"
         )
 
 
 def free_port(host: str, port: int, say: Callable[[str], None]) -> int:
     """`port`, or the next one that is free, which is said; raises UserError where the host has none."""
     if not host:  # sockets take it for all addresses
-        raise UserError(f"--host: is empty; use {LOOPBACK} for this machine alone, 0.0.0.0 for all that reach it")
+        raise UserError(f"--host: is empty; use {LOOPBACK} for this machine only, 0.0.0.0 for access from the network")
     for tried in range(port, min(port + TRIES, LAST_PORT) + 1):
         try:
             _bind(host, tried)
@@ -45,13 +45,13 @@ def free_port(host: str, port: int, say: Callable[[str], None]) -> int:
                 continue
             why = getattr(error, "strerror", None) or error
             raise UserError(
-                f"--host {host}: this machine cannot listen there ({why}); use {LOOPBACK} for this machine alone, "
-                "0.0.0.0 for all that reach it"
+                f"--host {host}: this machine cannot listen there ({why}); use {LOOPBACK} for this machine "
+                "only, 0.0.0.0 for access from the network"
             ) from error
         if tried != port:
-            say(f"port {port} is in use; the viewer takes {tried}")
+            say(f"port {port} is in use; the viewer uses {tried}")
         return tried
-    raise UserError(f"--port {port}: it and the {TRIES} after it are in use; name another one")
+    raise UserError(f"--port {port}: this port and the next {TRIES} are in use; choose another one")
 
 
 def _bind(host: str, port: int) -> None:
@@ -76,8 +76,8 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     if not guards:
         stop(server)
         raise UserError(
-            f"{PACKAGE} {viser.__version__}: cannot be kept from other web pages by this program; run `pip install -r "
-            "requirements-view.txt`, or look at report.html"
+            f"{PACKAGE} {viser.__version__}: this program cannot restrict its access to its own page; run `pip "
+            "install -r requirements-view.txt`, or open report.html"
         )
     server.gui.configure_theme(show_logo=False, show_share_button=False)
     # Light without reflections of a room and without shadows: half of what a browser without a GPU takes to begin.
@@ -85,9 +85,9 @@ def start(host: str, port: int, title: str, say: Callable[[str], None]) -> viser
     server.scene.configure_default_lights(cast_shadow=False)
     server.scene.add_light_ambient("/daylight", intensity=DAYLIGHT)
     if (port := server.get_port()) != chosen:  # another program was faster
-        say(f"port {chosen} is in use; the viewer takes {port}")
+        say(f"port {chosen} is in use; the viewer uses {port}")
     name = LOCAL_NAME if host == LOOPBACK else f"[{host}]" if ":" in host else host
-    say(f"viewer: http://{name}:{port}{f'/?{TOKEN}={access.token}' if access.token else ''} (Ctrl-C ends it)")
+    say(f"viewer: http://{name}:{port}{f'/?{TOKEN}={access.token}' if access.token else ''} (Ctrl-C stops it)")
     return server
 
 

@@ -17,7 +17,7 @@ TEXTS = {
     "points": ("points", "点云"),
     "region": ("region of interest", "感兴趣区域"),
     "radius": ("radius", "半径"),
-    "region_hint": ("drag the sphere by its arrows; then pass", "拖动球体的箭头，然后传入"),
+    "region_hint": ("drag the sphere by its arrows, then pass", "拖动球体的箭头，然后传入"),
     "checkpoint": ("checkpoint", "检查点"),
     "masks": ("boxes for masks", "掩膜方框"),
     "photograph": ("photograph", "照片"),

@@ -69,7 +69,7 @@ class PictureBatch:
         """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
         views = arrays["view"]
         if views.ndim != 1 or views.dtype.kind != "i" or len(views) == 0:
-            raise ValueError("its photographs are no list of numbers")
+            raise ValueError("its photographs are not a list of numbers")
         pictures = []
         for index, view in enumerate(views):
             camera, rgb, mask = arrays[f"camera/{index}"], arrays[f"rgb/{index}"], arrays.get(f"mask/{index}")

@@ -15,7 +15,7 @@ def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Genera
     """The model; raises ConfigError where weights are to be averaged."""
     if train.ema_decay > 0:
         raise ConfigError(
-            f"train.ema_decay = {train.ema_decay:g}: Gaussians that move elsewhere have no average; set it to 0"
+            f"train.ema_decay = {train.ema_decay:g}: Gaussians that are relocated have no average; set it to 0"
         )
     if conf.photographs.exposure:
         return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator)

@@ -80,8 +80,8 @@ class SplatsConfig:
         if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
             key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
             raise ConfigError(
-                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface that it could hold; set "
-                "it to 0, or form = surfels"
+                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface, so this loss does "
+                "not apply; set it to 0, or form = surfels"
             )
 
 

@@ -242,7 +242,7 @@ class GaussiansModel(PlainModel):
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
         """As many splats as the checkpoint has."""
         if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
-            raise ValueError("it has no splats")
+            raise ValueError("it contains no Gaussians")
         take_rows(self.splats, shapes[densify.NETWORK])
         self.pulled.forget()
 
@@ -253,7 +253,7 @@ class GaussiansModel(PlainModel):
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Take it back; raises ValueError where it does not fit."""
         if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
-            raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
+            raise ValueError(f"its Gaussians do not have model.gaussians.form = {self.conf.form}")
         self.pulled.load_buffers(buffers, self.splats.count)
 
     # what is shown
@@ -272,7 +272,7 @@ class GaussiansModel(PlainModel):
     def view(self, rays: Rays, context: StepContext) -> RayView:
         """What a whole picture shows; raises ValueError for rays that are none."""
         if not isinstance(rays, ImageRays):
-            raise ValueError("splats show whole pictures only")
+            raise ValueError("Gaussians render whole images only")
         with jt.no_grad():
             return ray_view(*self._seen_by(rays.camera, context), rays)
 

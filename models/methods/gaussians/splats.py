@@ -126,8 +126,8 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
         if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
             return
     raise UserError(
-        f"{name}: no photograph sees where the Gaussians start, in the region of interest and the points of structure "
-        "from motion; check the cameras with --mode inspect, or choose a region with --roi"
+        f"{name}: no photograph sees the initial Gaussians, in the region of interest and at the SfM points; "
+        "check the cameras with --mode inspect, or choose a region with --roi"
     )
 
 

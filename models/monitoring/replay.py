@@ -1,4 +1,4 @@
-"""Compute a skipped step again, gradient and update, from the file that was written when it was skipped."""
+"""Recompute gradient and update of a skipped step from its file."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from models.training.update_check import (
     updated,
 )
 
-MADE = ("weight", *MOMENTS)  # what an update makes of an entry
+MADE = ("weight", *MOMENTS)  # results of an update for one entry
 FINE_NOW = "the same step is finite now: the cause is the machine (memory, overheating), not the data"
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:
-    """Compute the step in an anomaly file again and say what is not finite; returns whether anything is.
+    """Recompute the step in an anomaly file and report what is not finite; returns whether anything is.
 
     Raises UserError for a file that cannot be used.
     """
@@ -71,12 +71,12 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
 
 
 def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
-    """What is not finite in front of, or behind, what was computed again."""
+    """Print what is not finite before or after recomputation."""
     say(f"recomputed, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
 
 
 def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:
-    """The update of finite gradients by the moments in the file; returns whether it is not finite."""
+    """Recompute the update of finite gradients with the moments in the file; returns whether it is not finite."""
     if anomaly.settings is None:
         is_of_the_update = any("the update" in finding for finding in anomaly.findings)
         say(
@@ -98,7 +98,7 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
 
 
 def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
-    """The update of the entries that are in the file; returns whether any is still not finite."""
+    """Recompute the update of the entries in the file; returns whether any is still not finite."""
     settings, is_bad = anomaly.settings, False
     for fault in anomaly.faults if settings is not None else ():
         _say_fault(fault, settings, say)
@@ -109,7 +109,9 @@ def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
 
 
 def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str], None]) -> None:
-    """The parameter, how many of its entries, and the first of them: as this program and as float64 update it."""
+    """Print the parameter, the number of its entries, and the first one with its update in this program and in
+    float64.
+    """
     say(f"{fault.words()}, of {fault.size} entries")
     if not len(fault.places):
         return
@@ -125,7 +127,7 @@ def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str]
 
 
 def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
-    """Raises UserError where the jitter is not what the conf's model draws for so many entries."""
+    """Raises UserError if the jitter does not match the conf's model for this number of entries."""
     drawn = trainer.model.draw_noise(entries, np.random.default_rng(0)) or {}
     kinds = [
         {name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)
@@ -135,7 +137,7 @@ def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path)
 
 
 def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
-    """A trainer as it was before the step; it has no sampler and can take no further one."""
+    """A trainer in the state before the step, without a sampler."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
     require_networks(conf.model)
     random = np.random.default_rng(0)  # every weight is replaced
@@ -152,7 +154,7 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
 
 
 def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
-    """The weights and buffers before the step; raises UserError where they are not the conf's."""
+    """Restore the weights and buffers before the step; raises UserError if they do not fit the conf."""
     weights = {
         name: {
             key.removeprefix(name + "."): value for key, value in anomaly.weights.items() if key.startswith(name + ".")
@@ -166,5 +168,5 @@ def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
 
 
 def _photograph(batch: dict[str, np.ndarray]) -> str:
-    """Which photograph a batch is of, where it says so."""
+    """The photograph of a batch, if the batch stores it."""
     return f", photograph {batch['view'][0]}" if "view" in batch else ""

@@ -1,4 +1,4 @@
-"""What the viewer says, in two languages."""
+"""The texts of the viewer in two languages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ TEXTS = {
 
 
 def words(language: str | None) -> Words:
-    """The text of a key in a language; None: that of the terminal, for a server does not see the browser's."""
+    """A function from a key to its text. None selects the language of the terminal, as the server does not know the
+    browser's.
+    """
     spoken = language or (os.environ.get("LC_ALL") or os.environ.get("LANG") or "")
     index = 1 if spoken.lower().startswith(CHINESE) else 0
     return lambda key: TEXTS[key][index]

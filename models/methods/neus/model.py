@@ -19,7 +19,7 @@ class NeuSModel(SurfaceModel):
     estimator: HierarchicalEstimator
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
+        """Colours with background; normal, distance and opacity inside the sphere."""
         ratio = self.cos_anneal_ratio(context.step)
         return sparing_view(self.fields, self.estimator, rays, ratio, context.background_rgb)
 

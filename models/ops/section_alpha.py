@@ -16,7 +16,7 @@ from models.structs import Var
 class SectionAlpha:
     """The layout."""
 
-    ratio: float  # of annealing, see volrend.annealed_cos
+    ratio: float  # annealing ratio, see volrend.annealed_cos
     alpha_eps: float = volrend.ALPHA_EPS
     largest_change: float = volrend.LARGEST_CHANGE
 

@@ -8,7 +8,9 @@ SMALLEST_RESOLUTION = 2  # one cell: the two corners of the box
 
 
 class EmptySurfaceError(Exception):
-    """There is no surface to extract; the message says what that means. Exit status 2, while a training goes on."""
+    """There is no surface to extract; the message gives the usual causes. Exit status 2; during a training it
+    continues.
+    """
 
 
 def no_surface(kind: str) -> str:
@@ -28,7 +30,7 @@ def require_crossing(lowest: float, highest: float, threshold: float, quantity: 
 
 
 def not_finite(quantity: str) -> EmptySurfaceError:
-    """For a field that holds NaN or infinity."""
+    """The error for a field with NaN or infinity."""
     return EmptySurfaceError(
         f"No surface: {quantity} is not finite everywhere inside the bounds, so the training diverged; resume "
         "from an earlier checkpoint or train again with a lower learning rate."

@@ -74,7 +74,7 @@ def test_figures_that_were_not_measured_alike_are_named(tmp_path, compare):
 
 def test_equal_experiments_differ_in_nothing(tmp_path, compare):
     _, told, _ = compare(experiment(tmp_path / "a"), experiment(tmp_path / "b"))
-    assert "nothing in their confs" in told
+    assert "no difference in confs" in told
 
 
 def damaged(folder, content):
@@ -90,7 +90,7 @@ REFUSED = {
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: has no report/metrics.json"),
     "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "has no report/metrics.json"),
     "no JSON": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"{")], "cannot be read"),
-    "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "holds no figures"),
+    "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "contains no metrics"),
     "no text": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"\xff")], "cannot be read"),
     "deep": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[" * 100_000)], "cannot be read"),
 }

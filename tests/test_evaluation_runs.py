@@ -193,7 +193,7 @@ REFUSED = {
     "points that are none": (no_points, "none.ply: contains neither triangles nor points"),
     "a table with columns of one name": (doubled_table, "is not a table of metrics of this program"),
     "a table of other experiments": (table_of_others, "is not a table of metrics of this program"),
-    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "everything would count"),
+    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "all distances would be below it"),
     "a tau of nothing": (lambda folder: ("--tau", "0"), "must be above 0"),
     "an empty surface": (lambda folder: ("--mcube_threshold", "50"), "No surface"),
 }
@@ -212,7 +212,7 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     before = contents(trained)
     assert run(trained, *LOW, settings=NOTHING) == 2
     error = capsys.readouterr().err
-    assert "no photographs held out" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
+    assert "no held-out photographs" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
     assert contents(trained) == before
 
 

@@ -24,7 +24,7 @@ def checked(given, found=FOUND):
 OTHER_FRAMES = {
     "a hundred times as large": (100 * TRUTH, "radii from the centre of the region of interest"),
     "a hundredth of the size": (0.01 * TRUTH, "radii from the centre of the region of interest"),
-    "elsewhere": (TRUTH + 5.0, "its middle lies 8.6"),
+    "elsewhere": (TRUTH + 5.0, "its centre is 8.6"),
     "shifted": (TRUTH + [0.25, 0, 0], "shifted by -0.25"),
     "half as large again": (1.5 * TRUTH, "scaled by 0.6"),
     "axes swapped": (TRUTH[:, [0, 2, 1]], "as x, y, z"),

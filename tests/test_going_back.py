@@ -107,7 +107,7 @@ def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tm
     assert last.startswith("error: 3 steps in a row were skipped (")
     assert "NaN or Inf in the colours of photograph" in last and "also in 3 attempts" in last
     assert "the 5 steps before are in" in last and "ckpt_000005.safetensors" in last and "report.html" in last
-    assert f"--mode replay --replay {tmp_path / 'anomalies'}" in last and "--is_continue goes on" in last
+    assert f"--mode replay --replay {tmp_path / 'anomalies'}" in last and "--is_continue resumes" in last
     kept = saved(tmp_path, 5)
     assert finite(kept) and kept.adam_steps == 0 and not any(m.any() for n in kept.moments.values() for m in n.values())
     assert restored(kept.state) == Setbacks(total=4) and "3 steps in a row" in kept.state["stopped"]
@@ -210,7 +210,7 @@ def test_a_file_of_the_first_format_is_read_and_its_update_is_not_computed(spoil
     old = strip(spoilt / "anomalies/step_00000007.npz", tmp_path / "old.npz", "moments/", first_format=True)
     capsys.readouterr()
     assert exp_runner.main(["--mode", "replay", str(old)]) == 0
-    assert "the moments, which this file does not hold" in capsys.readouterr().out
+    assert "the moments, which this file does not contain" in capsys.readouterr().out
 
 
 def strip(source, target, prefix, first_format=False):

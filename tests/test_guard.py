@@ -239,7 +239,7 @@ def test_the_first_three_skipped_steps_of_a_folder_are_kept_over_all_its_session
     assert run(tmp_path, "--is_continue", settings=("train.end_iter=12", *SHORT[1:], NO_PROBE)) == 0
     names = sorted(path.name for path in (tmp_path / "anomalies").iterdir())
     assert names == ["step_00000001.npz", "step_00000003.npz", "step_00000007.npz"]
-    assert "is full and keeps the steps it holds" in capsys.readouterr().err
+    assert "is full, and the earlier files are kept" in capsys.readouterr().err
 
 
 # replay's own complaints

@@ -102,7 +102,7 @@ BAD = {
         lambda c: {**c, "keys": [{"camera_to_world": [[math.nan] * 4] * 4}, c["keys"][1]]},
         "keys\\[0\\]: an entry of camera_to_world is nan",
     ),
-    "no rotation": (lambda c: {**c, "keys": [{"camera_to_world": [[0.0] * 4] * 3}] * 2}, "holds no rotation"),
+    "no rotation": (lambda c: {**c, "keys": [{"camera_to_world": [[0.0] * 4] * 3}] * 2}, "contains no rotation"),
     "too wide": (lambda c: {**c, "keys": [{**key, "fov": 180} for key in c["keys"]]}, "fov is 180 degrees"),
     "endless": (lambda c: {**c, "seconds": 1e9}, "seconds, fps: 1e\\+09 s"),
     "size": (lambda c: {**c, "width": 0}, "width is 0"),
@@ -156,7 +156,7 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
     pngs[2].unlink()  # as if it had been interrupted there
     capsys.readouterr()
     assert run(trained, *flags, "--output", str(tmp_path / "pngs"), settings=WIDE) == 0
-    assert "going on: 3 of 4 frames" in capsys.readouterr().out
+    assert "resuming: 3 of 4 frames" in capsys.readouterr().out
     assert pngs[2].exists() and pngs[0].stat().st_mtime_ns == kept
     other = ["--path", "0,3", "--output", str(tmp_path / "pngs")]
     assert run(trained, *flags, *other, settings=WIDE) == 2

@@ -134,7 +134,7 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
     for name in ("psnr_mask", "ssim_mask", "iou"):  # what is off the mask has no part in them
         assert figures[name] == pytest.approx(plain[name], rel=1e-6), name
     assert figures["psnr"] < plain["psnr"] - 3 and figures["ssim"] < plain["ssim"]
-    assert figures["counts_first"] == "psnr_mask" and re.search(r"count first +inside the mask\n", told)
+    assert figures["counts_first"] == "psnr_mask" and re.search(r"primary metrics +inside the mask\n", told)
     np.testing.assert_array_equal(picture[:, :200], rendered)  # nor does a mask decide what is rendered
     greyed = picture[:, 200:400][read_image(tmp_path / "room/mask/000.png")[..., 0] < 127]
     assert (np.ptp(greyed.astype(int), axis=1) == 0).all()

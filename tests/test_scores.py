@@ -97,5 +97,5 @@ def test_a_mesh_so_small_that_its_place_swallows_it_gets_its_sentence(tmp_path):
     box = trimesh.creation.box()
     trimesh.Trimesh(1e-20 * box.vertices, box.faces, process=False).export(tmp_path / "gt.ply")
     to_working = trimesh.transformations.translation_matrix([1.0, 2.0, 3.0])
-    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the scene's frame"):
+    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the frame of the scene"):
         read_ground_truth(tmp_path / "gt.ply", "--gt", to_working)

@@ -100,7 +100,7 @@ def viewer_at(host, port):
 @needs_viser
 def test_a_foreign_page_gets_nothing_of_a_running_viewer():
     with viewer_at("127.0.0.1", 9320) as (port, told):
-        assert told == [f"viewer: http://localhost:{port} (Ctrl-C ends it)"]
+        assert told == [f"viewer: http://localhost:{port} (Ctrl-C stops it)"]
         assert " 200 " in asked_of(port, {})[0]
         assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
         assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]

@@ -1,4 +1,6 @@
-"""What a model is compared with: read, checked and moved to the working frame before any long work."""
+"""Read and check the references of an evaluation, and transform them to the working frame, before any long
+computation.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ FRAME_WORDS = {
 }
 CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame of the cameras"
 DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
-LARGEST_TAU = 2.0  # radii, the diameter
+LARGEST_TAU = 2.0  # radii, the diameter of the region
 NOTHING = (
     "{name}: has no held-out photographs, no SfM points and no ground truth: hold photographs out "
     "(dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
@@ -37,20 +39,20 @@ NOTHING = (
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """What there is to compare with; None where there is nothing of the kind."""
+    """The available references; None for missing ones."""
 
     held_out: Scene | None
     truth: GroundTruth | None
-    truth_words: str  # how ground truth in another frame is mended
+    truth_words: str  # advice for ground truth in another frame
     tau: float  # radii
     sfm_points: HeldOutPoints | None
     dtu: DtuReference | None
-    needs_surface: str  # the flag that cannot do without one; "" for none
-    notes: tuple[str, ...]  # what is not scored, and why
+    needs_surface: str  # the flag that requires a surface; "" for none
+    notes: tuple[str, ...]  # what is not evaluated, and why
 
 
 def read_references(experiment: Experiment, request: EvaluationRequest) -> References:
-    """Raises UserError for what cannot be read, lies in another frame, or where there is nothing to compare with."""
+    """Raises UserError for references that cannot be read or are in another frame, and if there are none."""
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
@@ -66,7 +68,7 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:
-    """Radii; raises UserError for one that everything in the region of interest is within."""
+    """The threshold in radii; raises UserError if it exceeds the region of interest."""
     if request.tau is None:
         return TAU
     tau = request.tau / (1.0 if request.frame == UNIT else radius_of(scene))
@@ -79,12 +81,12 @@ def _tau(scene: Scene, request: EvaluationRequest) -> float:
 
 
 def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
-    """[4, 4] from a frame of the command line to the working frame; None where it is that."""
+    """[4, 4] from a frame of the command line to the working frame; None for the identity."""
     return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
 def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
-    """The ground truth of the flag, else of the conf, and how one in another frame is mended."""
+    """The ground truth of the flag, else of the conf, and the advice if it is in another frame."""
     named = experiment.conf.dataset.reference_mesh
     if request.gt is not None:
         source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
@@ -99,7 +101,7 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 
 
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
-    """The SfM points that took no part in the training, and notes on points that are not scored."""
+    """The SfM points that were not used in training, and notes on excluded points."""
     scene, conf = experiment.scene, experiment.conf
     is_trained_on = conf.model.trains_on_points and scene.points is not None
     trained_on = training_points(scene.points) if is_trained_on else None
@@ -130,7 +132,7 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
 
 
 def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
-    """The points of --points in the working frame; raises UserError where they cannot be used."""
+    """The points of --points in the working frame; raises UserError if they are unusable."""
     found = read_points(request.points)
     if found is None:
         raise UserError(f"--points {request.points}: contains no points; write the file again")
@@ -140,14 +142,14 @@ def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:
-    """The scan of the DTU protocol; raises UserError where it cannot be read, or lies elsewhere than the scene."""
+    """The DTU scan; raises UserError if it cannot be read, or is not in the frame of the scene."""
     found = read_dtu(folder, _scan(scene.name, given))
     require_in_region(moved(found.points, _to_working(scene, WORLD)), f"--protocol dtu: scan {found.scan}", DTU_WORDS)
     return found
 
 
 def _scan(name: str, given: int | None) -> int:
-    """The number of a DTU scan: as given, or that in the scene's name; raises UserError without one."""
+    """The number of a DTU scan: the flag, or the number in the scene name; raises UserError without one."""
     if given is not None:
         return given
     found = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)

@@ -1,8 +1,8 @@
-"""From pixels to a loss. Open this file first.
+"""From pixels to a loss. Read this file first.
 
-    batch --estimator--> RaySamples --fields--> alpha, colour --volrend--> RenderOutput --losses--> terms
+batch --estimator--> RaySamples --fields--> alpha, colour --volrend--> RenderOutput --losses--> terms
 
-Surfaces are NeuS's (arXiv 2106.10689), radiance fields NeRF's (arXiv 2003.08934). R rays, S samples.
+Surfaces follow NeuS (arXiv 2106.10689), radiance fields NeRF (arXiv 2003.08934). R rays, S samples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SurfaceFields:
 
 @dataclass(frozen=True)
 class SurfaceAtWeights:
-    """The same, bound to their parameters."""
+    """The same with bound parameters."""
 
     sdf: DistanceAtWeights
     color: ColorField
@@ -79,7 +79,7 @@ def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, pre
 
 
 def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of a batch; the weights of a coarse field, where there is one, say where the other is sampled."""
+    """Colours of a batch; if there is a coarse field, its weights determine the samples of the other one."""
     samples, coarse = method.estimator.sample(batch, noise), None
     if method.coarse is not None:
         found = method.coarse.at_weights().evaluate(samples.positions, samples.directions)
@@ -90,7 +90,7 @@ def render_passes(method: Any, batch: Any, noise: Any, behind: np.ndarray | None
 
 
 def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays through a radiance field that was evaluated at the samples (NeRF, eq. 3)."""
+    """Colours of rays from a radiance field evaluated at the samples (NeRF, eq. 3)."""
     alpha = volrend.alpha_from_density(found.density, samples.deltas)
     return _composited(samples, alpha, found.rgb, behind)
 
@@ -103,7 +103,7 @@ def _composited(
     geometry: FieldOutput | None = None,
     inv_s: Var | None = None,
 ) -> RenderOutput:
-    """alpha -> transmittance -> weights -> colour, the background's samples included."""
+    """alpha -> transmittance -> weights -> colour, including the samples of the background."""
     rays = samples.rays
     if samples.background is not None:
         alpha, rgb, rays = samples.background.joined(alpha, rgb, samples)

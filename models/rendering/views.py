@@ -1,4 +1,4 @@
-"""What rendered rays show, as images are made of it. R rays."""
+"""Values of rendered rays for images. R rays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Viewed(Protocol):
 
 
 def region_view(rendering: RenderOutput, normals: Var) -> RayView:
-    """Colours, background included; normals, distance and opacity of the samples in the unit sphere."""
+    """Colours with background; normals, distance and opacity of the samples in the unit sphere."""
     samples = rendering.samples
     weights = rendering.region_weights
     if samples.in_sphere is not None:
@@ -36,7 +36,7 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
 
 
 def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
-    """What R rays show, as many at a time as the estimator takes; rays without samples show `behind`, or black."""
+    """Render R rays, as many at a time as the estimator packs; rays without samples show `behind`, or black."""
     count = len(rays)
     rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
     distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)

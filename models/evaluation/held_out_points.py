@@ -15,7 +15,7 @@ from data.roi.sparse import well_supported
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface.visibility import Camera, project
 
-MISSING = 0.01  # radii: larger distances count as missing; see compared.TAU
+MISSING = 0.01  # radii: larger distances count as missing; see surface_metrics.TAU
 MOST_POINTS = 20_000  # largest number of measured points, randomly selected: quantiles are accurate to a per cent
 IN_MASKS = 0.9  # fraction of the photographs that must show a point inside the mask: one mask may be wrong
 A_PIXEL = np.ones((3, 3), np.uint8)  # tolerance in pixels for points on the outline

@@ -179,7 +179,7 @@ def predicted(size: int, machines: int) -> float:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the measurement that the first argument names; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=("speed", "same", "memory", "sums", "kills"))
     parser.add_argument("values", nargs="*", help="same: kinds; kills: how many")

@@ -26,7 +26,7 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 
 def pretend() -> None:
-    """From now on."""
+    """Patch the operations for the rest of the process."""
     from models.estimators.occupancy import PendingTraversal, Traversal
     from models.estimators.packed_radiance import RadianceOccupancyEstimator
     from models.estimators.packed_surface import SurfaceOccupancyEstimator
@@ -76,7 +76,7 @@ class OnHost:
 
         @contextmanager
         def noted(**flags: int) -> Iterator[None]:
-            """`models.ops.source.on_host` is one."""
+            """`jt.flag_scope`, which records the operations that are loaded for the host."""
             is_looking = self.is_looking and flags == {"use_cuda": 0}
             before = set(operations()) if is_looking else set()
             with scope(**flags):

@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
     """Raises UserError, one sentence, where argparse prints a page."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError."""
+        """Raises UserError with the message of the parser."""
         raise UserError(message)
 
 
@@ -55,7 +55,7 @@ def count(text: str) -> int:
 
 
 def capability(text: str) -> int:
-    """75 for 7.5."""
+    """A capability as an integer, 75 for 7.5."""
     if not re.fullmatch("[1-9][0-9]?[.][0-9]", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: write it as 9.0 is written")
     return int(text.replace(".", ""))
@@ -70,7 +70,7 @@ def codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
 
 
 def told(codes: Sequence[int]) -> str:
-    """8.0 and 9.0."""
+    """Capabilities as text, such as "8.0 and 9.0"."""
     if not codes:
         return "no card"
     *first, last = map(dotted, codes)

@@ -37,7 +37,7 @@ class Counts:
     bytes_read: int
 
     def __sub__(self, earlier: Counts) -> Counts:
-        """What came between."""
+        """The difference of two counts."""
         return Counts(*(getattr(self, part.name) - getattr(earlier, part.name) for part in fields(Counts)))
 
 
@@ -51,7 +51,7 @@ class Card:
             read.restype = ctypes.c_size_t
 
     def counts(self) -> Counts:
-        """Up to now."""
+        """The counts since the start of the process."""
         return Counts(*(read() for read in self._read))
 
 

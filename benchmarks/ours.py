@@ -37,7 +37,7 @@ class OneBatch:
         self._batch = batch
 
     def next(self) -> PixelBatch:
-        """The batch."""
+        """The same batch at every call."""
         return self._batch
 
 

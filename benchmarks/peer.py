@@ -75,7 +75,7 @@ class Peer:
         torch.rand = lambda size: torch.from_numpy(generator.random(tuple(size), dtype=np.float32))
 
     def about(self) -> dict[str, Any]:
-        """Threads and version."""
+        """Number of threads and version of PyTorch."""
         return {"about": {"threads": torch.get_num_threads(), "torch": torch.__version__}}
 
     def step(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """ours / peer."""
+        """The figure of this program divided by that of the peer."""
         return None if self.peer is None else self.ours / self.peer
 
     @property
@@ -118,7 +118,7 @@ def profile_table(shape: Shape, wall: float, phases: Mapping[str, Mapping[str, f
 
 
 def provenance() -> dict[str, object]:
-    """Commit and machine."""
+    """Commit, machine and versions of a measurement."""
     return {"commit": _git("rev-parse", "HEAD"), "is_dirty": bool(_git("status", "--porcelain")), "cpu": _cpu_name()}
 
 

@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 
 
 class Answers(Protocol):
-    """What answers commands."""
+    """A worker process that answers commands."""
 
     def ask(self, *command: str) -> Answer:
         """The answer to one command."""

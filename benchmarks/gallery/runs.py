@@ -43,7 +43,7 @@ Execute = Callable[[Sequence[str], Path], int]  # arguments of the command line,
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """A training of the gallery: scene, conf, steps and seed."""
 
     case: Case
     conf: str  # one of RECIPES

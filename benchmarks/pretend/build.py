@@ -33,7 +33,7 @@ esac
 
 @dataclass(frozen=True)
 class Pretended:
-    """Where it lies."""
+    """Paths of the simulated toolkit and driver."""
 
     folder: Path
     capability: int = 90  # of the card

@@ -154,7 +154,7 @@ def means(rows: Sequence[Row]) -> list[Curve]:
 
 
 def _mean(rows: Sequence[Row]) -> Row:
-    """Of one moment."""
+    """The mean of the rows at one time."""
     columns = ("seconds", "cpu_seconds", *(figure.column for figure in FIGURES))
     values = {column: [row[column] for row in rows] for column in columns}
     return {column: None if None in each else sum(each) / len(each) for column, each in values.items()}

@@ -34,7 +34,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """A training: name, conf, overrides, length and seed."""
 
     spec: Spec
     length: float  # times the conf's own train.end_iter

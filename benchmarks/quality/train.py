@@ -38,11 +38,11 @@ class Clock:
         self._since: tuple[float, float] | None = None
 
     def go(self) -> None:
-        """From here on."""
+        """Start the clock."""
         self._since = time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
-        """Until here."""
+        """Stop the clock."""
         begin, cpu_begin = self._since
         self.seconds += time.perf_counter() - begin
         self.cpu_seconds += time.process_time() - cpu_begin

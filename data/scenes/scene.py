@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def n_views(self) -> int:
-        """V."""
+        """The number of views V."""
         return len(self.images)
 
     def size(self, view: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ BATCH = 20_000  # points per neighbour query
 
 @dataclass(frozen=True)
 class DtuMetrics:
-    """Metrics in millimetres."""
+    """The metrics of the DTU protocol, in millimetres."""
 
     dtu_scan: int
     dtu_accuracy: float  # from the mesh to the scan

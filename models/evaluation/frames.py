@@ -15,16 +15,16 @@ from scipy.spatial import cKDTree
 from data.errors import UserError
 
 LEAST_INSIDE = 0.05  # smallest fraction of the ground truth inside the region of interest
-SMALLEST = 0.03  # of the region's radius: smallest extent
+SMALLEST = 0.03  # smallest extent, in radii of the region
 LARGEST = 3.0  # a larger extent is a wrong scale rather than an offset
 REACH = 0.9  # quantile of the distances from the centre, which ignores a few far points
-MARGIN = 1.05  # of the radius: a surface may touch the sphere
-FEWEST = 100  # points: fewer do not determine another frame
-NEAR = 0.05  # of the extent: a closer surface is accepted as in the same frame
+MARGIN = 1.05  # radii; a surface may touch the sphere
+FEWEST = 100  # smallest number of points that determines another frame
+NEAR = 0.05  # fraction of the extent below which a distance counts as the same frame
 BETTER = 0.3  # factor on the distance that another frame must achieve
-SAME_SCALE = 0.05  # relative: scale differences within the error of an incomplete training
+SAME_SCALE = 0.05  # relative scale error of an incomplete training
 SAMPLES = 20_000  # largest number of points of each surface: their spacing is far below NEAR
-TRIED = 2000  # of them, while frames are tried
+TRIED = 2000  # number of points while frames are tried
 PLAIN = 1.25  # factor within which the identity is preferred: objects are often symmetric about an axis
 ROUNDS = 15  # iterations of closest points, which correct the difference of the centres
 AXES = "xyz"

@@ -70,7 +70,7 @@ class NerfConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count([*self.trunk, *self.heads], has_norms=False)
 
 
@@ -126,13 +126,13 @@ class SdfConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count(self.widths, self.weight_norm)
 
 
 @dataclass(frozen=True)
 class ColorConfig:
-    """The colour network."""
+    """Sizes and inputs of the colour network."""
 
     d_feature: int = limits(at_least=1)
     mode: str = limits(one_of=tuple(INPUT_WIDTHS))
@@ -163,7 +163,7 @@ class ColorConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count(self.widths, self.weight_norm)
 
 
@@ -207,7 +207,7 @@ class GridConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
         widths = list(zip(ends[:-1], ends[1:], strict=True))
         return self.sizes.rows * FEATURES + parameter_count(widths, has_norms=False)

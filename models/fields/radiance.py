@@ -31,7 +31,7 @@ class NerfField:
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The one network."""
+        """NeRF's network by its name in checkpoints."""
         return {self.name: self.network}
 
     def at_weights(self) -> NerfField:
@@ -72,7 +72,7 @@ class GridRadianceField:
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """Density, colour."""
+        """The networks of density and colour by their names in checkpoints."""
         return {"density_grid": self.grid, "color_network": self.color}
 
     def at_weights(self) -> _GridAtWeights:

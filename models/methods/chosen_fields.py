@@ -62,7 +62,7 @@ class ChosenFieldsConfig(PlainBlock):
 
 @dataclass(frozen=True, kw_only=True)
 class SurfaceConfig(ChosenFieldsConfig):
-    """A signed distance and a colour."""
+    """Blocks of a method with a selectable signed distance and colour."""
 
     variance_network: VarianceConfig
     defaults = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
@@ -90,7 +90,7 @@ class SurfaceConfig(ChosenFieldsConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class RadianceFieldConfig(ChosenFieldsConfig):
-    """A radiance field."""
+    """Blocks of a method with a selectable radiance field."""
 
     radiance_field: str = DEFAULT  # block of the field, a key of fields.registry.RADIANCE
     rendering_network: ColorConfig | None = None  # the colour network of a density grid

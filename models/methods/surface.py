@@ -30,7 +30,7 @@ NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
 @dataclass(frozen=True)
 class SurfaceRays(ComparedRays):
-    """Output with inv_s."""
+    """Values of R rays for scalars, with inv_s."""
 
     inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
 

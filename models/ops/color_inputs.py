@@ -15,7 +15,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class ViewEncoding:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     octaves: int
 

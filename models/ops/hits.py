@@ -23,7 +23,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Hits:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     samples: int  # S
     every: int
@@ -77,7 +77,7 @@ def _sought(
     offsets: np.ndarray,
     sizes: Hits,
 ) -> np.ndarray:
-    """`SurfaceHits.at`."""
+    """The sample indices of `SurfaceHits.at`, in NumPy."""
     found = np.full(len(offsets) - 1, -1, np.int32)
     is_chosen = places.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
     with np.errstate(invalid="ignore", over="ignore"):

@@ -21,7 +21,7 @@ EIKONAL_RADIUS = 1.2  # radius of the eikonal loss, slightly larger so that the 
 
 @dataclass(frozen=True)
 class IntervalSizes:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     per_ray: int  # N
     last: float  # length of a ray's last interval, which has no end

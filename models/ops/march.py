@@ -22,7 +22,7 @@ MOST_STEPS = 1 << 16  # per ray: bounds the loop for any far distance
 
 @dataclass(frozen=True)
 class March:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     cells: int  # along an edge of the cube
     samples: int  # S, the maximum number of samples

@@ -20,7 +20,7 @@ NORMED = 3  # number of arrays of a layer with weight normalisation
 
 @dataclass(frozen=True)
 class Packing:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     widths: tuple[int, ...]  # inputs and outputs of each layer
     normed: tuple[int, ...]  # 1 for a layer with weight normalisation, else 0
@@ -43,7 +43,7 @@ def end_to_end(matrices: Sequence[tuple[Var, Var]]) -> Var:
 
 
 def _reference(layers: Sequence[Parts]) -> Var:
-    """[parameters]."""
+    """All layers as one vector [parameters]."""
     return end_to_end([matrix_and_bias(parts) for parts in layers])
 
 
@@ -61,7 +61,7 @@ class _Pack(jt.Function):
         self.inputs, self.layout = inputs, layout
 
     def execute(self, *inputs: Var) -> Var:
-        """The vector."""
+        """All layers as one vector [parameters]."""
         pairs = zip(self.layout.widths[::2], self.layout.widths[1::2], strict=True)
         total = sum((columns + 1) * rows for columns, rows in pairs)
         return SOURCE.call("pack", self.layout, [((total,), "float32")], list(inputs))[0]

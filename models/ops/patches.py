@@ -29,7 +29,7 @@ GRAZING = 0.1  # cosine between normal and ray below which a surface is not comp
 
 @dataclass(frozen=True)
 class Patches:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     height: int  # row length of the photographs in memory
     width: int

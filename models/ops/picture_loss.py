@@ -25,7 +25,7 @@ WINDOW = (WINDOW / WINDOW.sum()).astype(np.float32)
 
 @dataclass(frozen=True)
 class Pictures:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
     share: float  # weight of the dissimilarity

@@ -14,7 +14,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class SectionAlpha:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     ratio: float  # annealing ratio, see volrend.annealed_cos
     alpha_eps: float = volrend.ALPHA_EPS

@@ -22,7 +22,7 @@ INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # outside them the sigmoid of sdf * inv_s is a
 
 @dataclass(frozen=True)
 class SharpnessEnds:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     scale: float = EXPONENT_SCALE
     most: float = MAX_EXPONENT
@@ -51,7 +51,7 @@ class _Sharpness(jt.Function):
         self.variance = variance
 
     def execute(self, variance: Var) -> Var:
-        """inv_s."""
+        """inv_s [1] of the parameter [1]."""
         return SOURCE.call("sharpness", SharpnessEnds(), shapes32((1,)), [variance])[0]
 
     def grad(self, cotangent: Var) -> Var:

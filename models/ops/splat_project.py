@@ -31,7 +31,7 @@ MINORS = ((1, 2), (2, 0), (0, 1))  # columns of each 2 x 2 minor of a 2 x 3 matr
 
 @dataclass(frozen=True)
 class Projection:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
     height: int

@@ -43,7 +43,7 @@ FRONT_LEFT = 0.85  # transmittance behind the hits that define the surface
 
 @dataclass(frozen=True)
 class Raster:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
     height: int
@@ -80,7 +80,7 @@ class _Sizes(jt.Function):
     """The identity; the probe's cotangent is the sum of the magnitudes of the backward values."""
 
     def execute(self, offsets: Var, probe: Var) -> Var:
-        """[P, N, 2]."""
+        """The input [P, N, 2], unchanged."""
         del probe
         return offsets * 1.0
 
@@ -219,7 +219,7 @@ class _Composite(jt.Function):
         self.layout = replace(layout, part=ranks.rank, parts=ranks.size)
 
     def execute(self, *values: Var) -> Var:
-        """The image."""
+        """The rasterised image [H, W, C]."""
         *self.inputs, self.probe = values
         shape = (self.layout.height, self.layout.width, CHANNELS[self.form])
         inputs = [*self.inputs, self.radii, self.background]

@@ -19,7 +19,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Shading:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     degree: int  # active degree
     rest: int  # number of coefficients beyond the first

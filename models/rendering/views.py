@@ -20,7 +20,9 @@ class Viewed(Protocol):
     """An estimator of packed samples."""
 
     def view_samples(self, rays: Rays) -> tuple[np.ndarray, RaySamples, int]:
-        """Of the first rays: which have samples [R], these, and how many rays these are."""
+        """Sample the first rays that fit the budget: which of them have samples [R], their samples, and the number
+        of rays.
+        """
 
 
 def region_view(rendering: RenderOutput, normals: Var) -> RayView:

@@ -73,7 +73,7 @@ class Bounded:
         return self if slope <= self.slope else replace(self, slope=MARGIN * slope)
 
     def text(self) -> str:
-        """The bound."""
+        """The bound as a text for the log."""
         return f"a slope of at most {self.slope:.3g}"
 
 
@@ -104,5 +104,5 @@ class Unbounded:
         return self
 
     def text(self) -> str:
-        """The rule."""
+        """The rule as a text for the log."""
         return "near sign changes"

@@ -51,7 +51,7 @@ class StepUpdate:
 
 @dataclass(frozen=True)
 class BadStep:
-    """A skipped step."""
+    """A skipped step: its inputs, weights and findings."""
 
     inputs: StepInputs
     weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are also those after it

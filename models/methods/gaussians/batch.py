@@ -48,7 +48,7 @@ class PictureBatch:
     pictures: tuple[Picture, ...]
 
     def __len__(self) -> int:
-        """R."""
+        """The number of photographs R."""
         return len(self.pictures)
 
     def part(self, start: int, stop: int) -> PictureBatch:
@@ -104,7 +104,7 @@ class PictureSampler(PixelSampler):
         return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
 
     def _picture(self, view: int) -> Picture:
-        """A decoded photograph."""
+        """Decode a photograph and its mask."""
         scene = self._scene
         mask = None if scene.masks is None else to_float(scene.masks[view])
         return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)

@@ -86,7 +86,7 @@ class SplatsConfig:
 
 @dataclass(frozen=True)
 class GaussiansConfig(PlainBlock):
-    """The block."""
+    """The block `model` of Gaussians."""
 
     gaussians: SplatsConfig = SplatsConfig()
     photographs: PhotographsConfig = PhotographsConfig()

@@ -39,7 +39,7 @@ class Shown:
 
 
 class GaussiansModel(PlainModel):
-    """A `models.methods.protocol.Model`."""
+    """Gaussians as a `models.methods.protocol.Model`."""
 
     entries = "pictures"
     shows_pictures = True
@@ -69,7 +69,7 @@ class GaussiansModel(PlainModel):
         return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
 
     def sharpness(self) -> None:
-        """None."""
+        """None: Gaussians have no inv_s."""
 
     # the batch
 
@@ -97,7 +97,7 @@ class GaussiansModel(PlainModel):
         """Each process takes all images and renders some tiles of each (`ranks`)."""
 
     def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
-        """Nothing."""
+        """None: nothing is computed ahead."""
 
     # what is computed
 
@@ -198,7 +198,7 @@ class GaussiansModel(PlainModel):
         return self.conf.densify == MCMC or self._is_changing(step)
 
     def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Densification."""
+        """Accumulate statistics, densify and prune, and add noise."""
         step = context.step + 1
         generator = np.random.default_rng((self.train.seed, step))
         is_due = self._is_changing(step) and step % self.conf.densify_every == 0

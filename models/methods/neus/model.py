@@ -14,7 +14,7 @@ from models.structs import RayView, StepContext
 
 
 class NeuSModel(SurfaceModel):
-    """A `models.methods.protocol.Model`."""
+    """NeuS with dense samples as a `models.methods.protocol.Model`."""
 
     estimator: HierarchicalEstimator
 

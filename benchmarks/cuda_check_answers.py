@@ -1,4 +1,4 @@
-"""What a step beside the pretended card hears from kernels that do nothing, so that it takes all of its branches.
+"""What a step beside the simulated card hears from kernels that do nothing, so that it takes all of its branches.
 
 Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets the kernels be
 compiled and started and answers in their place.

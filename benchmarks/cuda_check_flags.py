@@ -23,7 +23,7 @@ pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and
 are missing. Exit status 0 where all of that holds or there is no nvcc, 2 for a flag that makes no sense and for folders
 that cannot be written to, else 1; targets that are missed are only told.
 """
-CAPABILITIES = (80, 90)  # that are compiled for; the last is the pretended card's
+CAPABILITIES = (80, 90)  # that are compiled for; the last is the simulated card's
 STEPS = 30
 
 
@@ -62,7 +62,7 @@ def capability(text: str) -> int:
 
 
 def codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
-    """The capabilities to compile for, ascending; raises UserError where the compiler does not know one."""
+    """The capabilities to compile for, ascending; raises UserError if the compiler does not know one."""
     wanted = sorted(set(given.capability or (CAPABILITIES[-1:] if given.one else CAPABILITIES)))
     if unknown := [code for code in wanted if known and code not in known]:
         raise UserError(f"--capability {dotted(unknown[0])}: nvcc compiles for {told(known)}: choose among these")

@@ -1,4 +1,4 @@
-"""Steps of a conf beside the pretended card, in a process of its own; prints a line of JSON. See cuda_check.py."""
+"""Steps of a conf beside the simulated card, in a separate process; prints a line of JSON. See cuda_check.py."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def _later(trainer: Any, card: Card) -> dict[str, Any]:
 
 
 def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
-    """How many operations a picture and meshes load that no step has."""
+    """How many operations an image and meshes load that no step has."""
     before = len(answers.operations())
     results.make(trainer, conf, scene)
     return {"of_results": len(answers.operations()) - before}

@@ -99,7 +99,7 @@ class Peer:
         return {"seconds": time.perf_counter() - begin, "loss": float(loss.item())}
 
     def image(self, path: str) -> dict[str, Any]:
-        """A validation picture with its normals; its colours are written to `path`."""
+        """A validation image with its normals; its colours are written to `path`."""
         begin = time.perf_counter()
         colors, normals = [], []
         for start in range(0, len(self.arrays["image_origins"]), IMAGE_CHUNK):

@@ -48,7 +48,7 @@ FIRST_LOSS = Bound(1e-4, "ours")  # as tests/parity.py asks of losses
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: ours, and the peer's where there is one."""
+    """One figure: ours, and the peer's if there is one."""
 
     name: str
     ours: float
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the bound holds; None where there is none, or nothing to compare with."""
+        """Whether the bound holds; None if there is none, or nothing to compare with."""
         return None if self.bound is None else self.bound.holds(self.ours, self.ratio)
 
 

@@ -32,7 +32,7 @@ class ImageMetrics:
     """Metrics of one view, or means over several; None without reference or if infinite."""
 
     psnr: float | None  # dB, over the whole image
-    ssim: float | None  # likewise
+    ssim: float | None  # the same
     psnr_mask: float | None  # dB, inside the mask
     ssim_mask: float | None  # inside the mask, with both images black outside
     iou: float | None  # IoU of mask and opacity

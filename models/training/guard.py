@@ -20,7 +20,7 @@ from models.structs import Var
 from models.training.update_check import UpdateFault, find_faults, gathered
 
 Arrays = Callable[[], Mapping[str, np.ndarray]]  # called if a step was skipped
-# moment -> "<network>.<name>" -> values, called likewise
+# moment -> "<network>.<name>" -> values
 Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]
 MAX_NAMED = 3  # number of findings in a sentence; further ones are counted
 

@@ -25,7 +25,7 @@ SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class AdamStep:
-    """The layout of a step."""
+    """The sizes of a step."""
 
     root: np.float64  # 1 over the root of the bias correction of the second moment
     beta_1: np.float64
@@ -34,7 +34,7 @@ class AdamStep:
 
     @classmethod
     def after(cls, steps: int, beta_2: float = BETA_2, epsilon: float = EPSILON) -> AdamStep:
-        """The layout of step number `steps`, counted from 1."""
+        """The sizes and factors of step number `steps`, counted from 1."""
         root = 1.0 / math.sqrt(1.0 - beta_2**steps)
         return cls(*map(np.float64, (root, BETA_1, beta_2, epsilon)))
 
@@ -113,8 +113,8 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
 def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
     """The loss, the L1 norm of each gradient and the sum of all parameters, G + 2 numbers in one Var or several.
 
-    If any value of a step is not finite, neither is a reading. The parameters are included because a ReLU or a clip may
-    not propagate their NaN to the loss.
+    If any value of a step is not finite, at least one of these is not finite. The parameters are included because a
+    ReLU or a clip may not propagate their NaN to the loss.
     """
     total = sum(value.detach().sum() for value in parameters)
     values = [loss.detach(), *(gradient.detach().abs().sum() for gradient in gradients), total]

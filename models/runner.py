@@ -111,9 +111,8 @@ class Runner:
     def train(self, language: str | None = None, *followers: Callback) -> None:
         """Train to `end_iter`; write checkpoints, images, meshes and scalars at their frequencies.
 
-        `language` is that of the report, None for that of the browser; the report and `followers` are called back.
-        Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError if values do
-        not remain finite; CardFailedError if the card fails.
+        `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
+        first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; CardFailedError.
         """
         if self.ranks.is_first:
             record(self.experiment)
@@ -218,9 +217,8 @@ class Runner:
         self.experiment.traces.keep()
         if not self.experiment.lock.confirm():
             self.log.close()  # the event file was deleted too; the next scalars open another one
-            self.log.warn(
-                f"the folder {self.experiment.folder} or its lock was deleted during training; it is created again"
-            )
+            folder = self.experiment.folder
+            self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
 
     def _choose_chunk(self) -> None:
         """Determine the chunk size."""

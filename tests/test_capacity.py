@@ -145,7 +145,7 @@ def test_where_arrays_of_a_step_can_never_be_computed_the_steps_before_are_saved
     monkeypatch.setattr(Trainer, "step", failing)
     assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=2")) == 2
     told = capsys.readouterr().err
-    assert "going on with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
+    assert "continuing more slowly with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
     assert saved(tmp_path, 2).step == 2
 
 

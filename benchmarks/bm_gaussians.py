@@ -31,7 +31,7 @@ from models.results.render import psnr
 from models.training.trainer import Trainer
 
 ROOT = Path(__file__).resolve().parent.parent
-SIDE, COUNT = 256, 16384  # of the picture that is timed beside a peer
+SIDE, COUNT = 256, 16384  # of the image that is timed beside a peer
 REPEATS = 7
 REST = 15
 SIZE, SPREAD = 0.02, 0.4  # of the Gaussians, as logarithm's mean and deviation
@@ -92,7 +92,7 @@ def raster(count: int, side: int) -> dict[str, float]:
 
 
 def peer(command: str, count: int, side: int) -> dict[str, float]:
-    """What another rasteriser says of the same picture."""
+    """What another rasteriser says of the same image."""
     pose, intrinsics = camera(side)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scene.npz"

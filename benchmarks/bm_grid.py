@@ -186,7 +186,7 @@ def _medians(told: str, column: int) -> dict[str, float]:
 
 
 def _sum(times: dict[str, float], part: str) -> float:
-    """Forward and backward."""
+    """The sum of forward and backward time."""
     return times[f"{part}_forward"] + times[f"{part}_backward"]
 
 

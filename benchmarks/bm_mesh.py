@@ -31,7 +31,7 @@ COMPARED = 100_000  # vertices of each mesh
 
 
 def sphere(points: np.ndarray) -> np.ndarray:
-    """A signed distance."""
+    """The signed distance of a sphere at points [P, 3], [P, 1]."""
     return np.linalg.norm(points - np.float32([0.1, 0.05, -0.02]), axis=1)[:, None] - np.float32(0.7)
 
 
@@ -60,7 +60,7 @@ def field_of_experiment(flags: list[str]) -> LevelSet:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure an extraction and print its figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--resolution", type=int, default=512)
     parser.add_argument("--conf", type=Path)

@@ -67,7 +67,7 @@ def decibels(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def compare(snapshot: object, mesh: trimesh.Trimesh, pictures: Path | None) -> None:
-    """Print a line for each held-out view, and the means; photograph | mesh | rendering as pictures."""
+    """Print a line for each held-out view, and the means; photograph | mesh | rendering as images."""
     scene = held_out_scene(snapshot.experiment)
     colors, figures = colors_of(mesh), []
     if pictures is not None:

@@ -8,7 +8,7 @@
     python -m benchmarks.bm_ranks kills 50   a random rank killed at random moments, then gone on with
 
 A round runs each of what is compared for a few steps, one after the other; the ratio is that of a round, and the median
-of the rounds is told: another program on the machine disturbs all of a round, or few of them. All is measured on the
+of the rounds is reported: another program on the machine affects whole rounds, or few of them. All is measured on the
 bundled scene. Needs requirements-mpi.txt.
 """
 
@@ -179,7 +179,7 @@ def predicted(size: int, machines: int) -> float:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the measurement that the first argument names; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=("speed", "same", "memory", "sums", "kills"))
     parser.add_argument("values", nargs="*", help="same: kinds; kills: how many")

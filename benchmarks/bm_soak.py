@@ -1,6 +1,6 @@
 """Does a long run grow? `python -m benchmarks.bm_soak [--steps N] [--first N] [--ema DECAY]`.
 
-Trains confs/debug.conf with pictures, meshes and checkpoints on the way, into a temporary folder, and prints what
+Trains confs/debug.conf with images, meshes and checkpoints on the way, into a temporary folder, and prints what
 Jittor counts and how large the process is, at an early step and at the last.
 """
 
@@ -22,7 +22,7 @@ from models.runner import Runner
 
 ROOT = Path(__file__).resolve().parents[1]
 STEPS, FIRST = 20_000, 1_000
-RESULTS_PER_RUN = 20  # pictures, meshes and checkpoints each
+RESULTS_PER_RUN = 20  # images, meshes and checkpoints each
 MOST_GROWTH = 0.02  # of the resident memory
 
 
@@ -41,7 +41,7 @@ class Census:
 
 
 class CountingRunner(Runner):
-    """A runner that takes a census after some steps, when pictures and checkpoints of the step are written."""
+    """A runner that takes a census after some steps, when images and checkpoints of the step are written."""
 
     def __init__(self, experiment: Experiment, log: RunLogger, steps: Sequence[int]) -> None:
         super().__init__(experiment, log)
@@ -70,7 +70,7 @@ def soak(folder: Path, steps: int, first: int, *settings: str) -> list[Census]:
 
 
 def _debug_conf(*settings: str) -> ExperimentConfig:
-    """confs/debug.conf from any folder, with a coarse mesh and small pictures."""
+    """confs/debug.conf from any folder, with a coarse mesh and small images."""
     small = ("train.mesh_resolution=16", "train.validate_resolution_level=20", "train.warm_up_end=1")
     scene = f"dataset.data_dir={ROOT}/data/demo"
     return load_config(ROOT / "confs/debug.conf", overrides=(scene, *small, *settings))

@@ -153,7 +153,7 @@ def _measure_shape(
 def _start(
     stack: contextlib.ExitStack, shape: Shape, options: Options, folder: Path
 ) -> tuple[NeuSConfig, dict[str, Worker]]:
-    """Ours, and the peer with our weights where there is one, each in a fresh process on the same job."""
+    """Ours, and the peer with our weights if there is one, each in a fresh process on the same job."""
     conf = shape_conf(shape, options.overrides)
     job, weights = _job_path(folder, shape), folder / f"{shape}_weights.npz"
     write_job(job, make_job(conf))
@@ -184,7 +184,7 @@ def _peer(options: Options, job: Path, weights: Path) -> Worker:
 
 
 def _measure_image(options: Options, folder: Path) -> list[Row]:
-    """A validation picture of either side, once, after one that does not count of ours; and how far they differ."""
+    """A validation image of either side, once, after one that does not count of ours; and how far they differ."""
     _say("image")
     with contextlib.ExitStack() as stack:
         _, workers = _start(stack, FULL, options, folder)

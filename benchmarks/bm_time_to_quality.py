@@ -187,7 +187,7 @@ def _absolute(path: Path | None) -> str:
 
 
 def _require_scenes(runs: Sequence[Run], reads_reference: bool) -> None:
-    """Raises UserError where one of the scenes cannot be used: better now than after the trainings before it."""
+    """Raises UserError if one of the scenes cannot be used: better now than after the trainings before it."""
     seen = []
     for conf in (run.conf for run in runs):
         if (conf.dataset, background(conf)) in seen:

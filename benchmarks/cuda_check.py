@@ -82,7 +82,7 @@ def _check(given: argparse.Namespace) -> int:
     """The same for flags that were read; raises UserError and OSError."""
     compiler = found_compiler()
     if isinstance(compiler, Toolkit):
-        flags.codes(given, compiler.codes)  # a mistake is told before anything is fetched
+        flags.codes(given, compiler.codes)  # a mistake is reported before anything is fetched
     check_environment()  # which makes the cache where Jittor never started
     cache = Path(jittor_home()) / ".cache" / "jittor"
     toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler
@@ -252,7 +252,7 @@ def _pair(counts: Sequence[int]) -> str:
 
 
 def _worker(pretended: Pretended, arguments: Sequence[str], more: Mapping[str, str] = NOTHING) -> dict:
-    """What a process beside the pretended card answers, `error` where it fails."""
+    """What a process beside the simulated card answers, `error` where it fails."""
     environment = os.environ | pretended.environment | {"CUDA_VISIBLE_DEVICES": "0"} | more
     if "HOME" in more:
         environment.pop("JITTOR_HOME", None)

@@ -1,4 +1,4 @@
-"""What a step beside the pretended card hears from kernels that do nothing, so that it takes all of its branches.
+"""What a step beside the simulated card hears from kernels that do nothing, so that it takes all of its branches.
 
 Rays have samples and light passes: where a step asks the card what to compute next, each wrapper lets the kernels be
 compiled and started and answers in their place.
@@ -26,7 +26,7 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 
 def pretend() -> None:
-    """From now on."""
+    """Patch the operations for the rest of the process."""
     from models.estimators.occupancy import PendingTraversal, Traversal
     from models.estimators.packed_radiance import RadianceOccupancyEstimator
     from models.estimators.packed_surface import SurfaceOccupancyEstimator
@@ -56,7 +56,7 @@ def pretend() -> None:
 
 
 def with_points(scene: Scene) -> Scene:
-    """The scene with points of structure from motion, which the bundled one has none of."""
+    """The scene with SfM points, which the bundled one has none of."""
     places = np.random.default_rng(0).normal(size=(POINTS, 3))
     places *= RADIUS / np.linalg.norm(places, axis=1, keepdims=True)
     seen, error = np.full(POINTS, scene.n_views), np.full(POINTS, 0.5)
@@ -76,7 +76,7 @@ class OnHost:
 
         @contextmanager
         def noted(**flags: int) -> Iterator[None]:
-            """`models.ops.source.on_host` is one."""
+            """`jt.flag_scope`, which records the operations that are loaded for the host."""
             is_looking = self.is_looking and flags == {"use_cuda": 0}
             before = set(operations()) if is_looking else set()
             with scope(**flags):

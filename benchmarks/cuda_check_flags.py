@@ -23,7 +23,7 @@ pool. Kernels do nothing, so no result means anything. The headers of cuBLAS and
 are missing. Exit status 0 where all of that holds or there is no nvcc, 2 for a flag that makes no sense and for folders
 that cannot be written to, else 1; targets that are missed are only told.
 """
-CAPABILITIES = (80, 90)  # that are compiled for; the last is the pretended card's
+CAPABILITIES = (80, 90)  # that are compiled for; the last is the simulated card's
 STEPS = 30
 
 
@@ -36,7 +36,7 @@ class Parser(argparse.ArgumentParser):
     """Raises UserError, one sentence, where argparse prints a page."""
 
     def error(self, message: str) -> NoReturn:
-        """Raises UserError."""
+        """Raises UserError with the message of the parser."""
         raise UserError(message)
 
 
@@ -55,14 +55,14 @@ def count(text: str) -> int:
 
 
 def capability(text: str) -> int:
-    """75 for 7.5."""
+    """A capability as an integer, 75 for 7.5."""
     if not re.fullmatch("[1-9][0-9]?[.][0-9]", text, re.ASCII):
         raise argparse.ArgumentTypeError(f"{text!r}: write it as 9.0 is written")
     return int(text.replace(".", ""))
 
 
 def codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
-    """The capabilities to compile for, ascending; raises UserError where the compiler does not know one."""
+    """The capabilities to compile for, ascending; raises UserError if the compiler does not know one."""
     wanted = sorted(set(given.capability or (CAPABILITIES[-1:] if given.one else CAPABILITIES)))
     if unknown := [code for code in wanted if known and code not in known]:
         raise UserError(f"--capability {dotted(unknown[0])}: nvcc compiles for {told(known)}: choose among these")
@@ -70,7 +70,7 @@ def codes(given: argparse.Namespace, known: Sequence[int]) -> list[int]:
 
 
 def told(codes: Sequence[int]) -> str:
-    """8.0 and 9.0."""
+    """Capabilities as text, such as "8.0 and 9.0"."""
     if not codes:
         return "no card"
     *first, last = map(dotted, codes)

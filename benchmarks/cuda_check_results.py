@@ -1,4 +1,4 @@
-"""What pictures, meshes and the doctor compute beside the pretended card. See cuda_check.py.
+"""What images, meshes and the doctor compute beside the simulated card. See cuda_check.py.
 
 Where the program asks the card what to compute next it is answered in its place, as in cuda_check_answers.py: every
 other ray may be opaque, and the surface is a sphere.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # which would load Jittor before the card is chosen
     from models.methods.conf import ExperimentConfig
     from models.methods.protocol import LevelSet
 
-LEVEL = 8  # of the picture: so many times smaller than the photograph
+LEVEL = 8  # of the image: so many times smaller than the photograph
 RESOLUTION = 32  # of the mesh, grid points along a side
 RADIUS = 0.5  # of the sphere, working-frame units
 

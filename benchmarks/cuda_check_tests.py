@@ -78,7 +78,7 @@ def listed() -> list[str]:
 
 
 def _beside_a_card(arguments: Sequence[str]) -> int:
-    """The same in a process that finds the pretended card."""
+    """The same in a process that finds the simulated card."""
     cache = Path(jittor_home()) / ".cache" / "jittor"
     compiler = found_compiler()
     toolkit = completed(compiler, cache) if isinstance(compiler, Toolkit) else compiler

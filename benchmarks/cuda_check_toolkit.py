@@ -1,4 +1,4 @@
-"""An nvcc with all headers, and the pretended card that is made from it, for cuda_check.py."""
+"""An nvcc with all headers, and the simulated card that is made from it, for cuda_check.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def found_compiler() -> Toolkit | str:
 def completed(found: Toolkit, cache: Path) -> Toolkit | str:
     """The compiler with the headers that are needed, fetched into `cache` where they are missing; or why it has none.
 
-    Raises OSError where the cache cannot be written to.
+    Raises OSError if the cache cannot be written to.
     """
     if not _missing(found):
         return found
@@ -79,7 +79,7 @@ def _fetch(packages: Sequence[str], folder: Path) -> None:
 def pretended_card(toolkit: Toolkit, codes: Sequence[int], cache: Path) -> Pretended:
     """The pretended toolkit and driver for `codes`, the card's own last; what is compiled against them is kept.
 
-    Raises UserError where there is no C compiler, or where it fails, as on a disk that is full; OSError elsewhere.
+    Raises UserError if there is no C compiler, or where it fails, as on a disk that is full; OSError elsewhere.
     """
     if shutil.which(COMPILER) is None:
         raise UserError(

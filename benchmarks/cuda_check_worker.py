@@ -1,4 +1,4 @@
-"""Steps of a conf beside the pretended card, in a process of its own; prints a line of JSON. See cuda_check.py."""
+"""Steps of a conf beside the simulated card, in a separate process; prints a line of JSON. See cuda_check.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Counts:
     bytes_read: int
 
     def __sub__(self, earlier: Counts) -> Counts:
-        """What came between."""
+        """The difference of two counts."""
         return Counts(*(getattr(self, part.name) - getattr(earlier, part.name) for part in fields(Counts)))
 
 
@@ -51,7 +51,7 @@ class Card:
             read.restype = ctypes.c_size_t
 
     def counts(self) -> Counts:
-        """Up to now."""
+        """The counts since the start of the process."""
         return Counts(*(read() for read in self._read))
 
 
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--results", action="store_true", help="a picture and meshes after the steps")
     parser.add_argument("--examples", action="store_true", help="only the doctor's example of each operation")
-    parser.add_argument("--points", action="store_true", help="the scene has points of structure from motion")
+    parser.add_argument("--points", action="store_true", help="the scene has SfM points")
     return parser
 
 
@@ -164,7 +164,7 @@ def _later(trainer: Any, card: Card) -> dict[str, Any]:
 
 
 def _with_results(trainer: Any, conf: Any, scene: Any) -> dict[str, int]:
-    """How many operations a picture and meshes load that no step has."""
+    """How many operations an image and meshes load that no step has."""
     before = len(answers.operations())
     results.make(trainer, conf, scene)
     return {"of_results": len(answers.operations()) - before}

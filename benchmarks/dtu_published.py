@@ -16,7 +16,7 @@ class Published:
     """A row of somebody's table."""
 
     name: str
-    has_masks: bool | None  # in training; None where it is no such method
+    has_masks: bool | None  # in training; None if it is no such method
     values: tuple[float, ...]  # by SCANS
     mean: float
     source: str

@@ -2,7 +2,7 @@
 
 FOLDER of --scenes holds dtu_scan24 and so on, as NeuS publishes them; that of --dtu the reference of the DTU evaluation
 (ObsMask/, Points/stl/). Each scan is trained and scored by the command line, in OUT/scan24 and so on. Called again, it
-goes on where it stopped: a scan that is scored is left alone, one that was being trained goes on from its newest
+continues where it stopped: a scan that is scored is left alone, one that was being trained continues from its newest
 checkpoint. At the end, and with --table at once, it prints the table of what is done beside the published rows.
 
 With --ranks N that many scans are trained at a time (`--mode train --cases` under mpirun), and scored one by one.
@@ -81,7 +81,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _scene(scenes: Path, scan: int) -> Path:
-    """The folder of a scan; raises UserError where it is not there."""
+    """The folder of a scan; raises UserError if it is not there."""
     found = [scenes / name for name in (f"dtu_scan{scan}", f"scan{scan}") if (scenes / name).is_dir()]
     if not found:
         raise UserError(f"{scenes}: has no folder dtu_scan{scan}; --scenes names the folder of the scenes")
@@ -89,7 +89,7 @@ def _scene(scenes: Path, scan: int) -> Path:
 
 
 def _one(values: argparse.Namespace, scan: int, run: Run) -> int:
-    """Train a scan, or go on with it, and score it; returns the exit status of the first that fails."""
+    """Train a scan, or continue with it, and score it; returns the exit status of the first that fails."""
     scene = _scene(values.scenes, scan)
     paths = (f"dataset.data_dir={scene}", f"general.base_exp_dir={values.out / f'scan{scan}'}")
     settings = [word for setting in (*values.overrides, *paths) for word in ("--set", setting)]
@@ -101,7 +101,7 @@ def _one(values: argparse.Namespace, scan: int, run: Run) -> int:
 
 
 def several_at_a_time(values: argparse.Namespace, scans: Sequence[int]) -> list[str]:
-    """The command that trains these scans, each in its folder; raises UserError where their folders have two names."""
+    """The command that trains these scans, each in its folder; raises UserError if their folders have two names."""
     prefixes = {_scene(values.scenes, scan).name.removesuffix(str(scan)) for scan in scans}
     if len(prefixes) > 1:
         raise UserError(f"{values.scenes}: has folders dtu_scan.. and scan..; give them names of one kind")
@@ -114,7 +114,7 @@ def several_at_a_time(values: argparse.Namespace, scans: Sequence[int]) -> list[
 
 
 def _process(arguments: list[str]) -> int:
-    """The command line in a process of its own; returns its exit status."""
+    """The command line in a separate process; returns its exit status."""
     return subprocess.run([sys.executable, str(PROGRAM), *arguments], check=False).returncode
 
 

@@ -35,7 +35,7 @@ class StepFlops:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """The sum over all networks, in floating-point operations."""
         return self.queries + self.sdf + self.color + self.background
 
 

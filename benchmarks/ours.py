@@ -1,4 +1,4 @@
-"""Our side of a measurement, in a process of its own: `python -m benchmarks.ours JOB.npz [plain]`; see bm_step.py."""
+"""Our side of a measurement, in a separate process: `python -m benchmarks.ours JOB.npz [plain]`; see bm_step.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from models.ops.kernel import NATIVE, REFERENCE, use
 from models.results.render import render_view
 from models.training.trainer import Trainer
 
-IMAGE_CHUNK = 1024  # rays of a picture at a time, on both sides
+IMAGE_CHUNK = 1024  # rays of an image at a time, on both sides
 MATMUL_SHAPE = (16384, 256, 256)  # rows of a large batch through one hidden layer of the released networks
 MATMUL_REPEATS = 9  # one takes milliseconds, too short to be trusted alone
 
@@ -37,7 +37,7 @@ class OneBatch:
         self._batch = batch
 
     def next(self) -> PixelBatch:
-        """The batch."""
+        """The same batch at every call."""
         return self._batch
 
 
@@ -67,7 +67,7 @@ class Ours:
         return {"seconds": time.perf_counter() - begin, "loss": float(output.found.losses["total"].item())}
 
     def image(self, path: str) -> dict[str, Any]:
-        """A validation picture; its colours are written to `path`."""
+        """A validation image; its colours are written to `path`."""
         begin = time.perf_counter()
         shape = (self._side, self._side)
         view = render_view(self._trainer.model, self._image, shape, IMAGE_CHUNK, self._trainer.context)

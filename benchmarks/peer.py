@@ -75,7 +75,7 @@ class Peer:
         torch.rand = lambda size: torch.from_numpy(generator.random(tuple(size), dtype=np.float32))
 
     def about(self) -> dict[str, Any]:
-        """Threads and version."""
+        """Number of threads and version of PyTorch."""
         return {"about": {"threads": torch.get_num_threads(), "torch": torch.__version__}}
 
     def step(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Peer:
         return {"seconds": time.perf_counter() - begin, "loss": float(loss.item())}
 
     def image(self, path: str) -> dict[str, Any]:
-        """A validation picture with its normals; its colours are written to `path`."""
+        """A validation image with its normals; its colours are written to `path`."""
         begin = time.perf_counter()
         colors, normals = [], []
         for start in range(0, len(self.arrays["image_origins"]), IMAGE_CHUNK):

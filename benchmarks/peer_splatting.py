@@ -1,6 +1,6 @@
-"""One picture by the public torch-splatting, on the CPU, beside which `bm_gaussians.py raster --peer` sets ours.
+"""One image by the public torch-splatting, on the CPU, beside which `bm_gaussians.py raster --peer` sets ours.
 
-`python benchmarks/peer_splatting.py CHECKOUT SCENE.npz`, in an environment of its own with torch and einops; CHECKOUT
+`python benchmarks/peer_splatting.py CHECKOUT SCENE.npz`, in a separate environment with torch and einops; CHECKOUT
 is a copy of github.com/hbb1/torch-splatting. Its text is read as it is, its hard-coded device apart, which is set to
 the CPU. Prints a line of JSON: the median seconds of forward and backward passes, and what the process grew by.
 """
@@ -27,7 +27,7 @@ NEEDED = ("gauss_render.py", "utils/sh_utils.py", "utils/camera_utils.py")
 
 
 def patched(checkout: Path, folder: Path) -> None:
-    """What the picture needs of the package, with the CPU as its device."""
+    """What the image needs of the package, with the CPU as its device."""
     for name in NEEDED:
         source, copy = checkout / PACKAGE / name, folder / PACKAGE / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def patched(checkout: Path, folder: Path) -> None:
 
 
 def measure(scene: np.lib.npyio.NpzFile) -> dict[str, float]:
-    """Seconds and bytes of the sum of the picture and its gradients."""
+    """Seconds and bytes of the sum of the image and its gradients."""
     render = importlib.import_module(f"{PACKAGE}.gauss_render")
     cameras = importlib.import_module(f"{PACKAGE}.utils.camera_utils")
 

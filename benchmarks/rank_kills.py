@@ -21,7 +21,7 @@ MPIRUN = str(BESIDE) if BESIDE.is_file() else shutil.which("mpirun") or "mpirun"
 RANKS, LAST, EVERY = 2, 60, 5
 FIRST_MOMENT, LAST_MOMENT = 3.0, 15.0  # seconds after the start: from the first import to the last step
 PATIENCE = 15.0
-# Who is killed: a rank, what watches over it, mpirun itself; or mpirun is told to stop.
+# Who is killed: a rank, what watches over it, mpirun itself; or mpirun receives a signal.
 VICTIMS = ("rank", "rank", "rank", "keeper", "outer", "mpirun", "told")
 
 
@@ -33,7 +33,7 @@ def environment(threads: int) -> dict[str, str]:
 
 
 def command(folder: Path) -> list[str]:
-    """A training that goes on."""
+    """A training that continues."""
     settings = (f"general.base_exp_dir={folder}", f"dataset.data_dir={ROOT}/data/demo", f"train.end_iter={LAST}")
     settings += (f"train.save_freq={EVERY}", "train.val_freq=0", "train.val_mesh_freq=0")
     flags = [word for setting in settings for word in ("--set", setting)]

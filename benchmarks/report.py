@@ -48,7 +48,7 @@ FIRST_LOSS = Bound(1e-4, "ours")  # as tests/parity.py asks of losses
 
 @dataclass(frozen=True)
 class Row:
-    """One figure: ours, and the peer's where there is one."""
+    """One figure: ours, and the peer's if there is one."""
 
     name: str
     ours: float
@@ -57,12 +57,12 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """ours / peer."""
+        """The figure of this program divided by that of the peer."""
         return None if self.peer is None else self.ours / self.peer
 
     @property
     def is_reached(self) -> bool | None:
-        """Whether the bound holds; None where there is none, or nothing to compare with."""
+        """Whether the bound holds; None if there is none, or nothing to compare with."""
         return None if self.bound is None else self.bound.holds(self.ours, self.ratio)
 
 
@@ -118,7 +118,7 @@ def profile_table(shape: Shape, wall: float, phases: Mapping[str, Mapping[str, f
 
 
 def provenance() -> dict[str, object]:
-    """Commit and machine."""
+    """Commit, machine and versions of a measurement."""
     return {"commit": _git("rev-parse", "HEAD"), "is_dirty": bool(_git("status", "--porcelain")), "cpu": _cpu_name()}
 
 

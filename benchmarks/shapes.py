@@ -80,14 +80,14 @@ class Job:
 
 
 def make_job(conf: ExperimentConfig) -> Job:
-    """A batch of the conf's scene, and the rays of a square picture from its first camera."""
+    """A batch of the conf's scene, and the rays of a square image from its first camera."""
     scene = load_scene(conf.dataset)
     batch = PixelSampler(scene, conf.train.batch_size, np.random.default_rng(SEED)).next()
     return Job(conf, batch, _image_rays(scene))
 
 
 def _image_rays(scene: Scene) -> Rays:
-    """The picture spans the photograph, whatever its size: the published grid stretched."""
+    """The image spans the photograph, for any size: the published grid stretched."""
     scale = (np.array(scene.size(IMAGE_VIEW)) - 1) / (IMAGE_SIDE - 1)
     pixels = image_pixels(IMAGE_SIDE, IMAGE_SIDE) * scale
     return camera_rays(pixels, scene.intrinsics[IMAGE_VIEW], scene.c2w[IMAGE_VIEW])
@@ -119,7 +119,7 @@ def write_job(path: Path, job: Job) -> None:
 
 
 def read_job(path: Path) -> tuple[dict[str, object], PixelBatch, Rays]:
-    """What `write_job` wrote: meta, batch, rays of the picture."""
+    """What `write_job` wrote: meta, batch, rays of the image."""
     with np.load(path) as file:
         meta = json.loads(str(file["meta"]))
         rays, image = (Rays(**{name: file[f"{kind}_{name}"] for name in RAY_PARTS}) for kind in ("ray", "image"))

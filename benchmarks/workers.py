@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 
 
 class Answers(Protocol):
-    """What answers commands."""
+    """A worker process that answers commands."""
 
     def ask(self, *command: str) -> Answer:
         """The answer to one command."""
@@ -31,7 +31,7 @@ class Worker:
     """A process that runs `benchmarks.serve`; use it as a context manager."""
 
     def __init__(self, label: str, command: Sequence[str], environment: Mapping[str, str], errors: Path) -> None:
-        """Start `command` and wait until it is ready; raises UserError where it ends instead.
+        """Start `command` and wait until it is ready; raises UserError if it ends instead.
 
         Its stderr goes to the file `errors`.
         """

@@ -29,7 +29,7 @@ class Rays:
                 raise ValueError(f"Rays.{name} has shape {getattr(self, name).shape}, expected {shape}")
 
     def __len__(self) -> int:
-        """R."""
+        """The number of rays R."""
         return len(self.origins)
 
     def at(self, rows: np.ndarray | slice) -> Rays:
@@ -69,7 +69,7 @@ class PixelBatch:
     view: np.ndarray  # [R] int32, index of the image
 
     def __len__(self) -> int:
-        """R."""
+        """The number of rays R."""
         return len(self.rays)
 
     def part(self, start: int, stop: int) -> PixelBatch:

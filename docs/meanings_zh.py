@@ -29,10 +29,8 @@ FLAG_MEANINGS = {
     "Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
     ),
-    "train: several scenes, or a file with one on each line; they are trained one after the other, under mpirun as "
-    "many at a time as there are ranks": (
-        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"
-    ),
+    "train: several scenes, or a file with one on each line; they are trained one after the other, under mpirun one "
+    "per rank at a time": ("train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"),
     "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
     "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for access from the "
     "network with the token of the printed address": (

@@ -1,4 +1,6 @@
-"""The interface of what follows a training, such as the report and the viewer. None of it may stop the training."""
+"""The interface of callbacks of a training, such as the report and the viewer. Their errors do not stop the
+training.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ TRAINING, FINISHED, STOPPED = "training", "finished", "stopped"
 
 
 class Callback:
-    """Called by the training loop; every method does nothing by default, and each must be short."""
+    """Called by the training loop; the methods do nothing by default and must be fast."""
 
-    name = "a callback"  # for the warning where it fails
+    name = "a callback"  # name in the warning if it fails
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """At a report: the logged scalars by name."""
@@ -24,10 +26,10 @@ class Callback:
         """At a validation: an image and its metrics."""
 
     def mesh(self, step: int, surface: Surface) -> None:
-        """At a mesh: it is in the working frame."""
+        """At a mesh, which is in the working frame."""
 
     def after_step(self, context: Callable[[], EvalContext]) -> None:
-        """After every step; `context` makes the EvalContext, where one is needed."""
+        """After every step; `context` creates the EvalContext if it is needed."""
 
     def write(self, step: int, seconds: float, state: str) -> None:
         """After reports, validations and meshes, and at the end; `state`: TRAINING, FINISHED or STOPPED."""

@@ -1,56 +1,56 @@
-"""What is asked for: a mesh, a video, metrics. The values of the flags' choices are defined here and nowhere else."""
+"""Options of the output modes: mesh, video, metrics. The allowed values of the flags are defined here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-WORLD, UNIT = "world", "unit"  # --frame: that of the scene's cameras, or that of the unit sphere
-# --clean: small pieces go; so does what no camera sees or the masks exclude; so do all pieces but the largest.
+WORLD, UNIT = "world", "unit"  # --frame: world frame of the cameras, or unit-sphere frame
+# --clean: remove small components; also what no camera sees or the masks exclude; also all but the largest component
 PIECES, VIEWS, LARGEST = "pieces", "views", "largest"
 VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
-# Of the meshes that training and evaluate write: the colour network's along the normal, one question to a vertex, where
-# photographs take rays to every camera and a minute.
+# For meshes of training and evaluate: one colour-network evaluation per vertex. Colours from photographs trace rays to
+# every camera and take a minute.
 NETWORK = "network"
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"  # --show
-OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the model itself, and from its mesh
+OF_FIELD, OF_MESH = (COLOUR, NORMALS, DEPTH), (SHAPE, MESH)  # rendered by the model, and from its mesh
 
 
 @dataclass(frozen=True)
 class MeshRequest:
-    """A mesh as the flags or the conf ask for it. Unless set otherwise: what marching cubes give, and no more."""
+    """Options of a mesh, from the flags or the conf. The defaults give the plain result of marching cubes."""
 
     resolution: int  # grid points per axis
-    threshold: float | None = None  # the level that is meshed; None for the model's own
-    bbox: tuple[float, ...] | None = None  # low corner, high corner, in `frame`; None for the scene's own
+    threshold: float | None = None  # level of the surface; None for the default of the model
+    bbox: tuple[float, ...] | None = None  # low corner, high corner, in `frame`; None for those of the scene
     frame: str = WORLD
-    is_refined: bool = False  # vertices moved onto the level set, where the field can be followed
+    is_refined: bool = False  # whether vertices are moved onto the level set
     clean: str | None = None
-    decimate: int | None = None  # triangles; None for all, or for a texture what texture.TEXTURED_FACES says
+    decimate: int | None = None  # triangles; None for all, or texture.TEXTURED_FACES with a texture
     color: str = NONE
-    texture_size: int = 0  # texels each way
-    output: Path | None = None  # None for meshes/<step>.ply in the experiment's folder
+    texture_size: int = 0  # texels per side
+    output: Path | None = None  # None for meshes/<step>.ply in the experiment folder
 
 
 @dataclass(frozen=True)
 class VideoRequest:
-    """A video along a camera path."""
+    """Options of a video along a camera path."""
 
     shown: tuple[str, ...]  # side by side, from the left
-    level: int  # frames are that many times smaller
+    level: int  # reduction factor of the frames
     output: Path | None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
-    mesh: MeshRequest  # used where one of OF_MESH is shown
+    mesh: MeshRequest  # used if one of OF_MESH is shown
 
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """Metrics of a trained model."""
+    """Options of the metrics of a trained model."""
 
-    mesh: MeshRequest  # what is scored
+    mesh: MeshRequest  # the evaluated mesh
     gt: Path | None = None
-    tau: float | None = None  # in the units of `frame`
+    tau: float | None = None  # in units of `frame`
     points: Path | None = None
-    frame: str = WORLD  # of gt and points
+    frame: str = WORLD  # frame of gt and points
     dtu: Path | None = None
     scan: int | None = None
-    csv: Path | None = None  # the table that gets a row; None for the experiment's own
+    csv: Path | None = None  # table to which a row is added; None for that of the experiment

@@ -1,4 +1,4 @@
-"""The composition root: an experiment -> fields, renderer, sampler, trainer; and the training loop."""
+"""The composition root, which builds fields, renderer, sampler and trainer of an experiment; and the training loop."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Runner:
     """One experiment on the device that `backend.select` chose."""
 
     def __init__(self, experiment: Experiment, log: RunLogger) -> None:
-        """Joins the ranks that do the same work; raises UserError where they disagree about what it is."""
+        """Join the ranks; raises UserError if their inputs differ."""
         ranks = joined()
         if ranks.size > 1:
             require_agreement(experiment.conf, experiment.scene, ranks)
@@ -67,22 +67,23 @@ class Runner:
             np.random.default_rng(seed) for seed in np.random.SeedSequence(self.conf.seed).spawn(3)
         )
         model = build_model(experiment.conf.model, self.conf, initial)
-        sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)  # the scene says what there is to train
+        # the scene determines which networks are trained
+        sampler = model.sampler(experiment.scene, self.conf.batch_size, pixels)
         averaged = copy.deepcopy(model, {id(sampler): sampler}) if self.conf.ema_decay > 0 else None
         self.trainer = Trainer(model, sampler, self.conf, jitter, averaged, ranks)
         self.recovery = Recovery(experiment.conf, experiment.store, experiment.subfolder, self.trainer, log, ranks)
         self.collapse = CollapseWatch(experiment, self.trainer, self.recovery, log, ranks)
-        self._failure = ""  # why the finished training is of no use
+        self._failure = ""  # why the result of the finished training is unusable
         self.saving = Saving(experiment.store, self.trainer, self.recovery, log, ranks, self._state)
         self._chunks = ResultChunks(self.conf)
         self._seconds_before = 0.0
         self._started: float | None = None
-        self._taken = 0  # steps of this session, refused ones included
+        self._taken = 0  # steps of this session, including skipped ones
         self._followers: tuple[Callback, ...] = ()
         if experiment.checkpoint is not None:
             self.trainer.restore(experiment.checkpoint)
             self._seconds_before = float(experiment.checkpoint.state.get("seconds", 0.0))
-            log.info(f"going on from the checkpoint of step {self.step}")
+            log.info(f"resuming from the checkpoint of step {self.step}")
             self.recovery.resume(experiment.checkpoint.state)
 
     @property
@@ -91,7 +92,7 @@ class Runner:
         return self.trainer.finished_steps
 
     def snapshot(self) -> EvalContext:
-        """The model as it is now, for results that all ranks make together, at the same time."""
+        """The current model, for results that all ranks compute together."""
         return EvalContext(
             experiment=self.experiment,
             model=self.trainer.result_model,
@@ -104,20 +105,19 @@ class Runner:
         )
 
     def own_snapshot(self) -> EvalContext:
-        """The same for what this process makes by itself."""
+        """The current model, for results of this process alone."""
         return replace(self.snapshot(), ranks=ALONE)
 
     def train(self, language: str | None = None, *followers: Callback) -> None:
-        """Train to `end_iter`, writing checkpoints, pictures, meshes and scalars at their frequencies.
+        """Train to `end_iter`; write checkpoints, images, meshes and scalars at their frequencies.
 
-        The report is written in `language`, None for that of the browser; it and `followers` are told what happens.
-        Raises Interrupted, with everything saved, after the first SIGINT, SIGTERM or SIGHUP; DivergedError where the
-        numbers do not stay finite; CardFailedError where the card fails.
+        `language` of the report: None for that of the browser. Raises Interrupted, with everything saved, after the
+        first SIGINT, SIGTERM or SIGHUP; DivergedError if values do not remain finite; CardFailedError.
         """
         if self.ranks.is_first:
             record(self.experiment)
         if self.step >= self.conf.end_iter:
-            self.log.info(f"already trained to step {self.step}; raise train.end_iter to go on")
+            self.log.info(f"already trained to step {self.step}; increase train.end_iter to continue")
             return
         self._begin(language, followers)
         with self._session() as (interrupts, bar):
@@ -132,7 +132,7 @@ class Runner:
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Interrupts, Bar]]:
-        """What surrounds the steps: signals, the progress bar, and all that is saved and said however they end."""
+        """The context of the steps: signals, the progress bar, and saving and reporting at any end."""
         ending = Ending(lambda: self.step, lambda: self.saving.at_an_early_end(self._taken))
         with told_where_the_card_fails(self.recovery.kept), self._told_how_it_ends(), self._saved_where_it_diverges():
             progress = self.log.progress(self.conf.end_iter, initial=self.step, unit="step")
@@ -147,12 +147,14 @@ class Runner:
             if interrupts.received is not None and self.step < self.conf.end_iter:
                 stop = Interrupted(interrupts.received, self.step)
                 if self.ranks.size > 1:
-                    self.log.note(str(stop))  # mpirun, told to stop, shows nothing any more
+                    self.log.note(str(stop))  # mpirun prints nothing after it was stopped
                 raise stop
 
     def _begin(self, language: str | None, followers: Sequence[Callback]) -> None:
-        """The clock, the chunk of a batch, and those who follow the training."""
-        self.log.info("Jittor compiles each kernel at its first use, once for this machine; later runs start at once")
+        """Start the clock, choose the chunk size, and start the callbacks."""
+        self.log.info(
+            "Jittor compiles each kernel at its first use, once per machine; later runs start without compiling"
+        )
         self._started = time.perf_counter()
         self._choose_chunk()
         self.recovery.begin()
@@ -164,7 +166,7 @@ class Runner:
 
     @contextmanager
     def _told_how_it_ends(self) -> Iterator[None]:
-        """Whatever ends the training, those who follow it hear of it; but not where the folder is another's now."""
+        """Call back at any end of the training, unless another run has the folder."""
         state: str | None = STOPPED
         try:
             yield
@@ -178,7 +180,7 @@ class Runner:
 
     @contextmanager
     def _saved_where_it_diverges(self) -> Iterator[None]:
-        """Where the training is given up, its last good state is saved, and said in DivergedError."""
+        """If the training diverges, save its last finite state and report it in DivergedError."""
         try:
             yield
         except DivergedError as error:
@@ -187,40 +189,39 @@ class Runner:
             raise DivergedError(text) from error
 
     def _tell(self, what: Callable[[Callback], None]) -> None:
-        """Tell all who follow the training; where one fails, the training goes on without."""
+        """Call all callbacks; a failing one is removed."""
         for follower in self._followers:
             self.recovery.attempt(follower.name, partial(what, follower))
 
     def _after_step(self, output: StepOutput, bar: Bar) -> None:
-        """What is due after a step, be it taken or refused."""
+        """Actions due after a step, including a skipped one."""
         if self.ranks.is_first:
             self._require_folder()
         is_last = self.step >= self.conf.end_iter
         if is_last:
-            self.trainer.settle()  # it may be the skipped step that leads back, and then it is not the last one
+            self.trainer.settle()  # a skipped step may restore an earlier state; then it is not the last step
         self.recovery.after_step(self._taken if is_last else None)
         if self.step >= self.conf.end_iter:
             self._failure = self.collapse.at_end(self.snapshot())
         bar.update(self.step - bar.n)
         self._speed.count(output.entries)
         if self._due(self.conf.report_freq):
-            scalars = output.scalars()  # waits for this step; else the loop waits for the one before at most
+            scalars = output.scalars()  # waits for this step; otherwise the loop waits only for the previous one
             if self.ranks.is_first:
                 bar.set_postfix_str(self._report(scalars, self._speed.since_last()))
         self._write_due_results()
         self._tell(lambda follower: follower.after_step(self.own_snapshot))
 
     def _require_folder(self) -> None:
-        """The folder may have been deleted since the last step; raises UserError where another run has it now."""
+        """Recreate the folder if it was deleted; raises UserError if another run has it."""
         self.experiment.traces.keep()
         if not self.experiment.lock.confirm():
-            self.log.close()  # the event file is gone too; the next scalars open another one
-            self.log.warn(
-                f"the folder {self.experiment.folder} or its lock was deleted while the training ran; it is made anew"
-            )
+            self.log.close()  # the event file was deleted too; the next scalars open another one
+            folder = self.experiment.folder
+            self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
 
     def _choose_chunk(self) -> None:
-        """Settle how many entries of a batch are differentiated at a time."""
+        """Determine the chunk size."""
         checkpoint = self.experiment.checkpoint
         chunk = settled_chunk(self.conf, checkpoint.state if checkpoint else {}, self.ranks.size)
         if chunk is None:
@@ -229,7 +230,7 @@ class Runner:
             if not choice.fits:
                 keys = self.experiment.conf.model.memory_keys
                 self.log.warn(
-                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: raise it"
+                    f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase it"
                     + (f", or lower {keys}" if keys else "")
                 )
         self.trainer.ray_chunk = chunk
@@ -243,7 +244,7 @@ class Runner:
         return frequency > 0 and (self.step % frequency == 0 or self.step >= self.conf.end_iter)
 
     def _report(self, scalars: dict[str, float], speed: float) -> str:
-        """Scalars to TensorBoard and the text log; returns the progress bar's tail."""
+        """Log the scalars; returns the text of the progress bar."""
         rate = self.trainer.learning_rate
         self.recovery.note_psnr(scalars["Statistics/psnr"])
         scalars = scalars | {"Statistics/learning_rate": rate}
@@ -258,14 +259,14 @@ class Runner:
         return text
 
     def _write_due_results(self) -> None:
-        """Checkpoint, picture and mesh, where they are due after this step."""
+        """Write checkpoint, image and mesh if they are due after this step."""
         if self._due(self.conf.save_freq) and self.step < self.conf.end_iter:
             self.collapse.at_checkpoint(self.snapshot())
             self.saving.save_progress(self.conf.save_freq)
         has_picture = self._due(self.conf.val_freq)
         has_mesh = self._due(self.conf.val_mesh_freq) and self.trainer.model.level_set is not None
         if has_picture or has_mesh:
-            memory.release()  # blocks of the sizes that steps need are of no use to pictures, nor the other way round
+            memory.release()  # images and steps need memory blocks of different sizes, so free them in between
         if has_picture:
             self.recovery.examine()
             view = self.step // self.conf.val_freq % self.experiment.scene.n_views
@@ -292,7 +293,7 @@ class Runner:
         return self._seconds_before + now
 
     def _state(self) -> dict[str, Any]:
-        """What checkpoints hold besides the trainer's own."""
+        """The entries of a checkpoint's state besides those of the trainer."""
         state = {"conf": to_hocon(self.experiment.conf), "seconds": self._seconds()} | self.collapse.state()
         return (
             state | chunk_state(self.conf, self.trainer.ray_chunk, self.ranks.size) | frame_state(self.experiment.scene)

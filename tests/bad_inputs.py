@@ -273,11 +273,11 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "a mesh that is not there": (beside(UNBOUND, comparing("reference_mesh=m.ply")), ["m.ply: no such mesh file"]),
     "a mesh of a format that can fetch": (
         beside(UNBOUND, content("m.gltf", b"{}"), comparing("reference_mesh=m.gltf")),
-        ["m.gltf: is no .ply, .obj or .stl file"],
+        ["m.gltf: is not a .ply, .obj or .stl file"],
     ),
     "a mesh in an archive": (
         beside(UNBOUND, content("m.zip", b"PK"), comparing("reference_mesh=m.zip")),
-        ["m.zip: is no .ply, .obj or .stl file"],
+        ["m.zip: is not a .ply, .obj or .stl file"],
     ),
     "a text for a mesh": (
         beside(UNBOUND, content("m.ply", b"hello"), comparing("reference_mesh=m.ply")),

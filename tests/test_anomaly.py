@@ -70,7 +70,7 @@ def test_a_file_of_another_shape_or_kind_is_refused(case, members, tmp_path):
         meta = json.loads(str(members["meta_json"])) | METAS[case]
         members["meta_json"] = np.array(json.dumps(meta))
     np.savez(tmp_path / "bad.npz", **(members | SPOILT.get(case, {})))
-    words = "is damaged, or no step this program refused|its batch does not fit|its jitter does not fit"
+    words = "is damaged, or is not a step that this program skipped|its batch does not fit|its jitter does not fit"
     with pytest.raises(UserError, match=rf"bad\.npz: ({words})") as caught:
         replay(tmp_path / "bad.npz", print)
     assert "\n" not in str(caught.value)

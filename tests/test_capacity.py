@@ -69,7 +69,7 @@ def test_a_mesh_is_refused_with_the_largest_one_that_fits(monkeypatch):
     capacity.require_mesh(2048, "--resolution")
     monkeypatch.setattr(capacity, "available_bytes", lambda: GB)
     capacity.require_mesh(1863, "--resolution")
-    with pytest.raises(UserError, match=r"--resolution: .* 1 GB is free: 1863 points per side fit"):
+    with pytest.raises(UserError, match=r"--resolution: .* 1 GB is free: at most 1863 points per side fit"):
         capacity.require_mesh(1864, "--resolution")
 
 
@@ -145,7 +145,7 @@ def test_where_arrays_of_a_step_can_never_be_computed_the_steps_before_are_saved
     monkeypatch.setattr(Trainer, "step", failing)
     assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=2")) == 2
     told = capsys.readouterr().err
-    assert "going on with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
+    assert "more slowly with 1 " in told and "error: memory ran out after step 2; its checkpoint is written" in told
     assert saved(tmp_path, 2).step == 2
 
 

@@ -90,7 +90,7 @@ def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on
 def test_where_it_fails_before_the_first_checkpoint_that_is_said(tmp_path, monkeypatch, capsys):
     fail_after(monkeypatch, 1)
     assert run(tmp_path) == 3
-    assert "no checkpoint of this run was written yet, run again;" in told(capsys.readouterr().err)
+    assert "this run has written no checkpoint yet, run again;" in told(capsys.readouterr().err)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
     assert cells(top, "train.learning_rate") == ["0.0005", "0.001", "0.0005"]
     assert cells(top, "model.surface") == ["sdf_network", "sdf_network", "grid"]
     assert "end_iter" not in top and "dataset.roi" not in top and "not measured alike" not in told
-    assert cells(figures, "PSNR, whole picture") == ["32.14 dB", "30.00 dB", "32.14 dB"]
+    assert cells(figures, "PSNR, whole image") == ["32.14 dB", "30.00 dB", "32.14 dB"]
     assert cells(figures, "Chamfer distance") == ["0.0048 radii = 0.01203 world", "-", "0.0048 radii = 0.01203 world"]
     assert cells(figures, "steps") == ["5000", "5000", "6000"]
     assert "SSIM, inside the mask" not in told  # what none of them has
@@ -68,13 +68,13 @@ def test_what_differs_stands_on_top_and_the_figures_side_by_side(tmp_path, compa
 def test_figures_that_were_not_measured_alike_are_named(tmp_path, compare):
     first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b", tau=0.02, ground_truth="--gt other.ply")
     _, told, _ = compare(first, second)
-    assert "not measured alike, for the ground truths and the taus differ" in told
+    assert "not comparable: the ground truths and the taus differ" in told
     assert cells(told.split("held-out")[0], "tau") == ["0.01", "0.02"]
 
 
 def test_equal_experiments_differ_in_nothing(tmp_path, compare):
     _, told, _ = compare(experiment(tmp_path / "a"), experiment(tmp_path / "b"))
-    assert "nothing in their confs" in told
+    assert "no difference in confs" in told
 
 
 def damaged(folder, content):
@@ -90,7 +90,7 @@ REFUSED = {
     "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: has no report/metrics.json"),
     "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "has no report/metrics.json"),
     "no JSON": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"{")], "cannot be read"),
-    "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "holds no figures"),
+    "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "contains no metrics"),
     "no text": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"\xff")], "cannot be read"),
     "deep": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[" * 100_000)], "cannot be read"),
 }
@@ -105,14 +105,14 @@ def test_what_cannot_be_compared_is_one_sentence_and_no_table(folders, words, tm
 def test_odd_values_of_a_file_are_shown_as_they_are(tmp_path, compare):
     odd = experiment(tmp_path / "a", {"train.learning_rate": {"a": [1]}}, psnr="much", step=[1], world_per_radius="x")
     status, told, _ = compare(odd, experiment(tmp_path / "b"))
-    assert status == 0 and cells(told, "PSNR, whole picture") == ["much", "32.14 dB"]
+    assert status == 0 and cells(told, "PSNR, whole image") == ["much", "32.14 dB"]
     assert cells(told, "steps") == ["[1]", "5000"]
 
 
 def test_a_number_beyond_all_floats_is_shown_as_it_is(tmp_path, compare):
     odd = experiment(tmp_path / "a", psnr=10**400, world_per_radius=10**400)
     status, told, _ = compare(odd, experiment(tmp_path / "b"))
-    assert status == 0 and cells(told, "PSNR, whole picture") == [str(10**400), "32.14 dB"]
+    assert status == 0 and cells(told, "PSNR, whole image") == [str(10**400), "32.14 dB"]
 
 
 def test_words_belong_to_the_modes_that_take_them(compare, monkeypatch, capsys):

@@ -28,7 +28,7 @@ def test_a_run_without_a_page_shows_its_figures(tmp_path, compare):  # noqa: F81
     status, told, err = compare(first, second)
     assert status == 0 and err == "" and "has no report.html" in told
     found = data_of((tmp_path / "a/compare.html").read_bytes())
-    assert found["runs"] == [{}, {}] and ["PSNR, whole picture", "32.14 dB", "20.00 dB"] in found["figures"]
+    assert found["runs"] == [{}, {}] and ["PSNR, whole image", "32.14 dB", "20.00 dB"] in found["figures"]
 
 
 def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):  # noqa: F811

@@ -69,7 +69,7 @@ def test_ground_truth_in_the_world_and_in_the_unit_frame_gives_the_figures_of_th
         assert found[1][name] == pytest.approx(found[0][name], rel=1e-4), name
         assert found[2][name] == pytest.approx(found[0][name], rel=1e-3), name
     assert "world.stl" in found[2]["ground_truth"] and found[0]["world_per_radius"] == SCALE
-    shown = f"Chamfer distance, their mean +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
+    shown = f"Chamfer distance: mean of both +{found[2]['chamfer']:.4f} radii = {SCALE * found[2]['chamfer']:.4g} world"
     assert re.search(shown, told)
 
 
@@ -95,7 +95,7 @@ def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path, capsys):
     assert run(trained, *LOW, *flags, settings=NOTHING) == 0
     found = figures(trained)
     assert found["dtu_scan"] == 7 and 0 < found["dtu_chamfer"] < 0.5  # mm, which are the world's units
-    assert re.search(rf"Chamfer distance, their mean +{found['dtu_chamfer']:.3f} mm", capsys.readouterr().out)
+    assert re.search(rf"Chamfer distance: mean of both +{found['dtu_chamfer']:.3f} mm", capsys.readouterr().out)
 
 
 def test_every_evaluation_is_a_row_of_one_table_that_experiments_may_share(trained, tmp_path):
@@ -172,12 +172,12 @@ def table_of_others(folder):
 
 
 REFUSED = {
-    "ground truth a hundred times as large": (large, "in another frame or scale than the scene"),
-    "ground truth of the world for one of the unit sphere": (swapped, "in another frame or scale than the scene"),
+    "ground truth a hundred times as large": (large, "another frame or scale than the scene"),
+    "ground truth of the world for one of the unit sphere": (swapped, "another frame or scale than the scene"),
     "ground truth that is not there": (lambda folder: ("--gt", "nowhere.ply"), "nowhere.ply: no such mesh file"),
-    "points elsewhere": (far_points, "in another frame or scale than the scene"),
+    "points elsewhere": (far_points, "another frame or scale than the scene"),
     "points that are text": (text_points, "p.ply: cannot be read as a PLY file of points"),
-    "a table of something else": (foreign_table, "is no table of figures that this program wrote"),
+    "a table of something else": (foreign_table, "is not a table of metrics of this program"),
     "a folder for a table": (lambda folder: ("--csv", str(folder)), "is a folder"),
     "a table in a file's place": (lambda folder: ("--csv", str(ROOT / "README.md/a.csv")), "is not writable"),
     "a table with a name too long": (lambda folder: ("--csv", "n" * 5000), "cannot be written"),
@@ -185,15 +185,15 @@ REFUSED = {
     "a folder without its protocol": (lambda folder: ("--dtu", str(folder)), "one needs the other"),
     "a scan without a protocol": (lambda folder: ("--scan", "24"), "needs --protocol dtu"),
     "no scan": (lambda folder: ("--protocol", "dtu", "--dtu", str(folder)), "pass --scan N"),
-    "a scan in other units": (scan_of_metres, "scan 7: is in another frame or scale than the scene"),
+    "a scan in other units": (scan_of_metres, "scan 7: has another frame or scale than the scene"),
     "an empty folder": (
         lambda folder: ("--protocol", "dtu", "--dtu", str(folder), "--scan", "24"),
         "ObsMask24_10.mat: no such file",
     ),
-    "points that are none": (no_points, "none.ply: holds neither triangles nor points"),
-    "a table with columns of one name": (doubled_table, "is no table of figures that this program wrote"),
-    "a table of other experiments": (table_of_others, "is no table of figures that this program wrote"),
-    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "everything would count"),
+    "points that are none": (no_points, "none.ply: contains neither triangles nor points"),
+    "a table with columns of one name": (doubled_table, "is not a table of metrics of this program"),
+    "a table of other experiments": (table_of_others, "is not a table of metrics of this program"),
+    "a tau that all is within": (lambda folder: ("--tau", "1e300"), "all distances would be below it"),
     "a tau of nothing": (lambda folder: ("--tau", "0"), "must be above 0"),
     "an empty surface": (lambda folder: ("--mcube_threshold", "50"), "No surface"),
 }
@@ -212,7 +212,7 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     before = contents(trained)
     assert run(trained, *LOW, settings=NOTHING) == 2
     error = capsys.readouterr().err
-    assert "no photographs held out" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
+    assert "no held-out photographs" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
     assert contents(trained) == before
 
 
@@ -244,7 +244,7 @@ def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeyp
 
     assert references(False).sfm_points.given == 200 and references(False).notes == ()
     alone = references(True)
-    assert alone.sfm_points.given == 25 and "175 points took part in the training" in alone.notes[0]
+    assert alone.sfm_points.given == 25 and "175 points were used in training" in alone.notes[0]
     assert np.abs(alone.sfm_points.xyz - points[:200:8]).max() < 1e-6
     new = references(True, points=tmp_path / "p.ply", frame="unit")
     assert new.sfm_points.given == 125 and "175 points" in new.notes[0]

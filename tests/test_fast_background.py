@@ -203,7 +203,7 @@ def test_masks_leave_nothing_for_a_background_to_learn():
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of eight steps without masks, averaged, with points of structure from motion."""
+    """A run of eight steps without masks, averaged, with SfM points."""
     folder = tmp_path_factory.mktemp("open")
     write_scene(folder / "scene", n_views=8, masks=False)
     settings = (*OPEN, *SHORT, f"dataset.data_dir={folder}/scene", 'dataset.test_dir=""', "train.ema_decay=0.9")

@@ -213,7 +213,7 @@ def test_masks_that_leave_nothing_are_a_sentence():
     for index, mask in enumerate(masks):
         mask[:3, : 3 + index % 2] = 255  # corners that meet nowhere
     model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    with pytest.raises(UserError, match="leave nothing of the region of interest"):
+    with pytest.raises(UserError, match="is empty in the region of interest"):
         model.sampler(dataclasses.replace(scene, masks=masks), 64, np.random.default_rng(1))
 
 

@@ -25,7 +25,7 @@ def test_where_no_ray_sees_anything_the_scene_is_told_of():
     trainer.model.estimator.grid.enclose(hull)
     beyond = trainer.model.estimator.background.grid
     beyond.set(np.zeros_like(beyond.cells))
-    with pytest.raises(UserError, match="no photograph sees where the object may be"):
+    with pytest.raises(UserError, match="no photograph sees the region where the object may be"):
         trainer.sampler.next()
 
 

@@ -34,7 +34,7 @@ def test_a_perfect_object_before_another_background_is_perfect_inside_its_mask_o
 
 
 def test_the_mask_hides_no_floater():
-    """Off the mask a floater leaves the inside as it is; the whole picture and the overlap fall."""
+    """Off the mask a floater leaves the inside as it is; the whole image and the overlap fall."""
     floating = MASK.copy()
     floating[:, :6] = 1.0
     rgb = photograph(BLACK)
@@ -102,8 +102,8 @@ def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
 
 def test_the_sentence_begins_with_what_counts():
     told = ImageMetrics(12.4, 0.512, 21.3, 0.801, 0.95)
-    assert text(told, True).startswith("21.30 dB inside the mask (SSIM 0.801), 12.40 dB over the whole picture")
-    assert text(told, False).startswith("12.40 dB over the whole picture (SSIM 0.512), 21.30 dB inside")
+    assert text(told, True).startswith("21.30 dB inside the mask (SSIM 0.801), 12.40 dB over the whole image")
+    assert text(told, False).startswith("12.40 dB over the whole image (SSIM 0.512), 21.30 dB inside")
     assert "overlap (IoU) of opacity and mask 0.950" in text(told, True)
     assert text(ImageMetrics(12.4, None, None, None, None), False) == "12.40 dB"
 

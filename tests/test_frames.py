@@ -22,13 +22,13 @@ def checked(given, found=FOUND):
 
 
 OTHER_FRAMES = {
-    "a hundred times as large": (100 * TRUTH, "radii of the region of interest from its middle"),
-    "a hundredth of the size": (0.01 * TRUTH, "radii of the region of interest from its middle"),
-    "elsewhere": (TRUTH + 5.0, "its middle lies 8.6"),
+    "a hundred times as large": (100 * TRUTH, "radii from the centre of the region of interest"),
+    "a hundredth of the size": (0.01 * TRUTH, "radii from the centre of the region of interest"),
+    "elsewhere": (TRUTH + 5.0, "its centre is 8.6"),
     "shifted": (TRUTH + [0.25, 0, 0], "shifted by -0.25"),
     "half as large again": (1.5 * TRUTH, "scaled by 0.6"),
-    "axes swapped": (TRUTH[:, [0, 2, 1]], "for its axes x, y, z"),
-    "axes swapped and mirrored": (TRUTH[:, [0, 2, 1]] * [1, -1, 1], "for its axes x, y, z"),
+    "axes swapped": (TRUTH[:, [0, 2, 1]], "as x, y, z"),
+    "axes swapped and mirrored": (TRUTH[:, [0, 2, 1]] * [1, -1, 1], "as x, y, z"),
     "turned and scaled": (0.6 * TRUTH @ TURN.T + 0.1, "turned, scaled by 1."),
 }
 
@@ -36,7 +36,7 @@ OTHER_FRAMES = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("given", "words"), OTHER_FRAMES.values(), ids=OTHER_FRAMES)
 def test_another_frame_is_named_with_what_would_mend_it(given, words):
-    with pytest.raises(UserError, match="in another frame or scale than the scene") as refused:
+    with pytest.raises(UserError, match="another frame or scale than the scene") as refused:
         checked(given)
     assert words in str(refused.value) and str(refused.value).endswith("mend it")
     assert "\n" not in str(refused.value)

@@ -177,7 +177,7 @@ def test_captured_scenes_are_those_that_the_folder_holds(tmp_path):
     ("changes", "words"),
     [
         ({}, ""),
-        ({"train_status": 1, "message": "less than the photographs"}, "training ended with status 1: less than"),
+        ({"train_status": 1, "message": "less than blurred photographs"}, "training ended with status 1: less than"),
         ({"evaluate_status": 2, "message": "No surface"}, "evaluation ended with status 2: No surface"),
         ({"psnr": 17.0}, "17.0 dB, below 18.0 dB"),
         ({"psnr": 17.0, "steps": 999}, ""),
@@ -196,11 +196,11 @@ def test_a_collapse_is_told_with_its_reason(changes, words):
 def test_a_log_gives_scores_skipped_steps_and_returns():
     stamp = "2026-01-01T00:00:00+00:00"
     lines = [
-        "INFO step 500: 4 held-out views reach 21.25 dB",
+        "INFO step 500: PSNR of 4 held-out views 21.25 dB",
         "WARNING step 7 skipped: loss is NaN",
-        "WARNING step 900: 4 held-out views fell from 25.0 dB at step 500 to 20.0 dB: going back to that step, slower",
-        "INFO step 1000: 4 held-out views reach 20.50 dB",
-        "WARNING step 1000: ends with the weights of step 500, 21.2 dB",
+        "WARNING step 900: PSNR of 4 held-out views fell from 25.0 dB at step 500 to 20.0 dB: returning to that step",
+        "INFO step 1000: PSNR of 4 held-out views 20.50 dB",
+        "WARNING step 1000: the training ends with the weights of step 500, 21.2 dB",
     ]
     found = from_log("".join(f"{stamp} {line}\n" for line in lines))
     assert found == {"scores": [[500, 21.25], [1000, 20.5], [1000, 21.2]], "skipped": 1, "returns": 1}

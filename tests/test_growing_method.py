@@ -142,7 +142,7 @@ def test_going_back_takes_the_number_of_blobs_back(conf, tmp_path, monkeypatch, 
     spoil(monkeypatch, {5, 6})  # after the change of the fifth step, before a checkpoint that has it
     settings = ("train.end_iter=10", "train.warm_up_end=1", "train.save_freq=2", "train.max_bad_steps=2", *SHORT[3:])
     assert run_conf(conf, tmp_path, settings=(*settings, NO_PROBE, "model.cloud.every=5")) == 0
-    assert "going back to the weights of step 4" in capsys.readouterr().err
+    assert "returning to the weights of step 4" in capsys.readouterr().err
     assert counts(saved(tmp_path, 4)) == {6} and counts(saved(tmp_path, 10)) == {8}
 
 
@@ -154,7 +154,7 @@ def test_a_run_that_cannot_go_on_keeps_the_most_blobs_it_had_and_goes_on_from_th
     settings = (*settings, NO_PROBE, "model.cloud.every=5", "train.ema_decay=0.9")
     assert run_conf(conf, tmp_path, settings=settings) == 1
     told = capsys.readouterr().err
-    assert "the 7 steps before are in" in told and told.count("going back to the weights") == 3
+    assert "the 7 steps before are in" in told and told.count("returning to the weights") == 3
     kept = saved(tmp_path, 7)
     assert counts(kept) == counts(saved(tmp_path, 6)) and counts(kept) != counts(saved(tmp_path, 4))
     assert kept.adam_steps == 0

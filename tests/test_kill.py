@@ -130,6 +130,6 @@ def test_a_disk_that_takes_no_checkpoint_is_tried_again_and_ends_the_run_with_on
     told = capsys.readouterr().err
     error = told.strip().splitlines()[-1]
     assert error.startswith("error: The checkpoint ") and words in error and checkpoint_name(8) in error
-    assert f"{checkpoint_name(6)} cannot be written ({words})" in told and "The training goes on" in told
+    assert f"{checkpoint_name(6)} cannot be written ({words})" in told and "The training continues" in told
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == [first]
     assert (tmp_path / "checkpoints" / first).read_bytes() == trained[first]

@@ -172,7 +172,7 @@ def test_an_allocation_that_fails_as_arrays_are_computed_halves_the_chunk_too(mo
     monkeypatch.setattr(trainer.model, "objective", without_memory(trainer.model.objective, 16))
     trainer.step()
     assert trainer.settle() and trainer.ray_chunk == 16 and trainer.finished_steps == 1
-    assert "64 rays at a time; going on with 32" in capsys.readouterr().err
+    assert "64 rays at a time; continuing more slowly with 32" in capsys.readouterr().err
     jt.sync_all(True)
 
 

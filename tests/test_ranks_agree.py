@@ -13,7 +13,7 @@ def test_ranks_that_disagree_are_refused_before_the_first_step(tmp_path):
     status, _, err = finished(started(command(tmp_path / "a"), command(tmp_path / "a", settings=other)))
     assert status == 2
     (told,) = sentences(err)
-    assert "the ranks disagree: train.batch_size: 64 on rank 0, 32 on rank 1" in told
+    assert "the ranks differ: train.batch_size: 64 on rank 0, 32 on rank 1" in told
     assert not (tmp_path / "a" / "checkpoints").exists()
 
 
@@ -30,4 +30,4 @@ def test_ranks_that_were_asked_to_do_different_things_are_refused(tmp_path, flag
     status, _, err = finished(started(command(tmp_path / "a"), command(folder, *flags)))
     assert status == 2
     (told,) = sentences(err)
-    assert f"the ranks disagree: {words}" in told
+    assert f"the ranks differ: {words}" in told

@@ -143,7 +143,7 @@ def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
-        ({"points_missing": 0.7}, "only 30% of the points"),
+        ({"points_missing": 0.7}, "only 30% of the SfM points"),
         ({"points_missing": 0.3}, "parts of the mesh are wrong"),
         ({"points_missing": 0.01}, "is reliable"),
         ({"psnr": 12.0}, "the views are not consistent with one shape"),

@@ -78,7 +78,7 @@ def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
     region = region_of(RIGS[name], points=rigs.cloud(np.vstack([outliers, inliers])))
     held = np.linalg.norm(inliers - region.centre, axis=1) < region.radius
     assert held.mean() > 0.98 and region.radius < 1.3 * LARGEST
-    assert "points of structure from motion" in region.how
+    assert "SfM points" in region.how
 
 
 def test_a_dense_background_does_not_blow_the_sphere_up():

@@ -95,14 +95,14 @@ def test_a_file_of_nerfstudio_is_read_and_its_change_of_frame_undone(scene, tmp_
 
 
 BAD = {
-    "one key": (lambda c: {**c, "keys": c["keys"][:1]}, "keys has 1 of them, and a way needs two at least"),
-    "no keys": (lambda c: {}, "has no list `keys`"),
+    "one key": (lambda c: {**c, "keys": c["keys"][:1]}, "keys has 1 entries, and a path needs at least two"),
+    "no keys": (lambda c: {}, "contains neither a list `keys`"),
     "nan": (lambda c: {**c, "keys": [c["keys"][0], {**c["keys"][1], "fov": math.nan}]}, "keys\\[1\\]: fov is nan"),
     "nan pose": (
         lambda c: {**c, "keys": [{"camera_to_world": [[math.nan] * 4] * 4}, c["keys"][1]]},
         "keys\\[0\\]: an entry of camera_to_world is nan",
     ),
-    "no rotation": (lambda c: {**c, "keys": [{"camera_to_world": [[0.0] * 4] * 3}] * 2}, "holds no rotation"),
+    "no rotation": (lambda c: {**c, "keys": [{"camera_to_world": [[0.0] * 4] * 3}] * 2}, "contains no rotation"),
     "too wide": (lambda c: {**c, "keys": [{**key, "fov": 180} for key in c["keys"]]}, "fov is 180 degrees"),
     "endless": (lambda c: {**c, "seconds": 1e9}, "seconds, fps: 1e\\+09 s"),
     "size": (lambda c: {**c, "width": 0}, "width is 0"),
@@ -156,11 +156,11 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
     pngs[2].unlink()  # as if it had been interrupted there
     capsys.readouterr()
     assert run(trained, *flags, "--output", str(tmp_path / "pngs"), settings=WIDE) == 0
-    assert "going on: 3 of 4 frames" in capsys.readouterr().out
+    assert "resuming: 3 of 4 frames" in capsys.readouterr().out
     assert pngs[2].exists() and pngs[0].stat().st_mtime_ns == kept
     other = ["--path", "0,3", "--output", str(tmp_path / "pngs")]
     assert run(trained, *flags, *other, settings=WIDE) == 2
-    assert "holds the frames of another film" in capsys.readouterr().err and all(png.exists() for png in pngs)
+    assert "contains the frames of another video" in capsys.readouterr().err and all(png.exists() for png in pngs)
     assert run(trained, *flags, "--path", "0,3", settings=WIDE) == 0
     told = capsys.readouterr().out
     assert "H.264" in told or "VP9" in told
@@ -172,5 +172,5 @@ def test_a_film_side_by_side_and_one_that_was_interrupted_goes_on(trained, tmp_p
 def test_a_folder_of_something_else_is_left_alone(trained, tmp_path, capsys):
     (tmp_path / "holiday.png").write_bytes(b"a photograph")
     assert run(trained, "--mode", "render", "--output", str(tmp_path), settings=WIDE) == 2
-    assert "holds holiday.png, which is of no film" in capsys.readouterr().err
+    assert "contains holiday.png, which is not a frame of a video" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["holiday.png"]

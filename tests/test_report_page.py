@@ -72,7 +72,7 @@ def test_a_page_that_cannot_be_written_stops_no_training(tmp_path, capsys):
     (tmp_path / "report.html").mkdir()
     assert run(tmp_path, settings=("train.end_iter=4", *SETTINGS[1:], "train.val_mesh_freq=0")) == 0
     told = capsys.readouterr().err
-    assert told.count("the report cannot be written, the training goes on without") == 1
+    assert told.count("the report cannot be written, the training continues without") == 1
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained, capsys):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)
     assert ["held-out views"] in found["figures"] and found["language"] == "zh"
-    assert any(row[0] == "PSNR, whole picture" for row in found["figures"])
+    assert any(row[0] == "PSNR, whole image" for row in found["figures"])
     assert found["curves"]["step"][-1] == 12
 
 
@@ -115,7 +115,7 @@ def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkey
     part = parts.mesh_part(surface, 2000)
     assert part["whole"] == len(mesh.faces) and 1500 < part["triangles"] <= 2100 and part["colors"]
     monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
-    with pytest.raises(UserError, match="20480 triangles, more than the 1000 that a page thins out: lower"):
+    with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
         parts.mesh_part(surface)
 
 

@@ -105,12 +105,12 @@ def test_an_interpolation_is_a_video_there_and_back(trained):
 def test_an_evaluation_gives_a_picture_and_three_figures(trained, capsys):
     assert run(trained, "--mode", "evaluate", "--resolution", "48", settings=WIDE) == 0
     told = capsys.readouterr().out
-    assert "PSNR, whole picture" in told and "Chamfer distance" in told and "training time" in told
+    assert "PSNR, whole image" in told and "Chamfer distance" in told and "training time" in told
     figures = json.loads((trained / "report/metrics.json").read_text())
     assert 5 < figures["psnr"] < 40 and 0.01 < figures["chamfer"] < 0.5 and figures["seconds"] > 0
     assert read_image(trained / "report/report.png").shape == (200, 800, 3)
-    # Before the rendering's own black, the whole picture counts first.
-    assert figures["counts_first"] == "psnr" and re.search(r"count first +whole picture\n", told)
+    # Before the rendering's own black, the whole image counts first.
+    assert figures["counts_first"] == "psnr" and re.search(r"primary metrics +whole image\n", told)
 
 
 def before_a_wall(folder):
@@ -134,7 +134,7 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
     for name in ("psnr_mask", "ssim_mask", "iou"):  # what is off the mask has no part in them
         assert figures[name] == pytest.approx(plain[name], rel=1e-6), name
     assert figures["psnr"] < plain["psnr"] - 3 and figures["ssim"] < plain["ssim"]
-    assert figures["counts_first"] == "psnr_mask" and re.search(r"count first +inside the mask\n", told)
+    assert figures["counts_first"] == "psnr_mask" and re.search(r"primary metrics +inside the mask\n", told)
     np.testing.assert_array_equal(picture[:, :200], rendered)  # nor does a mask decide what is rendered
     greyed = picture[:, 200:400][read_image(tmp_path / "room/mask/000.png")[..., 0] < 127]
     assert (np.ptp(greyed.astype(int), axis=1) == 0).all()

@@ -183,7 +183,7 @@ def test_the_region_never_turns_inside_out():
 
 def test_the_summary_is_one_line_that_names_the_scene(tmp_path):
     line = summary(load(write_scene(tmp_path / "teapot").folder))
-    assert "teapot" in line and "4 views of 32x24" in line and "\n" not in line and "2.5 in the world" in line
+    assert "teapot" in line and "4 views of 32x24" in line and "\n" not in line and "1 radius = 2.5 world units" in line
 
 
 def test_reading_changes_nothing_in_the_folder(tmp_path):

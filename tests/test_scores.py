@@ -75,7 +75,7 @@ def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
     ("name", "content", "words"),
     [
         ("gone.ply", None, "no such mesh file"),
-        ("gt.gltf", b"{}", "is no .ply, .obj or .stl file"),
+        ("gt.gltf", b"{}", "is not a .ply, .obj or .stl file"),
         ("gt.ply", b"hello", "cannot be read as a mesh"),
         ("gt.ply", b"ply\nformat ascii 1.0\nelement vertex 0\nproperty float x\nend_header\n", "gt.ply"),
         (
@@ -97,5 +97,5 @@ def test_a_mesh_so_small_that_its_place_swallows_it_gets_its_sentence(tmp_path):
     box = trimesh.creation.box()
     trimesh.Trimesh(1e-20 * box.vertices, box.faces, process=False).export(tmp_path / "gt.ply")
     to_working = trimesh.transformations.translation_matrix([1.0, 2.0, 3.0])
-    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the scene's frame"):
+    with pytest.raises(UserError, match="gt.ply: its triangles have no area in the frame of the scene"):
         read_ground_truth(tmp_path / "gt.ply", "--gt", to_working)

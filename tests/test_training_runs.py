@@ -69,7 +69,7 @@ def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
     done = subprocess.run(command(tmp_path, "--is_continue"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "going on from the checkpoint of step 3" in done.stdout
+    assert "resuming from the checkpoint of step 3" in done.stdout
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
 
 

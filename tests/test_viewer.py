@@ -65,7 +65,7 @@ def test_a_busy_port_is_the_next_one_and_said():
         taken.listen()
         port, told = taken.getsockname()[1], []
         assert server.free_port("127.0.0.1", port, told.append) > port
-        assert told[0].startswith(f"port {port} is in use; the viewer takes ")
+        assert told[0].startswith(f"port {port} is in use; the viewer uses ")
     with pytest.raises(UserError, match="--host 203.0.113.7: this machine cannot listen there"):
         server.free_port("203.0.113.7", 9000, told.append)
     with pytest.raises(UserError, match="--host: is empty"):  # sockets would open all addresses
@@ -116,7 +116,7 @@ def test_a_box_is_written_as_prepare_reads_it(stage, tmp_path):
     shift = shown.scene.intrinsics[1, :2, 2] + 0.5 - np.array([width, height]) / 2
     assert np.allclose([left, top], 2 * (np.array([width, height]) / 4 + shift), atol=0.2)
     assert np.isclose(right - left, width, atol=0.2) and bottom <= 2 * height
-    assert "--mode prepare --masks box takes it" in told[-1]
+    assert "--mode prepare --masks box reads it" in told[-1]
     assert boxes.seen(1, fov, 1.5).shape == (720, 1080, 3)
     (tmp_path / "boxes.json").write_text("[")
     Boxes(shown, tmp_path, 1, told.append)

@@ -100,7 +100,7 @@ def viewer_at(host, port):
 @needs_viser
 def test_a_foreign_page_gets_nothing_of_a_running_viewer():
     with viewer_at("127.0.0.1", 9320) as (port, told):
-        assert told == [f"viewer: http://localhost:{port} (Ctrl-C ends it)"]
+        assert told == [f"viewer: http://localhost:{port} (Ctrl-C stops it)"]
         assert " 200 " in asked_of(port, {})[0]
         assert " 101 " in asked_of(port, of_a_socket(port, f"http://127.0.0.1:{port}"))[0]
         assert " 403 " in asked_of(port, of_a_socket(port, "http://evil.example"))[0]
@@ -117,11 +117,11 @@ def test_a_viewer_that_others_reach_asks_for_its_token():
         cookie = re.search(r"Set-Cookie: ([^;]+); Path=/; HttpOnly; SameSite=Strict", answer)[1]
         assert " 200 " in first and " 101 " in asked_of(port, {**own, "Cookie": cookie})[0]
         with viewer_at("0.0.0.0", port) as (_, others):
-            assert others[-2] == f"port {port} is in use; the viewer takes {port + 1}"
+            assert others[-2] == f"port {port} is in use; the viewer uses {port + 1}"
 
 
 @needs_viser
 def test_a_viser_that_cannot_be_guarded_is_not_started(monkeypatch):
     monkeypatch.setattr(server, "guarded", lambda access: contextlib.nullcontext([]))
-    with pytest.raises(UserError, match="cannot be kept from other web pages"):
+    with pytest.raises(UserError, match="cannot restrict its access"):
         server.start("127.0.0.1", 9340, "test", str)

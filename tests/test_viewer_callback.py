@@ -27,7 +27,7 @@ def test_a_fault_of_the_viewer_closes_it_and_raises_nothing(follower):
     viewer.scalars(2, 1.0, {"Statistics/psnr": 20.0})
     assert told[0].startswith("viewer: http://localhost:")
     viewer.mesh(2, None)  # no mesh at all: a fault
-    assert told[-1].startswith("the viewer is closed, the training goes on")
+    assert told[-1].startswith("the viewer is closed, the training continues")
     count = len(told)
     viewer.scalars(4, 1.0, {"Statistics/psnr": 20.0})
     viewer.after_step(lambda: 1 / 0)
@@ -40,7 +40,7 @@ def test_the_end_of_a_training_closes_the_viewer(follower):
     viewer.write(4, 1.0, "training")
     assert len(told) == 1
     viewer.write(4, 1.0, "finished")
-    assert "--mode view opens the model again" in told[-1]
+    assert "--mode view shows the model again" in told[-1]
 
 
 @pytest.mark.slow
@@ -49,5 +49,5 @@ def test_a_training_with_the_viewer_ends_as_one_without(tmp_path, capsys):
     settings += ("train.val_mesh_freq=4", "train.mesh_resolution=24")
     assert run(tmp_path, "--view", "--port", "9700", settings=settings) == 0
     told = capsys.readouterr().out
-    assert "viewer: http://localhost:97" in told and "the viewer closes with the training at step 4" in told
+    assert "viewer: http://localhost:97" in told and "the training ended at step 4, and the viewer is closed" in told
     assert (tmp_path / "checkpoints/ckpt_000004.safetensors").is_file()

@@ -97,7 +97,7 @@ def test_a_training_that_starts_over_and_ends_before_its_first_checkpoint_costs_
     spoil_batches(monkeypatch, set(range(100)), spoil_image)
     settings = (*SHORT, "train.max_bad_steps=2")
     assert run(copy, "--overwrite", settings=settings) == 1
-    assert "nothing was learnt and no checkpoint is written" in capsys.readouterr().err
+    assert "so no checkpoint is written" in capsys.readouterr().err
     monkeypatch.undo()
     assert contents(saved(copy, 6)) == before and saved(copy, 3).step == 3
     assert run(copy, "--is_continue") == 0
@@ -115,7 +115,7 @@ def test_a_training_whose_every_step_was_refused_ended_diverged(copy, monkeypatc
         assert run(folder, flag, settings=end) == 1
         told = capsys.readouterr()
         last = told.err.strip().splitlines()[-1]
-        assert "nothing was learnt and no checkpoint is written" in last and "the colours of photograph" in last
+        assert "so no checkpoint is written" in last and "the colours of photograph" in last
         assert "trained to" not in told.out and files(folder / "checkpoints") == before
 
 
@@ -123,7 +123,7 @@ def test_a_last_step_that_leads_back_is_not_the_last(tmp_path, monkeypatch, caps
     spoil_batches(monkeypatch, {4, 5}, spoil_image)
     assert run(tmp_path, settings=(*SHORT, "train.max_bad_steps=2", "train.ray_chunk=256")) == 0
     told = capsys.readouterr()
-    assert "going back to the weights of step 3" in told.err and "trained to step 6" in told.out
+    assert "returning to the weights of step 3" in told.err and "trained to step 6" in told.out
     assert saved(tmp_path, 6).adam_steps == 3  # with fresh moments
 
 
@@ -141,7 +141,7 @@ def test_pictures_meshes_and_refused_steps_that_do_not_fit_the_disk_end_no_train
     often = ("train.val_freq=2", "train.val_mesh_freq=2", "train.validate_resolution_level=20", "train.ray_chunk=256")
     assert run(tmp_path, settings=(*SHORT[:3], *often)) == 0
     told = capsys.readouterr().err
-    assert told.count("No space left on device") == 4 and told.count("the training goes on without") == 4
+    assert told.count("No space left on device") == 4 and told.count("the training continues without") == 4
     assert saved(tmp_path, 6).adam_steps == 4
 
 
@@ -205,7 +205,7 @@ def test_a_folder_deleted_while_the_training_runs_is_made_anew_and_locked(traine
     folder = tmp_path / "run"
     after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))
     assert run(folder) == 0
-    assert "was deleted while the training ran" in capsys.readouterr().err
+    assert "was deleted during training" in capsys.readouterr().err
     assert contents(saved(folder, 6)) == contents(saved(trained, 6)) and (folder / LOCK_NAME).is_file()
 
 

@@ -1,4 +1,4 @@
-"""The results of the gallery on one page: HTML without a network, pictures included."""
+"""The results of the gallery on one page: HTML without a network, images included."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ img { height: 84px; display: block; }
 
 
 def write_page(out: Path) -> Path:
-    """Write the page of all results below `out`; returns its path. Raises UserError where there is none."""
+    """Write the page of all results below `out`; returns its path. Raises UserError if there is none."""
     found = [(path, read_result(path)) for path in sorted((out / RESULTS).glob("*.json"))]
     if not found:
         raise UserError(f"{out / RESULTS}: holds no results; train first, without --page")
@@ -121,7 +121,7 @@ def _spread(results: Sequence[Result], key: str) -> str:
 
 
 def _picture(path: Path) -> str:
-    """The picture that lies beside a result."""
+    """The image that lies beside a result."""
     picture = path.with_suffix(".jpg")
     if not picture.is_file():
         return "-"

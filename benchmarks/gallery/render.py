@@ -171,7 +171,7 @@ def seen_points(stage: PhotoSet, mesh: trimesh.Trimesh, part: int) -> SparsePoin
 def write_scene(spec: SceneSpec, folder: Path) -> None:
     """Photographs, cameras, ground truth and witness points in `folder`; nothing where they lie there already.
 
-    Ground truth and witness points are in the world of the camera file. Raises UserError where the disk does not take
+    Ground truth and witness points are in the world of the camera file. Raises UserError if the disk does not take
     them.
     """
     described = json.dumps({"scene": repr(spec), "generator": _generator()}) + "\n"

@@ -32,7 +32,7 @@ RECIPES = ("fast", "geo", "fast_nerf", "gaussians", "surfels")
 INTERRUPTED = (129, 130, 143, -1, -2, -15)  # exit statuses of a run that was stopped: there is no result
 CHECKPOINTS = 5  # in the course of a training: what its end is compared with
 RESULTS, EXPERIMENTS = "results", "experiments"  # below the gallery's folder
-PICTURE_WIDTH = 720  # pixels, of the page's pictures
+PICTURE_WIDTH = 720  # pixels, of the page's images
 METRICS = (
     *("psnr", "psnr_mask", "ssim", "chamfer", "f_score", "points_median", "points_p90", "points_missing"),
     *("triangles", "counts_first", "held_out"),
@@ -47,7 +47,7 @@ Execute = Callable[[Sequence[str], Path], int]  # arguments of the command line,
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """A training of the gallery: scene, conf, steps and seed."""
 
     case: Case
     conf: str  # one of RECIPES
@@ -82,7 +82,7 @@ class Interrupted(Exception):
 
 
 def in_process(threads: int) -> Execute:
-    """The command line in a process of its own, with that many threads."""
+    """The command line in a separate process, with that many threads."""
 
     def execute(arguments: Sequence[str], output: Path) -> int:
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
@@ -101,7 +101,7 @@ def result_file(run: Run, out: Path) -> Path:
 def do(run: Run, out: Path, resolution: int, execute: Execute, is_kept: bool = False) -> dict[str, Any]:
     """Train and evaluate, unless that was done before; returns the result, which is kept as a file.
 
-    A training that was stopped goes on from its newest checkpoint. Without `is_kept` the experiment's folder is removed
+    A training that was stopped continues from its newest checkpoint. Without `is_kept` the experiment folder is removed
     at the end. Raises UserError for a scene that cannot be written, and Interrupted.
     """
     path = result_file(run, out)
@@ -162,7 +162,7 @@ def _evaluated(run: Run, out: Path, resolution: int, execute: Execute, output: P
 
 
 def _metrics(run: Run, out: Path) -> dict[str, Any]:
-    """METRICS of the evaluation, None where there is none, and the PSNR that counts first beside the blurred one."""
+    """METRICS of the evaluation, None if there is none, and the PSNR that counts first beside the blurred one."""
     path = out / EXPERIMENTS / run.name / FOLDER / JSON_FILE
     found = read_json(path) if path.is_file() else {}
     metrics = {name: found.get(name) for name in METRICS}
@@ -194,7 +194,7 @@ def _last_line(path: Path) -> str:
 
 
 def _reduce(source: Path, target: Path) -> None:
-    """A picture as a small JPEG."""
+    """An image as a small JPEG."""
     picture = read_image(source)[..., :3]
     size, _ = size_within((picture.shape[1], picture.shape[0]), PICTURE_WIDTH)
     write_image(target, cv2.resize(picture, size, interpolation=cv2.INTER_AREA))

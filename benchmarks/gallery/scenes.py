@@ -26,7 +26,7 @@ PREFIX = "draw"
 
 @dataclass(frozen=True)
 class SceneSpec:
-    """One generated scene."""
+    """The specification of a generated scene."""
 
     name: str
     shape: str  # a key of shapes.SHAPES

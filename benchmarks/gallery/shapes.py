@@ -143,7 +143,7 @@ GROUND = {"jug": JUG_FOOT + 0.005, "crates": -0.695, "statue": -0.7, "bowl": -0.
 
 
 def surface(sdf: Sdf, cells: int) -> trimesh.Trimesh:
-    """The zero set by marching cubes on `cells` points per axis, outward faces. Raises ValueError where it is empty."""
+    """The zero set by marching cubes on `cells` points per axis, outward faces. Raises ValueError if it is empty."""
     axis = np.linspace(-EXTENT, EXTENT, cells)
     points = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
     values = np.concatenate([sdf(points[start : start + SLAB]) for start in range(0, len(points), SLAB)])

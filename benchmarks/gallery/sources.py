@@ -84,7 +84,7 @@ def generated(specs: Iterable[SceneSpec], out: Path) -> list[Case]:
 
 
 def captured(data: Path, out: Path) -> list[Case]:
-    """The cases of the folder of captured scenes; raises UserError where it holds none of them."""
+    """The cases of the folder of captured scenes; raises UserError if it holds none of them."""
     cases = []
     for scene in CAPTURED:
         original = data / scene.name
@@ -107,7 +107,7 @@ def captured(data: Path, out: Path) -> list[Case]:
 
 
 def prepare(case: Case) -> None:
-    """Write the folder of a case, unless it is there. Raises UserError where that is not possible."""
+    """Write the folder of a case, unless it is there. Raises UserError if that is not possible."""
     base = case.original
     if isinstance(base, SceneSpec):
         folder = case.truth.parent if case.truth else case.points.parent

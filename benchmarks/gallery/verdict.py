@@ -14,10 +14,10 @@ from models.evaluation.collapse import BLUR, FALL, JUDGED_FROM
 from models.evaluation.image_metrics import compare, mean
 from models.results.render import RenderedView
 
-SCORE = re.compile(r"INFO step (\d+): \d+ (?:held-out|training) views reach (-?[\d.]+) dB")
+SCORE = re.compile(r"INFO step (\d+): PSNR of \d+ (?:held-out|training) views (-?[\d.]+) dB")
 SKIPPED = re.compile(r"WARNING step \d+ skipped:")
-WENT_BACK = re.compile(r"WARNING .*going back to ")
-RESTORED = re.compile(r"WARNING step (\d+): ends with the weights of step \d+, (-?[\d.]+) dB")
+WENT_BACK = re.compile(r"WARNING .*returning to ")
+RESTORED = re.compile(r"WARNING step (\d+): the training ends with the weights of step \d+, (-?[\d.]+) dB")
 SURFACES = ("fast", "geo", "surfels")  # recipes that are for meshes
 
 

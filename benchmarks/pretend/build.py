@@ -33,7 +33,7 @@ esac
 
 @dataclass(frozen=True)
 class Pretended:
-    """Where it lies."""
+    """Paths of the simulated toolkit and driver."""
 
     folder: Path
     capability: int = 90  # of the card
@@ -65,7 +65,7 @@ def key(toolkit: Toolkit, codes: Sequence[int]) -> str:
 
 
 def build(toolkit: Toolkit, codes: Sequence[int], folder: Path) -> None:
-    """Make both in `folder`, for a card of the last of `codes`; raises CalledProcessError where a C compiler fails."""
+    """Make both in `folder`, for a card of the last of `codes`; raises CalledProcessError if a C compiler fails."""
     made = Pretended(folder)
     for part in (made.toolkit / "bin", made.toolkit / "include", made.toolkit / "lib64", made.driver):
         part.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a process that trains or measures is told, and where in the folder of its run things lie. Knows no Jittor."""
+"""The input of a process that trains or measures, and the paths in the folder of its run. Does not import Jittor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a training's weights, in a process of its own: `python -m benchmarks.quality.measure FOLDER ASKED`."""
+"""The figures of a training's weights, in a separate process: `python -m benchmarks.quality.measure FOLDER ASKED`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The curves as a picture: a panel for each figure, over seconds of training."""
+"""The curves as an image: a panel for each figure, over seconds of training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ELSEWHERE = (0, (1, 1))  # dots: a curve that was measured elsewhere
 
 
 def draw(path: Path, rows: Sequence[Row], elsewhere: Collection[str]) -> None:
-    """Write a PNG; the runs named in `elsewhere` are dotted. Raises UserError where the disk does not take it."""
+    """Write a PNG; the runs named in `elsewhere` are dotted. Raises UserError if the disk does not take it."""
     shown = [figure for figure in FIGURES if any(row.get(figure.column) is not None for row in rows)]
     wide = max(1, min(COLUMNS, len(shown)))
     high = max(1, math.ceil(len(shown) / wide))

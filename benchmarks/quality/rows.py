@@ -15,7 +15,7 @@ from benchmarks.quality.runs import Run
 from data.errors import UserError
 from data.io.files import write_result
 
-Row = Mapping[str, Any]  # by column; None where there is no figure
+Row = Mapping[str, Any]  # by column; None if there is no figure
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def make_rows(run: Run, trained: Mapping[str, Any], measured: Mapping[int, Row],
 
 
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
-    """All rows, with a line of names; what is None is empty. Raises UserError where the disk does not take it."""
+    """All rows, with a line of names; what is None is empty. Raises UserError if the disk does not take it."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -126,7 +126,7 @@ class Curve:
     """What one training gave at its moments, or the mean of several seeds."""
 
     run: str
-    length: float | None  # None where the file does not say
+    length: float | None  # None if the file does not say
     rows: tuple[Row, ...]  # by seconds
     seeds: int = 1
 
@@ -154,7 +154,7 @@ def means(rows: Sequence[Row]) -> list[Curve]:
 
 
 def _mean(rows: Sequence[Row]) -> Row:
-    """Of one moment."""
+    """The mean of the rows at one time."""
     columns = ("seconds", "cpu_seconds", *(figure.column for figure in FIGURES))
     values = {column: [row[column] for row in rows] for column in columns}
     return {column: None if None in each else sum(each) / len(each) for column, each in values.items()}

@@ -34,7 +34,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """A training: name, conf, overrides, length and seed."""
 
     spec: Spec
     length: float  # times the conf's own train.end_iter
@@ -78,7 +78,7 @@ def make_runs(
 
 
 def _as_long(spec: Spec, conf: ExperimentConfig, length: float, seed: int) -> ExperimentConfig:
-    """The conf for another length and seed; raises UserError where it cannot be."""
+    """The conf for another length and seed; raises UserError if it cannot be."""
     end_iter = max(1, round(length * conf.train.end_iter))
     changed = replace(conf, train=replace(conf.train, end_iter=end_iter, seed=seed))
     try:
@@ -96,7 +96,7 @@ def marks(end_iter: int, shares: Sequence[float]) -> list[int]:
 def finished(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any] | None:
     """What is kept of a training that has come to its end with its weights at all of `steps`; None to train it.
 
-    Raises UserError where the folder holds a training of another conf: it is not overwritten.
+    Raises UserError if the folder holds a training of another conf: it is not overwritten.
     """
     kept = _read(folder / TRAINED)
     if kept is None:
@@ -115,7 +115,7 @@ def finished(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any] | N
 
 
 def train(run: Run, folder: Path, steps: Sequence[int]) -> dict[str, Any]:
-    """Train, or take what is kept; raises UserError where the training ends otherwise than by its end."""
+    """Train, or take what is kept; raises UserError if the training ends otherwise than by its end."""
     kept = finished(run, folder, steps)
     if kept is not None:
         return kept
@@ -168,7 +168,7 @@ def _asked_identity(asked: Measurement) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """A file of ours; None where there is none. Raises UserError for one that is no JSON."""
+    """A file of ours; None if there is none. Raises UserError for one that is no JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

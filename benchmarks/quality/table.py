@@ -70,7 +70,7 @@ def _columns() -> list[str]:
 
 
 def _between(before: float | None, after: float | None, share: float) -> float | None:
-    """None where one of the two is lacking, unless the time is that of the other."""
+    """None if one of the two is lacking, unless the time is that of the other."""
     if share == 0.0 or before is None or after is None:
         return before if share == 0.0 else None
     return before + share * (after - before)

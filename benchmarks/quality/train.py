@@ -1,4 +1,4 @@
-"""One training under the clock, in a process of its own: `python -m benchmarks.quality.train FOLDER`."""
+"""One training under the clock, in a separate process: `python -m benchmarks.quality.train FOLDER`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Clock:
         self._since: tuple[float, float] | None = None
 
     def go(self) -> None:
-        """From here on."""
+        """Start the clock."""
         self._since = time.perf_counter(), time.process_time()
 
     def stop(self) -> None:
-        """Until here."""
+        """Stop the clock."""
         begin, cpu_begin = self._since
         self.seconds += time.perf_counter() - begin
         self.cpu_seconds += time.process_time() - cpu_begin
@@ -52,7 +52,7 @@ class Counted:
     """A sampler that counts what its batches hold."""
 
     def __init__(self, sampler: Sampler, per_ray: int | None) -> None:
-        """`per_ray`: samples of a ray whose batch does not tell them; None where nobody knows."""
+        """`per_ray`: samples of a ray whose batch does not tell them; None if nobody knows."""
         self._sampler, self._per_ray = sampler, per_ray
         self.rays, self.samples = 0, 0
 

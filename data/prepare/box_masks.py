@@ -42,15 +42,13 @@ def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
     region of interest.
     """
     if scene.points is None:
-        raise UserError(
-            "--masks box: there are no points of structure from motion to transfer the boxes; give a folder of masks"
-        )
+        raise UserError("--masks box: there are no SfM points to transfer the boxes; give a folder of masks")
     xyz = well_supported(scene.points)
     held = {scene.image_names[view]: _is_in(project(scene, view, xyz), box) for view, box in boxes.items()}
     for name, inside in held.items():
         if inside.sum() < LEAST_POINTS:
             raise UserError(
-                f"--masks box: the box of {name} contains {inside.sum()} points of structure from motion, too few to "
+                f"--masks box: the box of {name} contains {inside.sum()} SfM points, too few to "
                 "transfer it to the other photographs: it misses the object, or the object has no texture; draw "
                 "another box, or give a folder of masks"
             )

@@ -109,7 +109,7 @@ def prepare(request: Request, say: Say) -> bool:
 def _prepare(
     request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
 ) -> None:
-    """All steps."""
+    """Run all steps that are not complete."""
     frames = _copy_frames(request, sources, steps, say)
     _masks_of_frames(request, frames, sources, mask_paths, steps)  # before the long work, since it may fail
     _cameras(request, frames, steps, say)

@@ -11,7 +11,7 @@ from data.readers import blender, colmap, llff, nerfstudio, neus, ngp
 
 
 class Reader(NamedTuple):
-    """A scene format."""
+    """The name of a scene format with its two functions."""
 
     matches: Callable[[Path], str]  # the file or folder that identifies the format; "" if the folder has another one
     read: Callable[[Path, CameraFiles], ParsedScene]

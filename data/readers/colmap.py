@@ -60,7 +60,7 @@ CAMERA_MODELS = {
 
 
 def matches(folder: Path) -> str:
-    """The first model; "" where there is none, or transforms.json was made from it."""
+    """The first model; "" if there is none, or transforms.json was made from it."""
     models = [path.relative_to(folder) for path in model_folders(folder)]
     if not models or (models[0].parts[:1] == ("colmap",) and (folder / "transforms.json").is_file()):
         return ""

@@ -27,7 +27,7 @@ class Cameras:
     sizes: np.ndarray  # [V, 2] (width, height)
 
     def __len__(self) -> int:
-        """V."""
+        """The number of cameras V."""
         return len(self.c2w)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:

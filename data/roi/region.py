@@ -188,7 +188,7 @@ def _from_points(cameras: Cameras, points: SparsePoints, cameras_outside: bool) 
     radius *= POINTS_MARGIN
     if not cameras_outside:
         radius = min(radius, WITHIN_SHARE * _distance(cameras, centre))
-    source = f"from {len(kept)} of {len(points.xyz)} points of structure from motion"
+    source = f"from {len(kept)} of {len(points.xyz)} SfM points"
     return _unless_tiny(Region(centre, radius, source), cameras)
 
 

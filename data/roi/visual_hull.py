@@ -29,7 +29,7 @@ COARSEST_CELLS = 32  # per edge of the cube around the unit sphere at the coarse
 GROWTHS = 3  # how often the box is doubled if the hull reaches its walls
 
 TOLERANCE = 0.2  # fraction of the views that may reject a kept cube while wrong masks are included
-STRICT_TOLERANCE = 0.03  # likewise without the wrong masks, for ragged outlines
+STRICT_TOLERANCE = 0.03  # the same without the wrong masks, for ragged outlines
 LEAST_AGREEMENT = 0.6  # of the median agreement with the hull: a mask below it is wrong
 
 

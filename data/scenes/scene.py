@@ -68,7 +68,7 @@ class Scene:
 
     @property
     def n_views(self) -> int:
-        """V."""
+        """The number of views V."""
         return len(self.images)
 
     def size(self, view: int) -> tuple[int, int]:
@@ -150,10 +150,7 @@ def _require_numbers(scene: Scene) -> None:
             "of the world frame, too far for the precision of float64; move or scale the poses"
         )
     if scene.points is not None and not (np.abs(scene.points.xyz) < LARGEST_NUMBER).all():
-        raise SceneError(
-            f"{scene.name}: some of its points of structure from motion are beyond {LARGEST_NUMBER:g} radii; remove "
-            "them"
-        )
+        raise SceneError(f"{scene.name}: some of its SfM points are beyond {LARGEST_NUMBER:g} radii; remove them")
 
 
 def _suggested_roi(scene: Scene, nearest: float) -> str:
@@ -182,9 +179,9 @@ def facts(scene: Scene) -> dict[str, str]:
         "views": str(scene.n_views),
         "size in pixels": _sizes(scene),
         "bits per channel": str(scene.images[0].itemsize * 8),
-        "pixels inside the masks": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
-        "cameras from the centre of the unit sphere": f"{distances.min():.2f} to {distances.max():.2f}",
-        "1 unit in the world": f"{radius_of(scene):.4g}",
+        "mask coverage": "no masks" if scene.masks is None else f"{_masked_share(scene.masks):.0%}",
+        "camera distances from the centre, radii": f"{distances.min():.2f} to {distances.max():.2f}",
+        "world units per radius": f"{radius_of(scene):.4g}",
     }
 
 
@@ -194,9 +191,9 @@ def summary(scene: Scene) -> str:
     parts = [
         f"scene {scene.name}: {views} views of {sizes}",
         f"{bits} bits per channel",
-        masked if scene.masks is None else f"masks over {masked} of the pixels",
-        f"cameras {distances} from the centre of the unit sphere",
-        f"1 unit = {unit} in the world",
+        masked if scene.masks is None else f"masks cover {masked} of the pixels",
+        f"camera distances {distances} radii",
+        f"1 radius = {unit} world units",
     ]
     return ", ".join(parts)
 

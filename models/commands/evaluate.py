@@ -104,11 +104,11 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
 
 
 def _evaluate(context: EvalContext, request: EvaluationRequest, references: References, language: str | None) -> None:
-    """What needs Jittor, which is loaded by now."""
+    """The part that runs after Jittor was loaded."""
     from models.evaluation.evaluate import evaluate
 
     metrics = evaluate(context, request, references)
-    if metrics:  # of several ranks the first one has them
+    if metrics:  # only the first rank has them
         from models.report.training_page import with_metrics
 
         with_metrics(context.experiment, context.log, metrics, language)

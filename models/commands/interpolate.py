@@ -21,7 +21,8 @@ def read(text: str) -> Mode | None:
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the video; returns the exit status."""
     choose_device(arguments, conf)
-    experiment = open_trained(arguments, conf, *arguments.mode.views)  # before Jittor, which the next import loads
+    # checked before the next import, which loads Jittor
+    experiment = open_trained(arguments, conf, *arguments.mode.views)
     from models.results.interpolation import interpolate
 
     return show(experiment, lambda context: interpolate(context, *arguments.mode.views))

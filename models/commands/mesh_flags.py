@@ -99,7 +99,7 @@ def check(values: argparse.Namespace) -> None:
             "its counterpart among the last three"
         )
     if values.mode in ("render", "compare"):
-        return  # their --output is no mesh
+        return  # for these modes --output is not a mesh
     wanted = color(values)
     if values.output is not None:
         _require_places(values.output, wanted)

@@ -45,7 +45,7 @@ def trust(figures: Mapping[str, Any]) -> list[str]:
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
     if missing is not None:
-        near = f"{1 - missing:.0%} of the points of structure from motion have a surface within {MISSING:g} radii"
+        near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING:g} radii"
         if missing > MOST_MISSING:
             found.append(f"only {near}: most of the mesh is wrong, do not measure on it")
         elif missing > SOME_MISSING:

@@ -74,7 +74,7 @@ COMMAND = Command(
             EXPERIMENT,
             metavar="A,B,C",
             help="train: several scenes, or a file with one on each line; they are trained one after the other, "
-            "under mpirun as many at a time as there are ranks",
+            "under mpirun one per rank at a time",
         ),
         *VIEWER,
     ),

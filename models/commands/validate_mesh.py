@@ -11,7 +11,7 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh; returns the exit status."""
     choose_device(arguments, conf)
     request = full_request(arguments.values)
-    experiment = open_trained(arguments, conf)  # before Jittor, which the next import loads
+    experiment = open_trained(arguments, conf)  # checked before the next import, which loads Jittor
     from models.results.meshes import validate_mesh
 
     return show(experiment, lambda context: validate_mesh(context, request))

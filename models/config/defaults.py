@@ -1,4 +1,4 @@
-"""What confs/base says of a key, to tell what a run changed."""
+"""The values of keys in confs/base, which show the keys that a run has changed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ BASE = Path(__file__).resolve().parents[2] / "confs" / "base"
 
 @lru_cache
 def base_values(kind: str) -> Mapping[str, Any]:
-    """Dotted key -> value of every key of the program's base confs, as a kind of model has it (`model.type`).
+    """Dotted key -> value of every key of the program's base confs, for a method (`model.type`).
 
-    A file that cannot be read says nothing.
+    Files that cannot be read are omitted.
     """
     found: dict[str, Any] = {}
-    for path in sorted(BASE.glob("*.conf"), key=lambda path: path.stem == kind):  # its own last: it has the last word
+    # the base of the method last, since later values replace earlier ones
+    for path in sorted(BASE.glob("*.conf"), key=lambda path: path.stem == kind):
         try:
             found |= _leaves(read_tree(path, "CASE_NAME"), "")
         except ConfigError:
@@ -29,12 +30,12 @@ def base_values(kind: str) -> Mapping[str, Any]:
 
 
 def same(value: Any, base: Mapping[str, Any], key: str) -> bool:
-    """Whether a key has the value of its base, however that is written there."""
+    """Whether the value of a key equals that of its base, in any notation."""
     return key in base and _plain(value) == _plain(base[key])
 
 
 def _plain(value: Any) -> Any:
-    """One form for each value: true and True, 1e-3 and 0.001, lists and tuples."""
+    """A canonical form of each value: true and True, 1e-3 and 0.001, lists and tuples."""
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, bool):

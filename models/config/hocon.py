@@ -112,7 +112,7 @@ class _Files:
         self._files = self._characters = self._substitutions = 0
 
     def parse_file(self, path: Path) -> ConfigTree:
-        """One file; raises ConfigError where it is missing, unreadable, not HOCON, or includes itself."""
+        """One file; raises ConfigError if it is missing, unreadable, not HOCON, or includes itself."""
         resolved = _real_path(path)
         if resolved in self._being_read:
             raise ConfigError(f"{path}: includes itself; remove that include")
@@ -124,7 +124,7 @@ class _Files:
         return tree
 
     def parse_text(self, text: str, folder: Path | None, source: str) -> ConfigTree:
-        """Unresolved tree of a text; raises ConfigError where it is not HOCON, or too much in all.
+        """Unresolved tree of a text; raises ConfigError if it is not HOCON, or too much in all.
 
         folder: what included files are relative to; None for a text that may include none.
         """
@@ -193,7 +193,7 @@ def _resolved(tree: ConfigTree, case: str, source: str) -> dict[str, Any]:
 
 
 def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
-    """The value with CASE_NAME replaced in each text below it; raises ConfigError where that needs a case."""
+    """The value with CASE_NAME replaced in each text below it; raises ConfigError if that needs a case."""
     if isinstance(value, dict):
         named = ((name.replace(MARK, ""), item) for name, item in value.items())
         return {name: _fill_case(item, case, source, f"{key}.{name}".lstrip(".")) for name, item in named}
@@ -210,7 +210,7 @@ def _fill_case(value: Any, case: str, source: str, key: str) -> Any:
 
 
 def _require_one_key(block: ConfigTree, text: str) -> None:
-    """Raises ConfigError where an override, `key = value`, says more than one key: by a comma, a brace, an include.
+    """Raises ConfigError if an override, `key = value`, says more than one key: by a comma, a brace, an include.
 
     A block is refused too where it holds several keys; with one it says what a longer key would.
     """
@@ -238,7 +238,7 @@ def _real_path(filename: Path) -> Path:
 
 
 def _read_text(path: Path) -> str:
-    """A UTF-8 file (a byte order mark is dropped); raises ConfigError where it cannot be read."""
+    """A UTF-8 file (a byte order mark is dropped); raises ConfigError if it cannot be read."""
     try:
         return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:

@@ -113,7 +113,7 @@ class PackedBatch:
             if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
         if batch.anchors is not None and not 0 <= batch.anchors[0] <= samples - batch.offsets[-1]:
-            raise ValueError("its points of structure from motion are not among its samples")
+            raise ValueError("its SfM points are not among its samples")
         if batch.every is not None and batch.every[0] < 1:
             raise ValueError("its share of rays to be compared is none")
         if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:

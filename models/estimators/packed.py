@@ -74,8 +74,8 @@ class OccupancyEstimator(Estimator):
             hull = carve_unit_sphere(views, self.conf.cells, self.conf.hull_margin)
             if not hull.any():
                 raise UserError(
-                    f"{scene.name}: the masks leave nothing of the region of interest; check the masks and the cameras "
-                    "with --mode inspect, or train without them (train.mask_weight = 0)"
+                    f"{scene.name}: the visual hull of the masks is empty in the region of interest; check the "
+                    "masks and the cameras with --mode inspect, or train without masks (train.mask_weight = 0)"
                 )
             self.grid.enclose(hull)
             self.background = None

@@ -89,8 +89,8 @@ class PackedSampler:
                 return batch
             plan.grid.open()
         raise UserError(
-            f"{self._scene.name}: no photograph sees where the object may be; check the cameras, the masks and the "
-            "region of interest"
+            f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, the "
+            "masks and the region of interest"
         )
 
     def _of_region(

@@ -1,1 +1,1 @@
-"""Metrics of a trained model: of its images, of its surface, and of its cameras."""
+"""Metrics of a trained model: of its images, its surface and its cameras."""

@@ -1,4 +1,4 @@
-"""Evaluated experiments side by side: what differs between them, and their metrics."""
+"""Compare evaluated experiments: differences of their confs, and their metrics."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from data.io.files import is_file
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 from models.evaluation.metric_table import aligned, lines
 
-UNTOLD = ("general.base_exp_dir", "general.recording")  # they differ, and change nothing
-# How it was evaluated: figures of runs that differ in these are no comparison of the models.
+UNTOLD = ("general.base_exp_dir", "general.recording")  # keys that differ without effect
+# Options of the evaluation; metrics of runs that differ in these are not comparable.
 EVALUATED = ("scene", "model", "held_out", "ground_truth", "tau", "points_from", "dtu_scan", "resolution", "threshold")
 MEASURES = {
     "scene": "the scenes",
@@ -22,15 +22,15 @@ MEASURES = {
     "points_from": "the points",
     "resolution": "the resolutions of the meshes",
 }
-LONGEST = 48  # letters of a value: a path keeps its end
-SAME = "nothing in their confs, nor in how they were evaluated"
+LONGEST = 48  # characters of a value; of a path the end is kept
+SAME = "no difference in confs or evaluation"
 
 
-Runs = Sequence[tuple[str, Mapping[str, Any]]]  # the folder of each and its figures
+Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each experiment
 
 
 def evaluated(folders: Sequence[Path]) -> Runs:
-    """The experiments with their figures; raises UserError for a folder without."""
+    """The experiments with their metrics; raises UserError for a folder without metrics."""
     return [(str(folder), _figures(folder)) for folder in folders]
 
 
@@ -42,25 +42,25 @@ def compare(found: Runs) -> Iterator[str]:
     yield from aligned([*heads, *rows]) if rows else [f"  {SAME}"]
     unequal = [words for key, words in MEASURES.items() if len({_shown(figures.get(key)) for _, figures in found}) > 1]
     if unequal:
-        yield f"not measured alike, for {listed(unequal, len(unequal))} differ"
+        yield f"not comparable: {listed(unequal, len(unequal))} differ"
     yield ""
     yield from lines(found)
 
 
 def _figures(folder: Path) -> dict[str, Any]:
-    """What the last evaluation of an experiment wrote."""
+    """The metrics of an experiment's last evaluation."""
     path = folder / FOLDER / JSON_FILE
     try:
         is_there = is_file(path)
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if not is_there:
-        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment's folder, after --mode evaluate")
+        raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment folder after --mode evaluate")
     return read_json(path)
 
 
 def differences(found: Runs) -> Iterator[tuple[str, ...]]:
-    """Each key whose values differ, with those: of the confs, then of the evaluations."""
+    """Each key with different values, and the values: of the confs, then of the evaluations."""
     runs = [figures for _, figures in found]
     confs = [run["conf"] if isinstance(run.get("conf"), Mapping) else {} for run in runs]
     for tables, keys in ((confs, dict.fromkeys(key for conf in confs for key in conf)), (runs, EVALUATED)):
@@ -71,6 +71,6 @@ def differences(found: Runs) -> Iterator[tuple[str, ...]]:
 
 
 def _shown(value: Any) -> str:
-    """A value of a conf or an evaluation, in short."""
+    """A value of a conf or an evaluation, shortened."""
     text = "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= LONGEST else f"...{text[3 - LONGEST :]}"

@@ -1,8 +1,8 @@
-"""The published DTU evaluation of a mesh, millimetres throughout.
+"""The published DTU evaluation of a mesh, in millimetres.
 
-As its authors' program for MATLAB defines it (Jensen et al., Large scale multi-view stereopsis evaluation, CVPR 2014;
-Aanaes et al., IJCV 120, 2016) and as published figures are made since, by the Python program DTUeval-python, whose
-steps and constants these are. That one thins points in an order that is drawn anew each time; here it is of one seed.
+It follows the authors' MATLAB program (Jensen et al., Large scale multi-view stereopsis evaluation, CVPR 2014; Aanaes
+et al., IJCV 120, 2016), with the steps and constants of the Python program DTUeval-python, which published results use.
+That program thins points in a random order; here the seed is fixed.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from data.readers.dtu import DtuReference
 from models.surface.clean import with_faces, within_masks
 from models.surface.visibility import Camera
 
-DENSITY = 0.2  # mm between the points that a mesh is replaced by
-FARTHEST = 20.0  # mm: distances from there on are left out of the means
-PATCH = 60.0  # mm that the mesh may reach beyond the observed box: once below, twice above, as published
-SEED = 0  # of the order in which points are thinned
-BATCH = 20_000  # points whose neighbours are looked up at a time
+DENSITY = 0.2  # mm between the points that replace a mesh
+FARTHEST = 20.0  # mm; larger distances are excluded from the means
+PATCH = 60.0  # margins in mm around the observed box: below once, above twice, as published
+SEED = 0  # of the order of thinning
+BATCH = 20_000  # points per neighbour query
 
 
 @dataclass(frozen=True)
 class DtuMetrics:
-    """Millimetres."""
+    """The metrics of the DTU protocol, in millimetres."""
 
     dtu_scan: int
     dtu_accuracy: float  # from the mesh to the scan
     dtu_completeness: float  # from the scan to the mesh
-    dtu_chamfer: float  # their mean, the figure that is published
+    dtu_chamfer: float  # their mean, the published metric
 
 
 def masked(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None) -> trimesh.Trimesh:
-    """The mesh without what the dilated masks exclude, as published meshes are cleaned before they are scored."""
+    """The mesh without what the dilated masks exclude, as published meshes are cleaned."""
     return mesh if masks is None else with_faces(mesh, within_masks(mesh, cameras, masks)[mesh.faces].all(axis=1))
 
 
 def dtu_metrics(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED) -> DtuMetrics:
-    """Both directions for a mesh in the world of the scan's cameras.
+    """Both directions for a mesh in the world frame of the scan's cameras.
 
-    Raises UserError where nothing of one lies within FARTHEST of the other: the mesh is in another frame.
+    Raises UserError if no distance is below FARTHEST: the mesh is in another frame.
     """
     points = thinned(mesh_points(mesh, DENSITY), DENSITY, np.random.default_rng(seed))
     near = ((points >= reference.low - PATCH) & (points < reference.high + 2 * PATCH)).all(axis=1)
@@ -55,17 +55,18 @@ def dtu_metrics(mesh: trimesh.Trimesh, reference: DtuReference, seed: int = SEED
     completeness = _mean_distance(reference.points[above], points)
     if accuracy is None or completeness is None:
         raise UserError(
-            f"--protocol dtu: nothing of the mesh lies within {FARTHEST:g} mm of scan {reference.scan} where that was "
-            "observed: the scene's world is not that of the scan in millimetres, or --scan is another one's number"
+            f"--protocol dtu: no point of the mesh is within {FARTHEST:g} mm of scan {reference.scan} in its "
+            "observed part: the world frame of the scene is not that of the scan in millimetres, or --scan is "
+            "the number of another scan"
         )
     return DtuMetrics(reference.scan, accuracy, completeness, 0.5 * (accuracy + completeness))
 
 
 def mesh_points(mesh: trimesh.Trimesh, density: float) -> np.ndarray:
-    """Points [P, 3] on a mesh: its vertices, and on each triangle a lattice along two sides, `density` apart or less.
+    """Points [P, 3] of a mesh: its vertices, and a lattice on each triangle with spacing `density` or less.
 
-    A triangle with sides of l1 and l2 from its first corner and twice the area A has floor(l / (density sqrt(l1 l2 /
-    A))) steps along each; a triangle smaller than the density has none. In the order of the triangles.
+    A triangle with sides l1 and l2 at its first corner and twice the area A has floor(l / (density sqrt(l1 l2 / A)))
+    steps along each; a triangle smaller than the density has none. Sorted by triangle.
     """
     vertices = np.asarray(mesh.vertices, np.float64)
     corners = vertices[mesh.faces]
@@ -80,7 +81,7 @@ def mesh_points(mesh: trimesh.Trimesh, density: float) -> np.ndarray:
     found, owners = [np.empty((0, 3))], [np.empty(0, np.int64)]
     for index, (along, across) in enumerate(kinds):
         if min(along, across) == 0:
-            continue  # half a step along a side without steps leads out of the triangle
+            continue  # without steps along a side, half a step would be outside the triangle
         lattice = _lattice(along, across)
         chosen = np.flatnonzero(kind.reshape(-1) == index)
         sides = np.stack([first[chosen], second[chosen]], axis=1)
@@ -91,14 +92,14 @@ def mesh_points(mesh: trimesh.Trimesh, density: float) -> np.ndarray:
 
 
 def _lattice(along: int, across: int) -> np.ndarray:
-    """The places [L, 2] in a triangle, in parts of its two sides, half a step off them."""
+    """The lattice points [L, 2] of a triangle in fractions of its two sides, half a step from them."""
     places = np.stack(np.meshgrid(np.arange(along + 1), np.arange(across + 1), indexing="ij"), axis=-1) + 0.5
     places = places.reshape(-1, 2) / [along, across]
     return places[places.sum(axis=1) < 1]
 
 
 def thinned(points: np.ndarray, distance: float, generator: np.random.Generator) -> np.ndarray:
-    """The points [P, 3] in an order drawn by chance, without those within `distance` of one kept before."""
+    """The points [P, 3] in random order, without those within `distance` of an earlier one."""
     points = points[generator.permutation(len(points))]
     tree = cKDTree(points)
     stays = np.ones(len(points), bool)
@@ -112,7 +113,7 @@ def thinned(points: np.ndarray, distance: float, generator: np.random.Generator)
 
 
 def _observed(points: np.ndarray, reference: DtuReference) -> np.ndarray:
-    """Whether points [P, 3] lie in a cell that the scanner observed, bool [P]."""
+    """Whether points [P, 3] are in a cell that the scanner observed, bool [P]."""
     cells = np.around((points - reference.low) / reference.cell).astype(np.int64)
     inside = ((cells >= 0) & (cells < reference.observed.shape)).all(axis=1)
     inside[inside] = reference.observed[tuple(cells[inside].T)]
@@ -120,7 +121,7 @@ def _observed(points: np.ndarray, reference: DtuReference) -> np.ndarray:
 
 
 def _mean_distance(points: np.ndarray, others: np.ndarray) -> float | None:
-    """The mean distance from points to the nearest of the others, of those below FARTHEST; None where there is none."""
+    """The mean of the distances to nearest points that are below FARTHEST; None if there are none."""
     if len(points) == 0 or len(others) == 0:
         return None
     distance = cKDTree(others).query(points, distance_upper_bound=FARTHEST, workers=-1)[0]

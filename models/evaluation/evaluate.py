@@ -1,4 +1,4 @@
-"""Metrics of a trained model, as a table and as files, and the picture to look at."""
+"""Compute the metrics of a trained model; write them as a table and files, with an image."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ MESH_FILE, PICTURE = "mesh.ply", "report.png"
 
 @dataclass(frozen=True)
 class CameraMetrics:
-    """How well the images agree with the cameras; independent of the model."""
+    """The consistency of images and cameras, which does not depend on the model."""
 
-    # The median distance of matches from their epipolar lines, pixels of pictures reduced to 640; None: too few pairs
+    # The median distance of matches from their epipolar lines, in pixels of images reduced to 640; None: too few pairs
     epipolar_px: float | None
-    epipolar_pairs: int  # of photographs that show enough in common
+    epipolar_pairs: int  # pairs of photographs with enough overlap
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The figures of a run; None where there is nothing to compare with, or no surface."""
+    """The metrics of a run; None for missing references or a missing surface."""
 
     pictures: ImageMetrics | None  # means over the held-out views
     surface: SurfaceMetrics | None
@@ -59,7 +59,7 @@ class Evaluation:
     views: tuple[ViewMetrics, ...]
 
     def values(self) -> dict[str, Any]:
-        """Every figure by its name, in one order whatever there is; the names of different parts differ."""
+        """Every metric by name, in a fixed order; names are unique."""
         parts = {
             ImageMetrics: self.pictures,
             SurfaceMetrics: self.surface,
@@ -75,16 +75,18 @@ class Evaluation:
 
 
 def evaluate(context: EvalContext, request: EvaluationRequest, references: References) -> dict[str, Any]:
-    """Score the model against all there is: a table, report/metrics.json, a row of metrics.csv, and report/report.png.
+    """Compute all metrics with available references; write a table, report/metrics.json, a row of metrics.csv,
+    report.png.
 
-    Without held-out views the picture shows the first photograph's. Nothing is written before every figure is there.
-    Raises EmptySurfaceError where there is no surface, and UserError for ground truth in another frame.
+    Without held-out views the image shows the first photograph. All files are written at the end. Raises
+    EmptySurfaceError if there is no surface, and UserError for ground truth in another frame.
     """
     scene = references.held_out or context.experiment.scene
     mesh = _mesh(context, request, references)
     is_first = context.ranks.is_first
-    scored = mesh if is_first else None  # the others only help with the field and the pictures
-    surface, dtu = _against_truth(scored, references), _by_dtu(context, scored, references)  # they may refuse: first
+    scored = mesh if is_first else None  # the other ranks only help to evaluate the field and to render
+    # first, since they may raise
+    surface, dtu = _against_truth(scored, references), _by_dtu(context, scored, references)
     mask_first = image_metrics.mask_first(context, scene)
     first = context.render(*scene.rays(0))
     views = _compare_views(context, references.held_out, first, mask_first) if references.held_out else ()
@@ -107,12 +109,12 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     context.log.info(*lines([("", values)]))
     folder = context.experiment.folder / FOLDER
     panels = "rendering | photograph | normals" if mesh is None else "rendering | photograph | normals | mesh"
-    context.log.info(f"{panels}: {folder / PICTURE}", f"figures: {folder / JSON_FILE}, {_table_file(context, request)}")
+    context.log.info(f"{panels}: {folder / PICTURE}", f"metrics: {folder / JSON_FILE}, {_table_file(context, request)}")
     return values
 
 
 def _mesh(context: EvalContext, request: EvaluationRequest, references: References) -> trimesh.Trimesh | None:
-    """The surface in the working frame; None for a model type without one, where no flag needs it."""
+    """The surface in the working frame; None for a model type without one, if no flag requires it."""
     if context.model.level_set is not None:
         return extract_mesh(context, request.mesh)
     if references.needs_surface:
@@ -121,7 +123,7 @@ def _mesh(context: EvalContext, request: EvaluationRequest, references: Referenc
 
 
 def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> SurfaceMetrics | None:
-    """The figures of a mesh in the working frame; raises UserError for ground truth in another frame."""
+    """The metrics of a mesh in the working frame; raises UserError for ground truth in another frame."""
     truth = references.truth
     if truth is None or mesh is None:
         return None
@@ -132,18 +134,18 @@ def _against_truth(mesh: trimesh.Trimesh | None, references: References) -> Surf
 
 
 def _by_dtu(context: EvalContext, mesh: trimesh.Trimesh | None, references: References) -> DtuMetrics | None:
-    """The figures of the DTU protocol: masks first, then the world's millimetres."""
+    """The DTU metrics: apply masks, then transform to world millimetres."""
     if references.dtu is None or mesh is None:
         return None
     scene = context.experiment.scene
     kept = masked(mesh, cameras_of(scene), scene.masks)
     if len(kept.faces) == 0:
-        raise EmptySurfaceError("No surface: --protocol dtu leaves nothing, for the masks exclude all of it")
+        raise EmptySurfaceError("No surface: --protocol dtu removes all of it, because the masks exclude it")
     return dtu_metrics(surface_to_world(Surface(kept), scene.scene_to_world).mesh, references.dtu)
 
 
 def _cameras(scene: Scene) -> CameraMetrics:
-    """As `inspect` has it."""
+    """The metric of `inspect`."""
     pairs, tried = pair_distances(scene)
     return CameraMetrics(median_distance(pairs, tried), len(pairs))
 
@@ -151,7 +153,7 @@ def _cameras(scene: Scene) -> CameraMetrics:
 def _compare_views(
     context: EvalContext, held_out: Scene, first: RenderedView, mask_first: bool
 ) -> tuple[ViewMetrics, ...]:
-    """The figures of all held-out views, of which the first is rendered already; each is told in the text log."""
+    """The metrics of all held-out views, the first of which is already rendered; each is logged in the text log."""
     views = []
     for view in context.log.progress(range(held_out.n_views), desc="held-out views"):
         rendered = context.render(*held_out.rays(view)) if view else first
@@ -168,14 +170,14 @@ def _about(
     mesh: trimesh.Trimesh | None,
     mask_first: bool,
 ) -> dict[str, Any]:
-    """What was evaluated, and how."""
+    """The inputs and options of the evaluation."""
     experiment, held_out, truth = context.experiment, references.held_out, references.truth
     return {
         "experiment": str(experiment.folder),
         "scene": experiment.scene.name,
         "model": experiment.conf.model.type,
         "step": context.step,
-        "seconds": context.seconds,  # of training, over all its sessions
+        "seconds": context.seconds,  # training time over all sessions
         "resolution": None if mesh is None else request.mesh.resolution,
         "threshold": request.mesh.threshold,
         "triangles": None if mesh is None else len(mesh.faces),
@@ -194,10 +196,10 @@ def _write(
     picture: np.ndarray,
     mesh: trimesh.Trimesh | None,
 ) -> None:
-    """The figures, the picture and the mesh that was scored."""
+    """Write metrics, image and mesh."""
     experiment = context.experiment
     text = experiment.checkpoint.state.get("conf") if experiment.checkpoint is not None else None
-    conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # a published one carries none
+    conf = parse_config(text, "the checkpoint's conf") if text else experiment.conf  # published checkpoints have none
     details = {"views": [asdict(view) for view in views], "conf": flat(conf)}
     if mesh is not None:
         write_world_mesh(context, mesh, experiment.path(FOLDER, MESH_FILE))
@@ -207,14 +209,14 @@ def _write(
 
 
 def _table_file(context: EvalContext, request: EvaluationRequest) -> Path:
-    """The table that has a row for each evaluation."""
+    """The table that gets a row."""
     return request.csv or context.experiment.folder / FOLDER / CSV_FILE
 
 
 def _report_picture(scene: Scene, view: RenderedView, mesh: trimesh.Trimesh | None, mask_first: bool) -> np.ndarray:
     """Rendering | photograph | normals | shaded mesh of the scene's first view, uint8 [h, 4 w, 3]; 3 w without a mesh.
 
-    The photograph's background is greyed where the figures inside the mask count first.
+    The photograph's background is faded if the metrics inside the mask are the primary ones.
     """
     height, width = view.rgb.shape[:2]
     photograph, mask = scene.rgb_image(0), scene.mask_image(0)

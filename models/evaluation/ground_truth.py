@@ -1,4 +1,4 @@
-"""What a surface is compared with: triangles, or points alone, from a file."""
+"""The ground truth of a surface from a file: triangles or points."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from data.io.files import is_file, read_regular
 from data.readers.points import HEADER_BYTES, read_points
 from models.evaluation.mesh_distance import has_area, read_mesh, sample_surface
 
-MOST_POINTS = 1_000_000  # of a cloud that are measured from, drawn by chance; all of them are measured to
+MOST_POINTS = 1_000_000  # random points from which distances are measured; distances to the cloud use all points
 
 
 @dataclass(frozen=True, eq=False)
 class GroundTruth:
-    """Ground truth in the working frame: a mesh, or points where no triangles are known."""
+    """Ground truth in the working frame: a mesh, or points without triangles."""
 
-    source: str  # as a message names it: a flag or key and the file
-    points: np.ndarray  # [N, 3] vertices, or the points themselves
-    faces: np.ndarray | None  # [F, 3]; None for points alone
+    source: str  # its name in messages: a flag or key and the file
+    points: np.ndarray  # [N, 3] vertices, or the points
+    faces: np.ndarray | None  # [F, 3]; None for points
 
     @property
     def mesh(self) -> trimesh.Trimesh | None:
-        """The triangles; None for points alone."""
+        """The triangles; None for points."""
         return None if self.faces is None else trimesh.Trimesh(self.points, self.faces, process=False)
 
     def spread(self, count: int, generator: np.random.Generator) -> np.ndarray:
-        """At most `count` of its points, of a mesh uniform by area: [P, 3]."""
+        """At most `count` of its points, for a mesh uniform by area: [P, 3]."""
         mesh = self.mesh
         if mesh is not None:
             return sample_surface(mesh, count, generator)
@@ -41,36 +41,38 @@ class GroundTruth:
 
 
 def read_ground_truth(path: Path | str, source: str, to_working: np.ndarray | None) -> GroundTruth:
-    """A mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
+    """Read a mesh (PLY, OBJ, STL) or the points of a PLY file without faces.
 
-    to_working: [4, 4], from the file's frame to the working frame; None where it is in that already. Raises UserError
-    for a file that is missing, damaged, without content or not finite.
+    to_working: [4, 4], from the file's frame to the working frame; None for the identity. Raises UserError for a file
+    that is missing, damaged, empty or not finite.
     """
     path = Path(path)
     if _is_points(path):
         cloud = read_points(path)
         if cloud is None:
-            raise UserError(f"{path}: holds neither triangles nor points; give a mesh or points")
+            raise UserError(f"{path}: contains neither triangles nor points; give a mesh or points")
         return GroundTruth(source, moved(cloud.xyz, to_working), None)
     mesh = read_mesh(path)
     found = GroundTruth(source, moved(np.asarray(mesh.vertices, np.float64), to_working), np.asarray(mesh.faces))
-    if not has_area(found.mesh):  # so small that its place in the scene swallows it
-        raise UserError(f"{path}: its triangles have no area in the scene's frame; give the mesh in the scene's units")
+    if not has_area(found.mesh):  # so small that it degenerates in float64 at its position
+        raise UserError(
+            f"{path}: its triangles have no area in the frame of the scene; give the mesh in the units of the scene"
+        )
     return found
 
 
 def _is_points(path: Path) -> bool:
-    """Whether the file is a PLY whose header announces no faces."""
+    """Whether the file is a PLY without faces in its header."""
     try:
         if path.suffix.lower() != ".ply" or not is_file(path):
             return False
         header = read_regular(path, HEADER_BYTES).partition(b"end_header")[0]
     except OSError:
-        return False  # reading it as a mesh says what is wrong
+        return False  # the error is reported when it is read as a mesh
     found = re.search(rb"element\s+(?:face|tristrips)\s+(\d{1,18})\s", header)
     return header.startswith(b"ply") and (found is None or int(found[1]) == 0)
 
 
 def moved(points: np.ndarray, matrix: np.ndarray | None) -> np.ndarray:
-    """Points [N, 3] through a matrix [4, 4], or as they are."""
+    """Transform points [N, 3] by a matrix [4, 4]; None for the identity."""
     return points if matrix is None else points @ matrix[:3, :3].T + matrix[:3, 3]

@@ -1,4 +1,4 @@
-"""Distances of held-out SfM points, which took no part in the training, to the surface. The working frame; P points."""
+"""Distances of held-out SfM points to the surface, in the working frame. P points."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ from data.roi.sparse import well_supported
 from models.evaluation.mesh_distance import point_to_mesh
 from models.surface.visibility import Camera, project
 
-MISSING = 0.01  # of the sphere's radius: a point farther off has no surface; see compared.TAU
-MOST_POINTS = 20_000  # measured, drawn by chance: quantiles of more are the same to a per cent
-IN_MASKS = 0.9  # of the photographs that show a point must show it inside the mask: one mask may be wrong
-A_PIXEL = np.ones((3, 3), np.uint8)  # that a point on the outline may lie off the mask
-SAME = 1e-4  # radii: points nearer than that are one, through files in float32
+MISSING = 0.01  # radii: larger distances count as missing; see surface_metrics.TAU
+MOST_POINTS = 20_000  # largest number of measured points, randomly selected: quantiles are accurate to a per cent
+IN_MASKS = 0.9  # fraction of the photographs that must show a point inside the mask: one mask may be wrong
+A_PIXEL = np.ones((3, 3), np.uint8)  # tolerance in pixels for points on the outline
+SAME = 1e-4  # radii: closer points are duplicates, because files contain float32
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOutPoints:
-    """Points that lie on what was to be reconstructed."""
+    """Points on the object."""
 
-    source: str  # where they are from
+    source: str  # their source
     xyz: np.ndarray  # [P, 3]
-    pixels: np.ndarray  # [P], how many pixels a length of one radius covers there, the median of the photographs
-    given: int  # points that there were
+    pixels: np.ndarray  # [P], pixels per radius at the point, median over the photographs
+    given: int  # number of given points
 
 
 @dataclass(frozen=True)
 class PointMetrics:
-    """Distances of points to the nearest point of the surface's triangles."""
+    """Distances of points to the nearest point on the triangles of the surface."""
 
     points_from: str
     points_given: int
     points_scored: int
     points_median: float  # radii
     points_p90: float  # radii, the 90th percentile
-    points_median_px: float  # pixels that the distance covers where the point is seen, at right angles
+    points_median_px: float  # pixels: the projected distance, parallel to the image plane
     points_p90_px: float
-    points_missing: float  # share farther than MISSING from any surface
+    points_missing: float  # fraction of the points farther than MISSING from the surface
 
 
 def held_out_points(
     points: SparsePoints, source: str, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None
 ) -> HeldOutPoints:
-    """Those in the unit sphere, well supported, and shown by a photograph; it may be none.
+    """Points in the unit sphere that are well supported and visible in a photograph; may be empty.
 
-    masks: uint8 [H, W] of each camera, where what lies off them is no part of the object; else None.
+    masks: uint8 [H, W] of each camera, if they define the object; else None.
     """
     given = len(points.xyz)
     xyz = well_supported(points)
@@ -75,7 +75,7 @@ def held_out_points(
 
 
 def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoints:
-    """The points that did not take part in training; all where none did."""
+    """The points that were not used in training; all points if none were used."""
     if trained_on is None or len(trained_on.xyz) == 0:
         return points
 
@@ -83,7 +83,7 @@ def others(points: SparsePoints, trained_on: SparsePoints | None) -> SparsePoint
 
 
 def point_metrics(held_out: HeldOutPoints, mesh: trimesh.Trimesh) -> PointMetrics | None:
-    """How far the points lie from the surface; None where there are none."""
+    """The distances of the points to the surface; None without points."""
     if len(held_out.xyz) == 0:
         return None
     distance = point_to_mesh(held_out.xyz, mesh)

@@ -1,7 +1,7 @@
-"""How a rendering compares with its photograph: over the whole picture, inside the mask, and their outlines.
+"""Compare a rendering with its photograph: over the whole image, inside the mask, and by outline.
 
-A mask decides what is counted and never what is rendered: what a rendering shows off the object counts in the whole
-picture's figures and in the overlap.
+A mask selects pixels of a metric and does not affect rendering: superfluous geometry affects the metrics of the whole
+image and the IoU.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from data.scenes.scene import Scene
 from models.results.context import EvalContext
 from models.results.render import RenderedView, psnr
 
-SSIM_SIGMA = 1.5  # of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
-SSIM_RADIUS = 5  # that window's, as scikit-image cuts it off: pixels nearer to the border have no whole window
-HALF = 0.5  # of opacity, and of a mask: more is the object
-PLAIN_STEP = 8 / 255  # what a plain background may differ from its colour by: compression, a lamp
-PLAIN_SHARE = 0.95  # of the pixels off the masks; the rest are soft edges
-PLAIN_STRIDE = 4  # every so many-th pixel of a row and a column is looked at
-GREY = 0.5  # what the background of a report is half faded to
+# standard deviation of the Gaussian window, in pixels (Wang et al., "Image quality assessment", TIP 13, 2004)
+SSIM_SIGMA = 1.5
+SSIM_RADIUS = 5  # radius of that window in scikit-image: pixels closer to the border are excluded
+HALF = 0.5  # threshold of opacity and mask
+PLAIN_STEP = 8 / 255  # tolerance of a uniform background: compression, lighting
+PLAIN_SHARE = 0.95  # fraction of the pixels outside the masks; the rest are soft edges
+PLAIN_STRIDE = 4  # subsampling of rows and columns
+GREY = 0.5  # colour to which the background of a report is faded
 
 
 @dataclass(frozen=True)
 class ImageMetrics:
-    """Of one view, or the mean of several; None where there is nothing to compare, or no difference to measure."""
+    """Metrics of one view, or means over several; None without reference or if infinite."""
 
-    psnr: float | None  # dB, over the whole picture
-    ssim: float | None  # likewise
+    psnr: float | None  # dB, over the whole image
+    ssim: float | None  # the same
     psnr_mask: float | None  # dB, inside the mask
-    ssim_mask: float | None  # inside the mask, with both pictures black off it
-    iou: float | None  # overlap of mask and opacity: pixels in both by pixels in either
+    ssim_mask: float | None  # inside the mask, with both images black outside
+    iou: float | None  # IoU of mask and opacity
 
 
 NAMES = tuple(entry.name for entry in fields(ImageMetrics))
@@ -42,13 +43,13 @@ NAMES = tuple(entry.name for entry in fields(ImageMetrics))
 
 @dataclass(frozen=True)
 class ViewMetrics(ImageMetrics):
-    """Of one held-out photograph."""
+    """The metrics of one held-out photograph."""
 
     view: str  # its file name
 
 
 def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | None) -> ImageMetrics:
-    """The figures of a rendering, for a photograph [h, w, 3] in [0, 1] and a mask [h, w] in [0, 1] or None."""
+    """The metrics of a rendering, for a photograph [h, w, 3] in [0, 1] and a mask [h, w] in [0, 1] or None."""
     whole = (_finite(psnr(rendered.rgb, photograph)), _ssim(rendered.rgb, photograph, None))
     if mask is None:
         return ImageMetrics(*whole, None, None, None)
@@ -65,28 +66,29 @@ def compare(rendered: RenderedView, photograph: np.ndarray, mask: np.ndarray | N
 
 
 def mean(figures: Sequence[ImageMetrics]) -> ImageMetrics:
-    """The mean of each figure over the views that have it; of no views at all, none."""
+    """The mean of each metric over the views that have it; None without views."""
     columns = {name: [getattr(view, name) for view in figures] for name in NAMES}
     present = {name: [value for value in values if value is not None] for name, values in columns.items()}
     return ImageMetrics(**{name: float(np.mean(values)) if values else None for name, values in present.items()})
 
 
 def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarray | None) -> bool:
-    """Whether the figures inside the mask come first: trained by masks, on photographs with a background of their own.
+    """Whether the metrics inside the mask are the primary ones: trained with masks on photographs with a real
+    background.
 
-    Over the whole picture they come first where no mask took part in training, and where the photographs lie before
-    what the rendering has behind everything, `background_rgb` [3] or black, so that all of a rendering can be right.
+    The metrics of the whole image are the primary ones if no masks were used in training, and if the photographs have
+    the rendered background, `background_rgb` [3] or black.
     """
     return scene.masks is not None and mask_weight > 0 and not _is_before(scene, background_rgb)
 
 
 def mask_first(context: EvalContext, scene: Scene) -> bool:
-    """`mask_counts_first` of a trained model on the photographs of a scene."""
+    """`mask_counts_first` for a trained model and the photographs of a scene."""
     return mask_counts_first(scene, context.experiment.conf.train.mask_weight, context.background_rgb)
 
 
 def _is_before(scene: Scene, background_rgb: np.ndarray | None) -> bool:
-    """Whether the photographs off their masks show `background_rgb` and little else."""
+    """Whether the photographs show mostly `background_rgb` outside their masks."""
     colour = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
     plain, count = 0, 0
     for image, mask in zip(scene.images, scene.masks, strict=True):
@@ -98,14 +100,14 @@ def _is_before(scene: Scene, background_rgb: np.ndarray | None) -> bool:
 
 
 def greyed(photograph: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The photograph [h, w, 3] with what is off the mask [h, w] colourless and half faded; both in [0, 1]."""
+    """The photograph [h, w, 3] with the area outside the mask [h, w] in grey and faded; both in [0, 1]."""
     faded = 0.5 * (GREY + photograph.mean(axis=-1, keepdims=True)).repeat(3, axis=-1)
     return np.where((mask > HALF)[..., None], photograph, faded).astype(np.float32)
 
 
 def text(figures: ImageMetrics, mask_first: bool) -> str:
-    """The figures as a part of a sentence, what counts first in front."""
-    whole = _pair("over the whole picture", figures.psnr, figures.ssim)
+    """The metrics as part of a sentence, the primary ones first."""
+    whole = _pair("over the whole image", figures.psnr, figures.ssim)
     if figures.iou is None:
         return _pair("", figures.psnr, figures.ssim)
     inside = _pair("inside the mask", figures.psnr_mask, figures.ssim_mask)
@@ -114,17 +116,17 @@ def text(figures: ImageMetrics, mask_first: bool) -> str:
 
 
 def _pair(where: str, decibels: float | None, similarity: float | None) -> str:
-    """`12.40 dB over the whole picture (SSIM 0.512)`, as far as there is something to tell."""
+    """`12.40 dB over the whole image (SSIM 0.512)`, without missing values."""
     told = "no figure" if decibels is None else f"{decibels:.2f} dB"
     return f"{told} {where}".rstrip() + ("" if similarity is None else f" (SSIM {similarity:.3f})")
 
 
 def _ssim(rendered: np.ndarray, photograph: np.ndarray, inside: np.ndarray | None) -> float | None:
-    """Structural similarity of two pictures [h, w, 3] in [0, 1]: its mean, over the pixels `inside` [h, w] if given.
+    """Mean structural similarity of two images [h, w, 3] in [0, 1], over the pixels `inside` [h, w] if given.
 
-    None where no whole window fits.
+    None if no complete window fits.
     """
-    from skimage.metrics import structural_similarity  # half a second, which a training without pictures need not wait
+    from skimage.metrics import structural_similarity  # imported here because the import takes half a second
 
     if min(rendered.shape[:2]) <= 2 * SSIM_RADIUS:
         return None
@@ -139,11 +141,11 @@ def _ssim(rendered: np.ndarray, photograph: np.ndarray, inside: np.ndarray | Non
 
 
 def _overlap(first: np.ndarray, second: np.ndarray) -> float | None:
-    """Pixels in both by pixels in either, of two areas; None where both are empty."""
+    """IoU of two areas; None if both are empty."""
     either = np.count_nonzero(first | second)
     return np.count_nonzero(first & second) / either if either else None
 
 
 def _finite(value: float) -> float | None:
-    """The value; None for an infinite one, which JSON has no word for."""
+    """The value; None for an infinite one, which JSON cannot represent."""
     return value if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Meshes that are measured: read from files, sampled uniformly by area, distances of points to their triangles."""
+"""Read meshes, sample them uniformly by area, and measure distances of points to their triangles."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ import trimesh
 from data.errors import UserError
 from data.io.geometry_file import GeometryError, load_geometry
 
-# Plain lists of triangles. trimesh also opens archives, scenes that name further files, and addresses.
+# Formats with plain lists of triangles. trimesh also opens archives, scenes that refer to further files, and URLs.
 FILE_TYPES = ("ply", "obj", "stl")
 
 
 def read_mesh(path: Path | str) -> trimesh.Trimesh:
-    """The triangles of a mesh file, as stored: no vertex is merged or dropped.
+    """The triangles of a mesh file, as stored: no vertex is merged or removed.
 
-    Raises UserError for a file that is missing, no mesh that can be understood, without faces or area, or not finite.
+    Raises UserError for a file that is missing, not a valid mesh, without faces or area, or not finite.
     """
     source = Path(path)
     try:
         is_there = source.is_file()
-    except OSError as error:  # a name too long, a folder that may not be entered
+    except OSError as error:  # the name is too long, or the folder is not accessible
         raise UserError(f"{source}: cannot be read ({error.strerror}); check the path and its permissions") from error
     if not is_there:
         raise UserError(f"{source}: no such mesh file; check the path")
     file_type = source.suffix.lower().removeprefix(".")
     if file_type not in FILE_TYPES:
-        raise UserError(f"{source}: is no .ply, .obj or .stl file; export the mesh as one of them")
+        raise UserError(f"{source}: is not a .ply, .obj or .stl file; export the mesh as one of them")
     try:
         mesh = load_geometry(source.read_bytes(), file_type, force="mesh")
     except (GeometryError, OSError) as error:
         raise UserError(
-            f"{source}: cannot be read as a mesh ({error}); give a whole .ply, .obj or .stl file"
+            f"{source}: cannot be read as a mesh ({error}); give a complete .ply, .obj or .stl file"
         ) from error
     if not isinstance(mesh, trimesh.Trimesh) or len(mesh.faces) == 0:
-        raise UserError(f"{source}: holds no triangles; give a mesh with faces, not points alone")
+        raise UserError(f"{source}: contains no triangles; give a mesh with faces, not only points")
     if not np.isfinite(mesh.vertices).all():
-        raise UserError(f"{source}: has vertices that are NaN or infinite; export the mesh again")
+        raise UserError(f"{source}: contains vertices that are NaN or infinite; export the mesh again")
     if mesh.faces.min() < 0 or mesh.faces.max() >= len(mesh.vertices):
-        raise UserError(f"{source}: has faces that name vertices it does not hold; export the mesh again")
+        raise UserError(f"{source}: contains faces with vertex indices out of range; export the mesh again")
     if not has_area(mesh):
-        raise UserError(f"{source}: its triangles have no area, or one beyond all numbers; export the mesh again")
+        raise UserError(f"{source}: its triangles have no area, or an infinite one; export the mesh again")
     return mesh
 
 
 def has_area(mesh: trimesh.Trimesh) -> bool:
-    """Whether points can be spread over its triangles: their area is neither 0 nor beyond all numbers."""
+    """Whether points can be sampled on its triangles: their area is neither 0 nor infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return 0 < float(_double_areas(mesh).sum()) < np.inf
 
@@ -67,7 +67,7 @@ def sample_surface(mesh: trimesh.Trimesh, count: int, generator: np.random.Gener
 def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Points [count, 3] uniform by area on the faces of `mesh`, and the face [count] of each.
 
-    A face by its share of the area, then Osada et al., "Shape distributions", ACM TOG 21 (2002), equation 1. Raises
+    A face is selected by area, then Osada et al., "Shape distributions", ACM TOG 21 (2002), equation 1. Raises
     ValueError for a mesh without area.
     """
     corners = mesh.vertices[mesh.faces]
@@ -75,7 +75,7 @@ def sample_faces(mesh: trimesh.Trimesh, count: int, generator: np.random.Generat
     reached = np.cumsum(_double_areas(mesh))
     if len(reached) == 0 or not reached[-1] > 0.0:
         raise ValueError("the mesh has no area to sample")
-    # side="right" skips faces without area; the minimum guards a draw that rounds up to the total.
+    # side="right" skips faces without area; the minimum handles a number that is rounded up to the total.
     face = np.minimum(np.searchsorted(reached, reached[-1] * generator.random(count), side="right"), len(reached) - 1)
     root, along = np.sqrt(generator.random((count, 1))), generator.random((count, 1))
     return corners[face, 0] + root * (1.0 - along) * edge_1[face] + root * along * edge_2[face], face
@@ -87,7 +87,7 @@ def point_to_mesh(points: np.ndarray, mesh: trimesh.Trimesh) -> np.ndarray:
 
 
 def nearest(points: np.ndarray, mesh: trimesh.Trimesh) -> tuple[np.ndarray, np.ndarray]:
-    """The distances of `point_to_mesh`, and the face [P] that each nearest point lies on."""
+    """The distances of `point_to_mesh`, and the face [P] of each nearest point."""
     vertices = np.ascontiguousarray(mesh.vertices, dtype=np.float64)
     faces = np.ascontiguousarray(mesh.faces, dtype=np.int64)
     squared, face, _ = igl.point_mesh_squared_distance(np.ascontiguousarray(points, dtype=np.float64), vertices, faces)

@@ -1,4 +1,4 @@
-"""Metrics as they are read on a terminal: what each is called, its unit, and how many digits say something."""
+"""The table of metrics on the terminal: labels, units and digits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-LONGEST = 40  # letters of a name: a path keeps its end
-Value = Callable[[Any, Mapping[str, Any]], str]  # a figure, and all of them: what is shown
+LONGEST = 40  # characters of a name; of a path the end is kept
+Value = Callable[[Any, Mapping[str, Any]], str]  # (value, all metrics) -> text
 
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of the table."""
+    """A row of the table."""
 
     name: str  # in metrics.json
     label: str
@@ -45,7 +45,7 @@ def _text(value: Any, _all: Mapping[str, Any]) -> str:
 
 
 def _first(value: Any, _all: Mapping[str, Any]) -> str:
-    return "inside the mask" if value == "psnr_mask" else "whole picture"
+    return "inside the mask" if value == "psnr_mask" else "whole image"
 
 
 def _seconds(value: float, _all: Mapping[str, Any]) -> str:
@@ -53,7 +53,7 @@ def _seconds(value: float, _all: Mapping[str, Any]) -> str:
 
 
 def _length(value: float, figures: Mapping[str, Any]) -> str:
-    """Radii, and units of the world where they are others."""
+    """Radii, and world units if these differ."""
     world = float(figures.get("world_per_radius") or 1.0)
     return f"{value:.4f} radii" + ("" if world == 1.0 else f" = {value * world:.4g} world")
 
@@ -62,40 +62,40 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     (
         "held-out views",
         (
-            Row("held_out", "how many", _text),
-            Row("counts_first", "which figures count first", _first),
-            Row("psnr", "PSNR, whole picture", _decibels),
-            Row("ssim", "SSIM, whole picture", _plain),
+            Row("held_out", "number", _text),
+            Row("counts_first", "primary metrics", _first),
+            Row("psnr", "PSNR, whole image", _decibels),
+            Row("ssim", "SSIM, whole image", _plain),
             Row("psnr_mask", "PSNR, inside the mask", _decibels),
             Row("ssim_mask", "SSIM, inside the mask", _plain),
-            Row("iou", "overlap of opacity and mask", _plain),
+            Row("iou", "IoU of opacity and mask", _plain),
         ),
     ),
     (
         "ground truth",
         (
             Row("ground_truth", "from", _text),
-            Row("accuracy", "accuracy: surface to truth", _length),
-            Row("completeness", "completeness: truth to surface", _length),
-            Row("chamfer", "Chamfer distance, their mean", _length),
+            Row("accuracy", "accuracy: surface to ground truth", _length),
+            Row("completeness", "completeness: ground truth to surface", _length),
+            Row("chamfer", "Chamfer distance: mean of both", _length),
             Row("tau", "tau", _length),
             Row("precision", "precision: surface within tau", _percent),
-            Row("recall", "recall: truth within tau", _percent),
+            Row("recall", "recall: ground truth within tau", _percent),
             Row("f_score", "F-score", _percent),
             Row("normal_consistency", "normal consistency", _plain),
         ),
     ),
     (
-        "points of structure from motion",
+        "SfM points",
         (
             Row("points_from", "from", _text),
-            Row("points_given", "there are", _text),
-            Row("points_scored", "on the object, scored", _text),
+            Row("points_given", "given", _text),
+            Row("points_scored", "on the object, evaluated", _text),
             Row("points_median", "distance to the surface, median", _length),
             Row("points_p90", "90th percentile", _length),
             Row("points_median_px", "median, in pixels", _pixels),
             Row("points_p90_px", "90th percentile, in pixels", _pixels),
-            Row("points_missing", "no surface within 0.01 radii", _percent),
+            Row("points_missing", "farther than 0.01 radii", _percent),
         ),
     ),
     (
@@ -104,14 +104,14 @@ GROUPS: tuple[tuple[str, tuple[Row, ...]], ...] = (
             Row("dtu_scan", "scan", _text),
             Row("dtu_accuracy", "accuracy: mesh to scan", _millimetres),
             Row("dtu_completeness", "completeness: scan to mesh", _millimetres),
-            Row("dtu_chamfer", "Chamfer distance, their mean", _millimetres),
+            Row("dtu_chamfer", "Chamfer distance: mean of both", _millimetres),
         ),
     ),
     (
         "cameras",
         (
-            Row("epipolar_px", "matches off their epipolar lines, median", _pixels),
-            Row("epipolar_pairs", "pairs that show enough in common", _text),
+            Row("epipolar_px", "epipolar distance of matches, median", _pixels),
+            Row("epipolar_pairs", "pairs with enough overlap", _text),
         ),
     ),
     (
@@ -128,9 +128,9 @@ GAP = "  "
 
 
 def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """The table of one or several runs: heads (left out where there is one) and figures, a line each.
+    """The table of one or several runs as lines: header (unless None) and metrics.
 
-    What no run has is left out; a run without a figure has a dash.
+    Metrics that no run has are omitted; a run without a metric has a dash.
     """
     found = [row if len(row) == 1 else [f"  {row[0]}", *row[1:]] for row in rows(columns)]
     heads = [("", *(head for head, _ in columns))] if len(columns) > 1 else []
@@ -138,7 +138,7 @@ def lines(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
 
 def rows(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
-    """The same as cells: a label and a cell for each run; a row of one cell is the title of a group."""
+    """The same as cells: a label and a cell per run; a row of one cell is the title of a group."""
     found = []
     for title, group in GROUPS:
         present = [row for row in group if any(figures.get(row.name) is not None for _, figures in columns)]
@@ -149,7 +149,7 @@ def rows(columns: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
 
 
 def _shown(row: Row, figures: Mapping[str, Any]) -> str:
-    """A figure as it is shown; as it stands where a file from elsewhere holds something else than a number."""
+    """The text of a value; a value of another type is shown unchanged."""
     value = figures.get(row.name)
     try:
         return "-" if value is None else row.shown(value, figures)
@@ -158,7 +158,7 @@ def _shown(row: Row, figures: Mapping[str, Any]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of cells as lines whose columns stand below each other; a row of one cell is a title, and is not cut."""
+    """Rows of cells as lines with aligned columns; a row of one cell is a title and is not cut."""
     count = max((len(row) for row in rows), default=0)
     whole = [row for row in rows if len(row) > 1]
     widths = [max((len(row[column]) for row in whole if column < len(row)), default=0) for column in range(count)]

@@ -1,4 +1,4 @@
-"""Training images that the model does not reproduce as well as the others: a wrong pose, another object, or blur."""
+"""Detect training images that the model reproduces worse than the others: wrong poses, other objects, blur."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from data.errors import listed_views
 from models.evaluation.image_metrics import HALF, mask_first, psnr
 from models.results.context import EvalContext
 
-SIDE = 96  # pixels of the longer side of what is rendered: enough to tell a wrong picture from a right one
-BELOW_MEDIAN = 6.0  # dB: an error twice as large as that of the others
-LEAST_VIEWS = 5  # fewer have no usual error
+SIDE = 96  # longer side of the renderings in pixels
+BELOW_MEDIAN = 6.0  # dB: twice the error of the others
+LEAST_VIEWS = 5  # fewer views have no typical error
 
 
 def view_psnrs(context: EvalContext) -> np.ndarray:
-    """PSNR in dB of the photographs trained on, [V], on small pictures; inside the masks where these count first."""
+    """PSNR in dB of the training photographs, [V], on small images; inside the masks if that is the primary metric."""
     scene = context.experiment.scene
     is_inside = mask_first(context, scene)
     found = []
@@ -28,7 +28,7 @@ def view_psnrs(context: EvalContext) -> np.ndarray:
 
 
 def outliers(values: np.ndarray) -> np.ndarray:
-    """The views [K] whose PSNR of `view_psnrs` lies far below the others', the worst first."""
+    """The views [K] with a PSNR of `view_psnrs` far below the others, worst first."""
     if np.isfinite(values).sum() < LEAST_VIEWS:
         return np.zeros(0, int)
     far = np.flatnonzero(values < np.nanmedian(values) - BELOW_MEDIAN)
@@ -36,14 +36,16 @@ def outliers(values: np.ndarray) -> np.ndarray:
 
 
 def notes(context: EvalContext) -> tuple[str, ...]:
-    """A sentence that names the photographs that never agree; none where all do."""
+    """A sentence with the inconsistent photographs; empty if there are none."""
     values = view_psnrs(context)
     far = outliers(values)
     if not len(far):
         return ()
     named = listed_views(far, context.experiment.scene.image_names)
     return (
-        f"photographs that do not agree with the others: {named} ({values[far[0]]:.1f} dB, the median has "
-        f"{np.nanmedian(values):.1f}): look at them, and leave out those that are blurred, wrongly posed or of "
-        "something else (dataset.train_views)",
+        (
+            f"photographs that are inconsistent with the others: {named} ({values[far[0]]:.1f} dB, the median is "
+            f"{np.nanmedian(values):.1f} dB): check them, and leave out those that are blurred, have a wrong pose "
+            "or show another object (dataset.train_views)"
+        ),
     )

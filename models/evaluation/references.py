@@ -1,4 +1,6 @@
-"""What a model is compared with: read, checked and moved to the working frame before any long work."""
+"""Read and check the references of an evaluation, and transform them to the working frame, before any long
+computation.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +25,34 @@ from models.requests import UNIT, WORLD, EvaluationRequest
 from models.surface.visibility import cameras_of
 
 FRAME_WORDS = {
-    WORLD: "give it in the world of the scene's cameras, or in that of the unit sphere with --frame unit",
-    UNIT: "give it in the frame of the unit sphere, or in the world of the scene's cameras without --frame unit",
+    WORLD: "give it in the world frame of the cameras, or in the unit-sphere frame with --frame unit",
+    UNIT: "give it in the unit-sphere frame, or in the world frame of the cameras without --frame unit",
 }
-CONF_WORDS = "give it in the frame of the unit sphere, or with --gt in the world of the scene's cameras"
-DTU_WORDS = "the scene's world must be that of the scan, in millimetres, and --scan the number of its scan"
-LARGEST_TAU = 2.0  # radii, the diameter
+CONF_WORDS = "give it in the unit-sphere frame, or with --gt in the world frame of the cameras"
+DTU_WORDS = "the world frame of the scene must be that of the scan, in millimetres, and --scan the number of the scan"
+LARGEST_TAU = 2.0  # radii, the diameter of the region
 NOTHING = (
-    "{name}: has no photographs held out, no points of structure from motion, and no ground truth is named: hold some "
-    "out (dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
+    "{name}: has no held-out photographs, no SfM points and no ground truth: hold photographs out "
+    "(dataset.test_every = 8 before the training, or dataset.test_dir), or pass --gt FILE or --points FILE"
 )
 
 
 @dataclass(frozen=True, eq=False)
 class References:
-    """What there is to compare with; None where there is nothing of the kind."""
+    """The available references; None for missing ones."""
 
     held_out: Scene | None
     truth: GroundTruth | None
-    truth_words: str  # how ground truth in another frame is mended
+    truth_words: str  # advice for ground truth in another frame
     tau: float  # radii
     sfm_points: HeldOutPoints | None
     dtu: DtuReference | None
-    needs_surface: str  # the flag that cannot do without one; "" for none
-    notes: tuple[str, ...]  # what is not scored, and why
+    needs_surface: str  # the flag that requires a surface; "" for none
+    notes: tuple[str, ...]  # what is not evaluated, and why
 
 
 def read_references(experiment: Experiment, request: EvaluationRequest) -> References:
-    """Raises UserError for what cannot be read, lies in another frame, or where there is nothing to compare with."""
+    """Raises UserError for references that cannot be read or are in another frame, and if there are none."""
     scene = experiment.scene
     tau = _tau(scene, request)
     require_table(request.csv or experiment.folder / "report" / "metrics.csv")
@@ -66,25 +68,25 @@ def read_references(experiment: Experiment, request: EvaluationRequest) -> Refer
 
 
 def _tau(scene: Scene, request: EvaluationRequest) -> float:
-    """Radii; raises UserError for one that everything in the region of interest is within."""
+    """The threshold in radii; raises UserError if it exceeds the region of interest."""
     if request.tau is None:
         return TAU
     tau = request.tau / (1.0 if request.frame == UNIT else radius_of(scene))
     if tau >= LARGEST_TAU:
         raise UserError(
-            f"--tau {request.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} across, so "
-            "that everything would count; give it in units of --frame"
+            f"--tau {request.tau:g}: is {tau:.3g} radii of the region of interest, which is {LARGEST_TAU:g} "
+            "across, so that all distances would be below it; give it in units of --frame"
         )
     return tau
 
 
 def _to_working(scene: Scene, frame: str) -> np.ndarray | None:
-    """[4, 4] from a frame of the command line to the working frame; None where it is that."""
+    """[4, 4] from a frame of the command line to the working frame; None for the identity."""
     return None if frame == UNIT else np.linalg.inv(scene.scene_to_world)
 
 
 def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTruth | None, str]:
-    """The ground truth of the flag, else of the conf, and how one in another frame is mended."""
+    """The ground truth of the flag, else of the conf, and the advice if it is in another frame."""
     named = experiment.conf.dataset.reference_mesh
     if request.gt is not None:
         source, words = f"--gt {request.gt}", FRAME_WORDS[request.frame]
@@ -99,21 +101,21 @@ def _truth(experiment: Experiment, request: EvaluationRequest) -> tuple[GroundTr
 
 
 def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[HeldOutPoints | None, tuple[str, ...]]:
-    """The SfM points that took no part in the training, and notes on points that are not scored."""
+    """The SfM points that were not used in training, and notes on excluded points."""
     scene, conf = experiment.scene, experiment.conf
     is_trained_on = conf.model.trains_on_points and scene.points is not None
     trained_on = training_points(scene.points) if is_trained_on else None
     if request.points is not None:
         source, found = f"--points {request.points}", _points(scene, request)
     elif scene.points is not None:
-        source, found = "the scene's points of structure from motion", scene.points
+        source, found = "the SfM points of the scene", scene.points
     else:
         return None, ()
     new = others(found, trained_on)
     if len(new.xyz) < len(found.xyz):
-        told = f"{source}: {len(found.xyz) - len(new.xyz)} points took part in the training and are not scored"
+        told = f"{source}: {len(found.xyz) - len(new.xyz)} points were used in training and are not evaluated"
         if len(new.xyz) == 0 and request.points is not None:
-            raise UserError(f"{told}; give points that did not")
+            raise UserError(f"{told}; give points that were not used")
         notes = (told,)
     else:
         notes = ()
@@ -122,35 +124,35 @@ def _sfm_points(experiment: Experiment, request: EvaluationRequest) -> tuple[Hel
     if len(sfm_points.xyz) == 0:
         if request.points is not None:
             raise UserError(
-                f"{source}: none of its points lies on what is to be reconstructed, in the region of interest and the "
-                f"masks; {FRAME_WORDS[request.frame]}"
+                f"{source}: none of its points is on the object, inside the region of interest and the masks; "
+                f"{FRAME_WORDS[request.frame]}"
             )
-        return None, (*notes, f"{source}: none lies in the region of interest and the masks")
+        return None, (*notes, f"{source}: no point is inside the region of interest and the masks")
     return sfm_points, notes
 
 
 def _points(scene: Scene, request: EvaluationRequest) -> SparsePoints:
-    """The points of --points in the working frame; raises UserError where they cannot be used."""
+    """The points of --points in the working frame; raises UserError if they are unusable."""
     found = read_points(request.points)
     if found is None:
-        raise UserError(f"--points {request.points}: holds no points; write the file again")
+        raise UserError(f"--points {request.points}: contains no points; write the file again")
     xyz = moved(found.xyz, _to_working(scene, request.frame))
     require_in_region(xyz, f"--points {request.points}", FRAME_WORDS[request.frame])
     return replace(found, xyz=xyz)
 
 
 def _dtu(scene: Scene, folder: Path, given: int | None) -> DtuReference:
-    """The scan of the DTU protocol; raises UserError where it cannot be read, or lies elsewhere than the scene."""
+    """The DTU scan; raises UserError if it cannot be read, or is not in the frame of the scene."""
     found = read_dtu(folder, _scan(scene.name, given))
     require_in_region(moved(found.points, _to_working(scene, WORLD)), f"--protocol dtu: scan {found.scan}", DTU_WORDS)
     return found
 
 
 def _scan(name: str, given: int | None) -> int:
-    """The number of a DTU scan: as given, or that in the scene's name; raises UserError without one."""
+    """The number of a DTU scan: the flag, or the number in the scene name; raises UserError without one."""
     if given is not None:
         return given
     found = re.search(r"scan_?(\d{1,3})(?!\d)", name, re.IGNORECASE)
     if found is None:
-        raise UserError(f"--protocol dtu: the scene's name {name} says no scan such as scan24; pass --scan N")
+        raise UserError(f"--protocol dtu: the scene name {name} contains no scan number such as scan24; pass --scan N")
     return int(found[1])

@@ -1,4 +1,4 @@
-"""A surface against ground truth. The working frame throughout: lengths are radii of the unit sphere."""
+"""Compare a surface with ground truth, in the working frame: lengths are radii of the unit sphere."""
 
 from __future__ import annotations
 
@@ -11,45 +11,44 @@ from scipy.spatial import cKDTree
 from models.evaluation.ground_truth import MOST_POINTS, GroundTruth
 from models.evaluation.mesh_distance import nearest, point_to_mesh, sample_faces
 
-SAMPLES = 100_000  # per direction; the mean of that many distances is known to about 0.3 % of their spread
-# --tau where it is not given: the error beyond which a point counts as missed, a hundredth of the sphere's radius. That
-# is two and a half cells of a 512^3 grid, so that extraction alone misses nothing, and the bound of the share of
-# structure-from-motion points without a surface, so that both shares speak of the same error.
+SAMPLES = 100_000  # per direction; the mean of this many distances is accurate to about 0.3 % of their spread
+# Default of --tau: a hundredth of the sphere's radius. It is two and a half cells of a 512^3 grid, above the extraction
+# error, and equals the threshold for missing SfM points.
 TAU = 0.01
 
 
 @dataclass(frozen=True)
 class SurfaceMetrics:
-    """How far a surface and its ground truth are apart; lengths in radii."""
+    """The distance of a surface and its ground truth; lengths in radii."""
 
-    accuracy: float  # mean distance from the surface to the ground truth: what is extra or misplaced
-    completeness: float  # mean distance from the ground truth to the surface: what is missing
+    accuracy: float  # mean distance from the surface to the ground truth: superfluous or misplaced geometry
+    completeness: float  # mean distance from the ground truth to the surface: missing geometry
     chamfer: float  # the mean of the two
     tau: float
-    precision: float  # share of the surface within tau of the ground truth
-    recall: float  # share of the ground truth within tau of the surface
+    precision: float  # fraction of the surface within tau of the ground truth
+    recall: float  # fraction of the ground truth within tau of the surface
     f_score: float  # their harmonic mean (Knapitsch et al., Tanks and Temples, ACM TOG 36, 2017)
-    # Mean |cosine| of the normals of sampled points and of the triangles nearest to them, over both directions
-    # (Mescheder et al., Occupancy networks, CVPR 2019); None where the ground truth has no triangles.
+    # Mean |cosine| of the normals of sampled points and nearest triangles, over both directions (Mescheder et al.,
+    # Occupancy networks, CVPR 2019); None if the ground truth has no triangles.
     normal_consistency: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Points of one surface, and of each the nearest point of the other."""
+    """Points of one surface, each with the nearest point of the other."""
 
     distances: np.ndarray  # [S]
-    # Of the normals of the two triangles, [S] or fewer: those without area have none. None where one has no triangles.
+    # Of the normals of the two triangles, [S] or fewer: degenerate triangles are omitted. None without triangles.
     cosines: np.ndarray | None
 
 
 def against_truth(
     mesh: trimesh.Trimesh, truth: GroundTruth, tau: float = TAU, samples: int = SAMPLES, seed: int = 0
 ) -> SurfaceMetrics:
-    """Both directions: `samples` area-uniform points of one surface to the nearest point of the other's triangles.
+    """Both directions: `samples` area-uniform points of one surface to the nearest point on the other's triangles.
 
-    From a ground truth of points alone every point is measured (MOST_POINTS at the most), and to it the nearest point.
-    The same seed gives the same figures. Raises ValueError for a mesh without area.
+    For a point cloud, all points (at most MOST_POINTS) are used, and distances to it are those to the nearest point.
+    Equal seeds give equal metrics. Raises ValueError for a mesh without area.
     """
     generator = np.random.default_rng(seed)
     other = truth.mesh
@@ -69,7 +68,7 @@ def both_ways(
 
 
 def figures(forth: Pairs, back: Pairs, tau: float) -> SurfaceMetrics:
-    """The figures of a surface by the points that lead from it to the ground truth and back."""
+    """The metrics from the distances of both directions."""
     accuracy, completeness = float(forth.distances.mean()), float(back.distances.mean())
     precision, recall = float(np.mean(forth.distances <= tau)), float(np.mean(back.distances <= tau))
     cosines = [pairs.cosines for pairs in (forth, back) if pairs.cosines is not None]
@@ -93,7 +92,7 @@ def _one_way(mesh: trimesh.Trimesh, other: trimesh.Trimesh, samples: int, genera
 
 
 def _cosines(mesh: trimesh.Trimesh, faces: np.ndarray, other: trimesh.Trimesh, there: np.ndarray) -> np.ndarray:
-    """Cosine between the normals of paired triangles [P]; pairs with one without area are left out."""
+    """Cosine between the normals of paired triangles [P]; pairs with a degenerate one are omitted."""
     first, second = _normals(mesh, faces), _normals(other, there)
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
     has_area = lengths > 0
@@ -101,6 +100,6 @@ def _cosines(mesh: trimesh.Trimesh, faces: np.ndarray, other: trimesh.Trimesh, t
 
 
 def _normals(mesh: trimesh.Trimesh, faces: np.ndarray) -> np.ndarray:
-    """Normals [P, 3] of triangles, twice their areas long."""
+    """Normals [P, 3] of triangles, of twice the length of their areas."""
     corners = np.asarray(mesh.vertices, np.float64)[np.asarray(mesh.faces)[faces]]
     return np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

@@ -1,4 +1,4 @@
-"""The picture of a photograph's view."""
+"""The rendered view of a photograph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from models.results.render import RenderedView, distance_picture, normal_picture
 
 @dataclass(frozen=True)
 class ValidationImage:
-    """A photograph's view, rendered."""
+    """A rendered view of a photograph."""
 
-    path: Path  # rendering, photograph and normals, one above the other
+    path: Path  # rendering, photograph and normals, stacked vertically
     view: int
-    name: str  # the photograph's
+    name: str  # that of the photograph
     c2w: np.ndarray  # [4, 4]
     rendered: RenderedView
     photograph: np.ndarray  # [h, w, 3] in [0, 1]
@@ -30,9 +30,9 @@ class ValidationImage:
 
 
 def validate_image(context: EvalContext, view: int, resolution_level: int) -> ValidationImage | None:
-    """Render a photograph's view and write it; normals and distances are written beside it.
+    """Render the view of a photograph and write it, with its normals and distances.
 
-    Of several ranks the first one writes; None for the others.
+    Only the first rank writes; other ranks get None.
     """
     experiment, scene = context.experiment, context.experiment.scene
     rendered = context.render(*scene.rays(view, resolution_level))

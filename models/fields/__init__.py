@@ -1,1 +1,1 @@
-"""Fields: parameters and their evaluation at points. State-dict names are those of the published NeuS."""
+"""Fields: SDFs, densities and colours as functions of points. State-dict names are those of the published NeuS."""

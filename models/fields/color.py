@@ -13,7 +13,7 @@ from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
 from models.structs import Var
 
-# What each mode reads besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
+# Inputs of each mode besides the feature, in this order (IDR, arXiv 2003.09852, section 3.2 and its ablations).
 MODE_INPUTS = {
     "idr": ("points", "view_dirs", "normals"),
     "no_view_dir": ("points", "normals"),
@@ -22,7 +22,7 @@ MODE_INPUTS = {
 
 
 class RenderingNetwork(jt.nn.Module):
-    """A ReLU MLP with weight norm and a sigmoid at its end (NeuS, arXiv 2106.10689, appendix E); a `ColorField`."""
+    """A ReLU MLP with weight norm and a final sigmoid (NeuS, arXiv 2106.10689, appendix E); a `ColorField`."""
 
     def __init__(self, conf: ColorConfig, rng: np.random.Generator) -> None:
         super().__init__()
@@ -46,9 +46,9 @@ class RenderingNetwork(jt.nn.Module):
         return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
 
     def execute(self, points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
-        """RGB [P, 3] at points, in [0, 1] where `squeeze_out`; see `ColorField`.
+        """RGB [P, 3] at points, in [0, 1] if `squeeze_out`; see `ColorField`.
 
-        The normals are the raw gradient of the SDF, not normalised, as published.
+        As published, the normals are the gradient of the SDF, not normalised.
         """
         weights = Weights([layer.parts() for layer in self.layers()])
         sees = "view_dirs" in MODE_INPUTS[self.conf.mode]

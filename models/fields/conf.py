@@ -1,7 +1,7 @@
-"""The blocks of a conf that shape fields, and the sizes that follow from them. Knows no Jittor.
+"""The conf blocks of fields, and the sizes that follow from them. Does not import Jittor.
 
-The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs) and of the
-constructors they are handed to (models/fields.py there); confs/base/*.conf explains each.
+The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs) and of the constructors
+that read them (models/fields.py there); confs/base/*.conf explains each.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from models.config.strict import ConfigError, limits, shown
 from models.ops.grid_sizes import FEATURES, GridSizes, grid_sizes
 from models.ops.sizes import encoding_width
 
-MAX_FREQUENCIES = 24  # float32 has 24 significant bits: beyond them the octaves of an encoding are noise
-MAX_SDF_LAYERS = 30  # the native network keeps its skips as the bits of a 32-bit integer
-ANALYTIC, NUMERICAL = "analytic", "numerical"  # the values of sdf_grid.gradient
-MAX_LOG2_ROWS = 24  # of a level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
+MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
+MAX_SDF_LAYERS = 30  # the native network stores its skips as the bits of a 32-bit integer
+ANALYTIC, NUMERICAL = "analytic", "numerical"  # values of sdf_grid.gradient
+MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
 LOG_FLOAT32_MAX = 88.72  # exp of anything larger is infinite in float32
-INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}  # point 3, view 3, normal 3, less what a mode leaves out
+# point 3, view 3, normal 3, without those that a mode omits
+INPUT_WIDTHS = {"idr": 9, "no_view_dir": 6, "no_normal": 6}
 VIEW_WIDTH = 3  # of a direction
-# Keys that only shape the initial weights: another value does not contradict weights already trained.
+# Keys that affect only the initial weights: other values are compatible with trained weights.
 INITIALISATION_KEYS = frozenset({"bias", "density", "geometric_init", "inside_outside"})
 
 Widths = list[tuple[int, int]]  # (inputs, outputs) of each layer
@@ -41,7 +42,9 @@ class NerfConfig:
     use_viewdirs: bool = False
 
     def check(self, d_in: int, where: str) -> None:
-        """Raises ConfigError for what cannot be a network with view directions of `d_in` inputs; `where` it is so."""
+        """Raises ConfigError if it is not a valid network with view directions and `d_in` inputs; `where` names the
+        condition.
+        """
         if self.d_in != d_in:
             raise ConfigError(f"model.nerf.d_in = {self.d_in}: must be {d_in} {where}")
         if not self.use_viewdirs:
@@ -54,20 +57,20 @@ class NerfConfig:
 
     @property
     def trunk(self) -> Widths:
-        """The layers before the heads; the encoded point is appended after each skip."""
+        """The layers of the trunk; the encoded point is appended after each skip."""
         point = encoding_width(self.d_in, self.multires)
         after = [self.W + point if index in self.skips else self.W for index in range(self.D - 1)]
         return [(inputs, self.W) for inputs in [point, *after]]
 
     @property
     def heads(self) -> Widths:
-        """Feature and density, view, colour."""
+        """The layers for feature and density, view, colour."""
         view = encoding_width(self.d_in_view, self.multires_view)
         return [(self.W, self.W + 1), (view + self.W, self.W // 2), (self.W // 2, 3)]
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count([*self.trunk, *self.heads], has_norms=False)
 
 
@@ -88,7 +91,7 @@ class SdfConfig:
     inside_outside: bool = False
 
     def check(self) -> None:
-        """Each skip lands on a hidden layer, and leaves the layer before it at least one output of its own."""
+        """Raises ConfigError unless each skip is at a hidden layer and the previous layer keeps at least one output."""
         key = "model.sdf_network.skip_in"
         if any(not 1 <= layer <= self.n_layers for layer in self.skip_in):
             raise ConfigError(f"{key} = {shown(self.skip_in)}: its layers must lie in 1..n_layers = {self.n_layers}")
@@ -101,7 +104,7 @@ class SdfConfig:
 
     @property
     def features(self) -> int:
-        """Channels of the feature that the colour network reads."""
+        """Feature channels for the colour network."""
         return self.d_out - 1
 
     @property
@@ -111,7 +114,9 @@ class SdfConfig:
 
     @property
     def widths(self) -> Widths:
-        """Of each layer; a layer before a skip is narrower by the encoded point that is appended."""
+        """Inputs and outputs of each layer; a layer before a skip has fewer outputs by the width of the encoded
+        point.
+        """
         encoded = self.embedded_width
         sizes = [encoded] + [self.d_hidden] * self.n_layers + [self.d_out]
         return [
@@ -121,13 +126,13 @@ class SdfConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count(self.widths, self.weight_norm)
 
 
 @dataclass(frozen=True)
 class ColorConfig:
-    """The colour network."""
+    """Sizes and inputs of the colour network."""
 
     d_feature: int = limits(at_least=1)
     mode: str = limits(one_of=tuple(INPUT_WIDTHS))
@@ -140,7 +145,7 @@ class ColorConfig:
     squeeze_out: bool = True
 
     def check(self, features: int, source: str) -> None:
-        """Raises ConfigError where the network does not take the `features` that `source`, a key, hands it."""
+        """Raises ConfigError if the network does not fit `features` channels; `source` is the key that sets them."""
         block = "model.rendering_network"
         if self.d_feature != features:
             raise ConfigError(f"{block}.d_feature = {self.d_feature}: must be {source} = {features}")
@@ -149,7 +154,7 @@ class ColorConfig:
 
     @property
     def widths(self) -> Widths:
-        """Of each layer; the view direction's encoding widens the first one, where the mode reads it."""
+        """Inputs and outputs of each layer; the encoded view direction is an input if the mode uses it."""
         first = self.d_in + self.d_feature
         if self.mode != "no_view_dir":
             first += encoding_width(VIEW_WIDTH, self.multires_view) - VIEW_WIDTH
@@ -158,20 +163,20 @@ class ColorConfig:
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         return parameter_count(self.widths, self.weight_norm)
 
 
 @dataclass(frozen=True)
 class VarianceConfig:
-    """The single sharpness parameter; inv_s = exp(10 * value)."""
+    """The parameter of inv_s = exp(10 * value)."""
 
     init_val: float = limits(at_most=LOG_FLOAT32_MAX / 10)
 
 
 @dataclass(frozen=True)
 class GridConfig:
-    """A field on a grid of features (Instant-NGP, arXiv 2201.05989, table 1) with a network behind it."""
+    """A field on a feature grid (Instant-NGP, arXiv 2201.05989, table 1) with a network."""
 
     levels: int = limits(12, at_least=1, at_most=32)
     coarsest: int = limits(16, at_least=1)
@@ -184,7 +189,7 @@ class GridConfig:
     block: ClassVar[str]  # its name below model, for messages
 
     def check(self) -> None:
-        """Raises ConfigError for levels that do not become finer."""
+        """Raises ConfigError unless levels become finer."""
         if self.finest < self.coarsest:
             raise ConfigError(
                 f"model.{self.block}.finest = {self.finest}: must not be below coarsest = {self.coarsest}"
@@ -192,17 +197,17 @@ class GridConfig:
 
     @property
     def sizes(self) -> GridSizes:
-        """The layout of the grid, all levels read, without network."""
+        """The layout of the grid with all levels, without the network."""
         return grid_sizes(self.levels, self.coarsest, self.finest, self.log2_rows)
 
     @property
     def features(self) -> int:
-        """Channels of the feature that the colour network reads."""
+        """Feature channels for the colour network."""
         return self.d_feature
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """The number of trained parameters."""
         ends = [self.sizes.inputs, *[self.d_hidden] * self.n_layers, 1 + self.d_feature]
         widths = list(zip(ends[:-1], ends[1:], strict=True))
         return self.sizes.rows * FEATURES + parameter_count(widths, has_norms=False)
@@ -210,7 +215,7 @@ class GridConfig:
 
 @dataclass(frozen=True)
 class SdfGridConfig(GridConfig):
-    """A signed distance, to begin with that of a sphere of radius `bias`."""
+    """A signed distance, initialised as that of a sphere of radius `bias`."""
 
     bias: float = 0.5
     gradient: str = limits(ANALYTIC, one_of=(ANALYTIC, NUMERICAL))
@@ -220,7 +225,7 @@ class SdfGridConfig(GridConfig):
 
 @dataclass(frozen=True)
 class DensityGridConfig(GridConfig):
-    """A density, `density` everywhere to begin with."""
+    """A density, initialised as the constant `density`."""
 
     density: float = limits(4.0, above=0)
 
@@ -228,5 +233,5 @@ class DensityGridConfig(GridConfig):
 
 
 def parameter_count(widths: Widths, has_norms: bool) -> int:
-    """Weights and biases of layers, and a length for each row where weights are normalised."""
+    """Weights and biases of layers, and a length per row with weight normalisation."""
     return sum(inputs * outputs + outputs * (2 if has_norms else 1) for inputs, outputs in widths)

@@ -1,4 +1,4 @@
-"""A density on a multiresolution grid of features with a small network behind it (Instant-NGP, arXiv 2201.05989)."""
+"""A density on a multiresolution hash grid with a small network (Instant-NGP, arXiv 2201.05989)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.ops.grid_sizes import FEATURES, POINT, GridSizes
 from models.ops.network import Weights
 from models.structs import Var
 
-# Of the network's output: e^15 absorbs all light within a millionth of the sphere's radius, and its gradient is finite.
+# Clamp of the network's output: e^15 is opaque within a millionth of the sphere's radius, and its gradient is finite.
 LARGEST_LOG = 15.0
 
 
@@ -25,8 +25,8 @@ LARGEST_LOG = 15.0
 class Density:
     """The field at P points."""
 
-    raw: Var  # [P, 1], its logarithm
-    feature: Var  # [P, F], what the colour network reads
+    raw: Var  # [P, 1], logarithm of the density
+    feature: Var  # [P, F], input of the colour network
 
     @property
     def density(self) -> Var:
@@ -54,7 +54,7 @@ class _AtWeights:
 
 
 class DensityGrid(GridField):
-    """Grid and network, whose first output is the logarithm of the density."""
+    """Grid and network; the first output is the logarithm of the density."""
 
     def __init__(self, conf: DensityGridConfig, rng: np.random.Generator) -> None:
         super().__init__(conf, rng, _even(rng, conf))
@@ -66,7 +66,7 @@ class DensityGrid(GridField):
 
 
 def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weight [out, in] and bias [out] of each layer: about `conf.density` everywhere."""
+    """Weight [out, in] and bias [out] of each layer, for a density of about `conf.density` everywhere."""
     ends = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers, 1 + conf.d_feature]
     for index, (inputs, outputs) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
         weight, bias = uniform_init(rng, inputs, outputs)
@@ -76,5 +76,5 @@ def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[n
 
 
 def density_of(raw: Var) -> Var:
-    """exp(raw), any shape, no larger than e^LARGEST_LOG; a rising density has a gradient however small it is."""
+    """exp(raw), any shape, at most e^LARGEST_LOG; the gradient that increases the density is never 0."""
     return hard_clip(raw, -LARGEST_LOG, LARGEST_LOG).exp()

@@ -1,4 +1,4 @@
-"""What the fields on grids share: a table of features and the small network behind it (Instant-NGP, arXiv 2201.05989).
+"""Base class of fields on grids: a feature table and a small network (Instant-NGP, arXiv 2201.05989).
 
 A training activates the levels one after the other (Neuralangelo, arXiv 2306.03092, section 3.2).
 """
@@ -17,11 +17,11 @@ from models.ops.grid_sdf import active_weights, with_network
 from models.ops.grid_sizes import FEATURES, GridSizes
 from models.ops.network import Weights
 
-FIRST_FEATURES = 1e-4  # features start uniform between plus and minus this (Instant-NGP, section 4)
+FIRST_FEATURES = 1e-4  # features are initialised uniformly between plus and minus this (Instant-NGP, section 4)
 
 
 class GridField(jt.nn.Module):
-    """Grid and network, of which the first `active` levels are read."""
+    """Grid and network with the first `active` levels."""
 
     def __init__(
         self, conf: GridConfig, rng: np.random.Generator, layers: Iterable[tuple[np.ndarray, np.ndarray]]
@@ -37,7 +37,7 @@ class GridField(jt.nn.Module):
             setattr(self, f"lin{index}", Linear(weight, bias, weight_norm=False))
 
     def activate(self, first: int, progress: float) -> None:
-        """Read `first` levels at progress 0, and one more at even intervals until all are read at progress 1."""
+        """Activate `first` levels at progress 0, and further ones at equal intervals, all at progress 1."""
         levels = self.conf.levels
         first = min(first, levels)
         self.active = min(levels, first + int((levels - first + 1) * progress))
@@ -48,12 +48,12 @@ class GridField(jt.nn.Module):
 
     @property
     def sizes(self) -> GridSizes:
-        """The layout of the levels that are read now, with the network."""
+        """The layout of the active levels, with the network."""
         conf = self.conf
         return with_network(
             replace(conf.sizes, active=self.active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature
         )
 
     def weights(self, sizes: GridSizes) -> Weights:
-        """The layers as the operations of this layout read them now."""
+        """The current layers for the operations with this layout."""
         return active_weights([(layer.matrix(), layer.bias) for layer in self.layers()], sizes)

@@ -1,6 +1,6 @@
 """Linear layers with and without weight normalisation, and their initialisation.
 
-Arrays are initialised by NumPy from the run's own generator, so that a seed gives the same network on every device.
+Arrays are initialised in NumPy with the generator of the run, so that a seed gives the same network on every device.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from models.structs import Var
 
 
 class Linear(jt.nn.Module):
-    """y = x W^T + b, with W = g v / |v| row by row where `weight_norm` (arXiv 1602.07868, eq. 2).
+    """y = x W^T + b, with W = g v / |v| row by row if `weight_norm` (arXiv 1602.07868, eq. 2).
 
-    Parameters are named as PyTorch names them (`weight_g` [out, 1], `weight_v` [out, in] or `weight`; `bias` [out]).
+    Parameters have PyTorch's names (`weight_g` [out, 1], `weight_v` [out, in] or `weight`; `bias` [out]).
     """
 
     def __init__(self, weight: np.ndarray, bias: np.ndarray, weight_norm: bool) -> None:
@@ -35,7 +35,7 @@ class Linear(jt.nn.Module):
         return matrix_and_bias(self.parts())[0]
 
     def parts(self) -> Parts:
-        """What the layer is made of, as the operations take it."""
+        """The parameters of the layer for the operations."""
         if not hasattr(self, "weight_v"):
             return self.weight, self.bias
         return self.weight_v, self.weight_g, self.bias
@@ -54,15 +54,16 @@ def uniform_init(rng: np.random.Generator, inputs: int, outputs: int) -> tuple[n
 def geometric_init(
     rng: np.random.Generator, widths: list[tuple[int, int]], encoded: int, conf: SdfConfig
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Weights that make the SDF network start as the signed distance of a sphere of radius about `conf.bias`.
+    """Initial weights of the SDF network: approximately the signed distance of a sphere of radius `conf.bias`.
 
-    SAL, arXiv 1911.10414, section 5, as IDR and NeuS apply it to encoded inputs: the sines and cosines start with
-    weight zero, so that the network starts as a function of the point alone.
+    SAL, arXiv 1911.10414, section 5, as IDR and NeuS apply it to encoded inputs: sines and cosines have zero weights,
+    so that the network initially depends only on the point.
 
     Args:
         widths: (inputs, outputs) of each layer.
-        encoded: channels of the encoded point, of which the first three are the point; 3 without encoding.
-        conf: for the skips, the radius, and `inside_outside`, which turns the sphere into a room seen from within.
+        encoded: channels of the encoded point, the first three of which are the point; 3 without encoding.
+        conf: for the skips, the radius, and `inside_outside`, which inverts the sphere for scenes seen from inside.
+
     Returns:
         (weight [out, in], bias [out]) of each layer.
     """

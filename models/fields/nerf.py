@@ -45,7 +45,7 @@ class NeRF(jt.nn.Module):
             points: [P, 4] inverted-sphere coordinates (x / r, 1 / r), or [P, 3].
             view_dirs: [P, 3], unit, from the camera outwards.
         """
-        heads = [self.feature_linear, self.alpha_linear]  # one layer, whose last row is the density
+        heads = [self.feature_linear, self.alpha_linear]  # one layer; its last row is the density
         joined = (jt.concat([head.weight for head in heads]), jt.concat([head.bias for head in heads]))
         after = [*self.views_linears, self.rgb_linear]
         layers = [(layer.weight, layer.bias) for layer in self.pts_linears]

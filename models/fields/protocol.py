@@ -1,7 +1,7 @@
-"""The interfaces of fields: any module with these methods can take the place of the published networks.
+"""The interfaces of fields; modules that implement them can replace the published networks.
 
-A field is a `jt.nn.Module`, whose parameters are trained and saved, or holds some. `at_weights` binds it to its current
-parameters; it is called once for a rendering, so that nothing is computed twice from the same weights. P points.
+A field is a `jt.nn.Module` with trained and saved parameters, or contains some. `at_weights` binds it to its current
+parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P points.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from models.structs import FieldOutput, RadianceOutput, Var
 
 
 class DistanceAtWeights(Protocol):
-    """A signed-distance field bound to its parameters."""
+    """A signed-distance field with bound parameters."""
 
     def distance(self, points: Var) -> Var:
         """Signed distances only, [P, 3] -> [P, 1]; not differentiated."""
@@ -46,7 +46,7 @@ class ColorField(Protocol):
 
 
 class RadianceAtWeights(Protocol):
-    """A radiance field bound to its parameters."""
+    """A radiance field with bound parameters."""
 
     def density(self, points: Var) -> Var:
         """Densities only, [P, 3] -> [P, 1], per working-frame unit."""
@@ -55,7 +55,7 @@ class RadianceAtWeights(Protocol):
         """Density and colour at points [P, 3] seen along unit view_dirs [P, 3]; differentiable in the parameters."""
 
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
-        """The same, not differentiated, and unit normals [P, 3] against the slope of the density."""
+        """The same, not differentiated, and unit normals [P, 3], opposite to the gradient of the density."""
 
 
 class RadianceField(Protocol):
@@ -69,4 +69,4 @@ class RadianceField(Protocol):
         """The field bound to its current parameters."""
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
-        """An increasing function of densities [...] that varies evenly in space, for the vertices of meshes."""
+        """An increasing function of densities [...] that is close to linear in space, for the vertices of meshes."""

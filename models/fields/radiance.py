@@ -13,17 +13,17 @@ from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.structs import RadianceOutput, Var
 
-SMALLEST_SLOPE = 1e-12  # of a density, to divide by where it is constant
-NORMAL_STEP = 0.01  # working-frame units to either side of a point, for the slope of the density there
-SMALLEST_DENSITY = 1e-12  # what is less dense is equally empty
+SMALLEST_SLOPE = 1e-12  # smallest divisor, for a constant density
+NORMAL_STEP = 0.01  # working-frame units to either side of a point, for the gradient of the density
+SMALLEST_DENSITY = 1e-12  # smaller densities count as empty
 
 
 @dataclass(frozen=True)
 class NerfField:
-    """NeRF's network (arXiv 2003.08934); a `RadianceField` and, since nothing is prepared, a `RadianceAtWeights`.
+    """NeRF's network (arXiv 2003.08934); a `RadianceField` and also its `RadianceAtWeights`.
 
-    The density is softplus of the network's output instead of its positive part, so that no field that begins empty
-    stays empty (mip-NeRF, arXiv 2103.13415, appendix).
+    The density is softplus of the network's output instead of its positive part, so that a field that is initially
+    empty has gradients (mip-NeRF, arXiv 2103.13415, appendix).
     """
 
     name: str  # in checkpoints
@@ -31,11 +31,11 @@ class NerfField:
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The one network."""
+        """NeRF's network by its name in checkpoints."""
         return {self.name: self.network}
 
     def at_weights(self) -> NerfField:
-        """Itself."""
+        """The field itself."""
         return self
 
     def density(self, points: Var) -> Var:
@@ -50,7 +50,7 @@ class NerfField:
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
         """See `RadianceAtWeights`; by central differences of the network's output.
 
-        Its slope has the direction of the density's, and does not vanish where the density does.
+        Its gradient has the direction of the density's and does not vanish where the density does.
         """
         steps = NORMAL_STEP * np.concatenate([np.eye(3), -np.eye(3)]).astype(np.float32)
         around = (points.unsqueeze(0) + jt.array(steps).unsqueeze(1)).reshape((-1, 3))
@@ -58,21 +58,21 @@ class NerfField:
         return self.evaluate(points, view_dirs), _outward((raw[0] - raw[1]).transpose((1, 0)))
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
-        """The network's output: the inverse of softplus, down to SMALLEST_DENSITY."""
+        """The network's output: the inverse of softplus, at least at SMALLEST_DENSITY."""
         density = np.maximum(density, SMALLEST_DENSITY)
         return density + np.log(-np.expm1(-density))
 
 
 @dataclass(frozen=True)
 class GridRadianceField:
-    """A density grid, and a colour network that reads its features (Instant-NGP, arXiv 2201.05989)."""
+    """A density grid, and a colour network of its features (Instant-NGP, arXiv 2201.05989)."""
 
     grid: DensityGrid
     color: RenderingNetwork
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """Density, colour."""
+        """The networks of density and colour by their names in checkpoints."""
         return {"density_grid": self.grid, "color_network": self.color}
 
     def at_weights(self) -> _GridAtWeights:
@@ -80,7 +80,7 @@ class GridRadianceField:
         return _GridAtWeights(self.grid.at_weights(), self.color)
 
     def raw_of(self, density: np.ndarray) -> np.ndarray:
-        """The logarithm, down to a density that absorbs nothing."""
+        """The logarithm, limited below by a negligible density."""
         return np.log(np.maximum(density, np.exp(-LARGEST_LOG)))
 
 
@@ -97,12 +97,12 @@ class _GridAtWeights:
         return RadianceOutput(found.density, self.color(points, points, view_dirs, found.feature))
 
     def with_normals(self, points: Var, view_dirs: Var) -> tuple[RadianceOutput, Var]:
-        """The same, and unit normals [P, 3] against the slope of the density."""
+        """The same, and unit normals [P, 3] opposite to the gradient of the density."""
         found, slope = self.grid.with_slope(points)
         rgb = self.color(points, slope, view_dirs, found.feature)
         return RadianceOutput(density_of(found.raw), rgb), _outward(slope)
 
 
 def _outward(slope: Var) -> Var:
-    """Unit vectors against slopes [P, 3]."""
+    """Unit vectors opposite to gradients [P, 3]."""
     return -slope / jt.maximum(slope.sqr().sum(dim=1, keepdims=True).sqrt(), SMALLEST_SLOPE)

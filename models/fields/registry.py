@@ -1,6 +1,6 @@
-"""The fields that a conf can choose, for every method. Knows no Jittor until one is built.
+"""The fields that a conf can select, for every method. Imports Jittor only when one is built.
 
-A field is chosen by the name of its block: `model.surface = sdf_network` reads the block `model.sdf_network`.
+A field is selected by the name of its block: `model.surface = sdf_network` uses the block `model.sdf_network`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from models.fields.conf import ColorConfig, DensityGridConfig, NerfConfig, SdfCo
 class FieldKind:
     """A signed-distance or colour field: the dataclass of its block and its constructor.
 
-    The block has `parameters`, the number of trained numbers. That of a signed distance has `features`, the channels
-    that the colour reads, and `check()`, which raises ConfigError; that of a colour has `check(features, source)`.
+    The block has `parameters`, the number of trained parameters. That of a signed distance has `features`, the channels
+    for the colour, and `check()`, which raises ConfigError; that of a colour has `check(features, source)`.
     """
 
     block: type
-    build: Callable[[Any, np.random.Generator], Any]  # (block, generator) -> a field with fresh parameters
+    build: Callable[[Any, np.random.Generator], Any]  # (block, generator) -> an initialised field
 
 
 @dataclass(frozen=True)
 class RadianceKind:
-    """A radiance field, of one block or several: the dataclass of the block that names it, and its constructor.
+    """A radiance field of one block or several: the dataclass of the block that names it, and its constructor.
 
-    `build(conf, role, generator)` makes it from the block `model`, whose `block(name)` gives any block; role is the end
-    of its network's name in checkpoints where a method has two fields. `check(conf)` raises ConfigError;
-    `parameters(conf)` is the number of trained numbers.
+    `build(conf, role, generator)` creates it from the block `model`; `block(name)` returns any block; role is the
+    suffix of its network's name in checkpoints if a method has two fields. `check(conf)` raises ConfigError;
+    `parameters(conf)` is the number of trained parameters.
     """
 
     block: type
@@ -84,7 +84,7 @@ def _density_grid(conf: Any, role: str, generator: np.random.Generator) -> Any:
     from models.fields.density_grid import DensityGrid
     from models.fields.radiance import GridRadianceField
 
-    del role  # both passes of a method with two read the same grid
+    del role  # both passes of a method with two share the grid
     grid = DensityGrid(conf.block(DENSITY_GRID), generator)
     return GridRadianceField(grid, RenderingNetwork(conf.block(RENDERING_NETWORK), generator))
 
@@ -101,7 +101,7 @@ def _check_density_grid(conf: Any) -> None:
 
 
 NERF, DENSITY_GRID = "nerf", "density_grid"
-NO_NORMAL = "no_normal"  # the mode of a colour that reads no normals
+NO_NORMAL = "no_normal"  # the mode of a colour network without normals
 RADIANCE: dict[str, RadianceKind] = {
     NERF: RadianceKind(NerfConfig, _nerf, _check_nerf, lambda conf: conf.block(NERF).parameters),
     DENSITY_GRID: RadianceKind(

@@ -20,7 +20,7 @@ from models.structs import FieldOutput, Var
 
 @dataclass(frozen=True)
 class _AtWeights:
-    """A `DistanceAtWeights`: the operations with the weights and sizes of the network."""
+    """A `DistanceAtWeights` with the weights and sizes of the network."""
 
     distance: NetworkDistance
     evaluate: Callable[[Var], FieldOutput]
@@ -45,7 +45,7 @@ class SDFNetwork(jt.nn.Module):
         return [getattr(self, f"lin{index}") for index in range(self.conf.n_layers + 1)]
 
     def at_weights(self) -> _AtWeights:
-        """The network as it is now."""
+        """The network with its current parameters."""
         conf = self.conf
         sizes = SdfSizes(
             layers=conf.n_layers + 1,

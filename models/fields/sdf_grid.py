@@ -1,7 +1,7 @@
-"""A signed distance on a multiresolution grid of features with a small network behind it.
+"""A signed distance on a multiresolution hash grid with a small softplus network.
 
-Instant-NGP (arXiv 2201.05989) with the point beside its features and a softplus network, whose gradient is exact; the
-levels are switched on one after the other by whoever trains it (Neuralangelo, arXiv 2306.03092, section 3.2).
+Instant-NGP (arXiv 2201.05989) with the point as an additional input and an exact gradient. The training activates the
+levels one after the other (Neuralangelo, arXiv 2306.03092, section 3.2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from models.ops.grid_sdf import grid_sdf, grid_values
 from models.ops.grid_sizes import FEATURES, POINT
 from models.structs import FieldOutput, Var
 
-FEATURE_SPREAD = 0.1  # standard deviation of the last layer's weights for the feature: wide enough to be told apart
+# standard deviation of the last layer's initial weights for the feature: large enough that features differ
+FEATURE_SPREAD = 0.1
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SDFGrid(GridField):
         super().__init__(conf, rng, _sphere(rng, conf))
 
     def at_weights(self) -> _AtWeights:
-        """The field as it is now."""
+        """The field with its current parameters."""
         sizes = self.sizes
         weights = self.weights(sizes)
         values = partial(grid_values, table=self.table, weights=weights, sizes=sizes)
@@ -53,21 +54,21 @@ class SDFGrid(GridField):
 
 
 def _by_differences(values: Callable[[Var], Var], step: float, points: Var) -> FieldOutput:
-    """The field with its gradient by central differences: each reaches as many cells as it is wide."""
+    """The field with its gradient by central differences, which smooths over several cells."""
     here = values(points)
     ahead, behind = _around(values, step, points)
     return FieldOutput(here[:, :1], here[:, 1:], (ahead - behind) * (0.5 / step))
 
 
 def _curvature(values: Callable[[Var], Var], step: float, points: Var) -> Var:
-    """The divergence of the gradient [P, 1] by second differences (Neuralangelo, eq. 7, before its absolute value)."""
+    """The divergence of the gradient [P, 1] by second differences (Neuralangelo, eq. 7, without the absolute value)."""
     ahead, behind = _around(values, step, points)
     total = (ahead + behind).sum(dim=1, keepdims=True)
     return (total - values(points)[:, :1] * (2.0 * POINT)) * step**-2.0
 
 
 def _around(values: Callable[[Var], Var], step: float, points: Var) -> tuple[Var, Var]:
-    """Distances a step ahead of points [P, 3] along each axis, and behind: [P, 3] twice."""
+    """Distances one step in front of points [P, 3] along each axis, and one step behind: [P, 3] twice."""
     moves = jt.array(step * np.concatenate([np.eye(POINT), -np.eye(POINT)]).astype(np.float32))
     moved = (points.unsqueeze(0) + moves.unsqueeze(1)).reshape((-1, POINT)).stop_grad()
     found = values(moved)[:, 0].reshape((2, POINT, points.shape[0])).transpose((0, 2, 1))
@@ -75,9 +76,9 @@ def _around(values: Callable[[Var], Var], step: float, points: Var) -> tuple[Var
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Weight [out, in] and bias [out] of each layer: about the distance from a sphere of radius `conf.bias`.
+    """Weight [out, in] and bias [out] of each layer: approximately the distance from a sphere of radius `conf.bias`.
 
-    SAL, arXiv 1911.10414, section 5, on the point alone: the features start with weight zero.
+    SAL, arXiv 1911.10414, section 5, for the point alone: the features have zero weights.
     """
     widths = [POINT + FEATURES * conf.levels, *[conf.d_hidden] * conf.n_layers]
     for index, (inputs, outputs) in enumerate(zip(widths[:-1], widths[1:], strict=True)):

@@ -1,4 +1,4 @@
-"""The learned sharpness of the density."""
+"""The learned inv_s."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.structs import Var
 
 
 class SingleVarianceNetwork(jt.nn.Module):
-    """One parameter, under its published name `variance`."""
+    """One parameter with its published name `variance`."""
 
     def __init__(self, conf: VarianceConfig) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Parameters of a field as NumPy arrays under their published names, and back."""
+"""Parameters of a field as NumPy arrays by their published names."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from models.machine.backend import jt
 from models.structs import Var
 
-# The published code keeps this one as a scalar; Jittor has no 0-d arrays.
+# The published code stores this one as a scalar; Jittor has no 0-d arrays.
 SCALAR_NAMES = frozenset({"variance"})
 
 
 def named_parameters(field: jt.nn.Module) -> dict[str, Var]:
-    """Trainable Vars by published name, in the order the published code hands them to its optimiser.
+    """Trainable Vars by published name, in the order in which the published code passes them to its optimiser.
 
-    That is the order PyTorch lists them in: the bias of a weight-normalised layer first, of a plain layer last.
+    That is PyTorch's order: the bias of a weight-normalised layer first, of a plain layer last.
     """
     by_layer: dict[str, dict[str, Var]] = {}
     for name, value in field.state_dict().items():
@@ -36,10 +36,7 @@ def export_state(field: jt.nn.Module) -> dict[str, np.ndarray]:
 
 
 def import_state(field: jt.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
-    """Overwrite the parameters.
-
-    Raises ValueError, naming the entry, where names or shapes do not match exactly; nothing is changed then.
-    """
+    """Overwrite the parameters. Raises ValueError, naming the entry and changing nothing, if names or shapes differ."""
     parameters = named_parameters(field)
     if missing := sorted(set(parameters) - set(arrays)):
         raise ValueError(f"{missing[0]} is missing")
@@ -55,9 +52,9 @@ def import_state(field: jt.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def take_rows(field: jt.nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Give each parameter as many rows (first axis) as its entry of `shapes` has; the values are to be imported.
+    """Resize each parameter to as many rows (first axis) as its entry of `shapes` has; values must be imported.
 
-    Raises ValueError, with nothing changed, where an entry is missing or differs in another axis.
+    Raises ValueError, changing nothing, if an entry is missing or differs in another axis.
     """
     parameters = named_parameters(field)
     for name, parameter in parameters.items():
@@ -71,5 +68,5 @@ def take_rows(field: jt.nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
 
 
 def _published_shape(name: str, value: np.ndarray) -> np.ndarray:
-    """Scalars back to 0-d."""
+    """The shape with scalars as 0-d arrays."""
     return value.reshape(()) if name in SCALAR_NAMES else value

@@ -1,1 +1,3 @@
-"""Methods: presets of estimator, fields, background, losses and schedules; Gaussians; their interface (protocol)."""
+"""Methods: combinations of estimator, fields, background, losses and schedules; Gaussians; their interface
+(protocol).
+"""

@@ -1,4 +1,4 @@
-"""The block `model` of a conf, as every kind of model has one. Knows no Jittor."""
+"""The interface of the conf block `model`, common to all methods. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -6,111 +6,111 @@ from typing import Protocol, Self
 
 
 class ModelConfig(Protocol):
-    """What the rest of the program reads of it; a frozen dataclass, whose fields are the keys and blocks."""
+    """The block `model`: a frozen dataclass with keys and sub-blocks as fields."""
 
     type: str
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that weights depend on."""
+        """The blocks that determine the shapes of the weights."""
 
     @property
     def n_importance(self) -> int | None:
-        """The size that memory hangs on most: what `--mode plan` varies; None where there is none such."""
+        """The size that memory depends on most, which `--mode plan` varies; None if there is none."""
 
     def allows_importance(self, count: int) -> bool:
         """Whether n_importance could be `count`."""
 
     def with_importance(self, count: int) -> Self:
-        """The same with `count` as n_importance."""
+        """The same block with `count` as n_importance."""
 
     @property
     def needs_masks(self) -> bool:
-        """Whether train.mask_weight above 0 is a mistake where the scene has no masks."""
+        """Whether train.mask_weight above 0 is an error for a scene without masks."""
 
     @property
     def memory_keys(self) -> str:
-        """The keys to lower where one entry of a batch does not fit, for messages; "" for none."""
+        """The keys to lower if one entry of a batch does not fit, for messages; "" for none."""
 
     @property
     def parameters(self) -> int:
-        """Trained numbers; the most that there may be where their number changes."""
+        """The number of trained parameters; the maximum if it changes during training."""
 
     @property
     def ray_numbers(self) -> int:
-        """float32 numbers that a step keeps of each entry of a batch, at the least."""
+        """A lower bound of the float32 numbers that a step stores per entry of a batch."""
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of the arrays beside the networks that a checkpoint holds, at the most."""
+        """An upper bound of the bytes of the arrays in a checkpoint besides the networks."""
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
-        """What `--mode plan` adds: how much of the model fits `free` bytes at pictures of (width, height); or ""."""
+        """A line for `--mode plan`: how much of the model fits `free` bytes for images of (width, height); or ""."""
 
     @property
     def sees_from_within(self) -> bool:
-        """Whether cameras may stand within the region of interest."""
+        """Whether cameras may be inside the region of interest."""
 
     @property
     def trains_on_points(self) -> bool:
-        """Whether `data.parsed_scene.training_points` of the scene take part in training: then they bear no witness."""
+        """Whether training uses `data.parsed_scene.training_points`, which are then not used for evaluation."""
 
 
 class PlainBlock:
-    """What a block gets for nothing: nothing to check, no size that `--mode plan` could vary, no buffers, no points."""
+    """Default implementations: no checks, no n_importance, no buffers, no SfM points."""
 
     def check(self) -> None:
-        """Every value within its limits will do."""
+        """Accept all values within their limits."""
 
     @property
     def n_importance(self) -> int | None:
-        """None."""
+        """None: `--mode plan` has no size to vary."""
         return None
 
     def allows_importance(self, count: int) -> bool:
-        """Never."""
+        """False, since there is no n_importance."""
         del count
         return False
 
     def with_importance(self, count: int) -> Self:
-        """The same block."""
+        """The same block, since there is no n_importance."""
         del count
         return self
 
     @property
     def needs_masks(self) -> bool:
-        """Yes: what was asked for cannot be done."""
+        """Whether masks are required; true by default."""
         return True
 
     @property
     def memory_keys(self) -> str:
-        """None."""
+        """ "": no keys affect the memory of one entry."""
         return ""
 
     @property
     def ray_numbers(self) -> int:
-        """Nothing that is known beforehand."""
+        """0: unknown before the run."""
         return 0
 
     @property
     def buffer_bytes(self) -> int:
-        """None."""
+        """0: no buffers."""
         return 0
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
-        """Nothing."""
+        """ "": no additional line."""
         del free, size
         return ""
 
     @property
     def sees_from_within(self) -> bool:
-        """Rays are sampled about the middle of the region, wherever the camera is."""
+        """False: rays are sampled around the centre of the region."""
         return False
 
     @property
     def trains_on_points(self) -> bool:
-        """Photographs alone."""
+        """False: only photographs are used."""
         return False

@@ -1,7 +1,7 @@
-"""What cannot fit into memory, foreseen from the conf and the flags before anything is loaded or written.
+"""Reject trainings and meshes that cannot fit into memory, from conf and flags, before anything is loaded or written.
 
-Each figure is the least that the work takes: what is refused could not have been done. What fits by these figures may
-still not fit; the chunks are measured later, and an allocation that fails is one sentence then.
+All estimates are lower bounds, so nothing is rejected that would fit. What passes may still not fit: chunk sizes are
+measured later, and a failed allocation is then reported in one sentence.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from models.methods.conf import ExperimentConfig
 
 FLOAT_BYTES = 4
 GB = 10**9
-# A parameter with its gradient, its two moments, and the new weight and moments that a step makes.
+# A parameter with its gradient, its two moments, and the new weight and moments of a step.
 TRAINED_COPIES = 7
-READ_COPIES = 3  # likewise where a checkpoint is only rendered: it holds the moments too
-PIXEL_BYTES = 100  # of a drawn pixel: coordinates, ray in both precisions, colour, mask
-# Of a mesh, for each column of its grid that it crosses twice, as a closed surface does: two vertices of 24 bytes and
-# four triangles of 24, once in their blocks and once as one mesh. The grid itself is never held whole.
+READ_COPIES = 3  # the same for rendering from a checkpoint, which contains the moments too
+PIXEL_BYTES = 100  # per sampled pixel: coordinates, ray in both precisions, colour, mask
+# Per column of the grid that a closed surface crosses twice: two vertices of 24 bytes and four triangles of 24, once in
+# their blocks and once in the merged mesh. The grid itself is never stored as a whole.
 MESH_BYTES = 2 * (2 * 24 + 4 * 24)
 
 
 def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
-    """Raises UserError where the networks of the conf exceed main memory, and the card where one will hold them.
+    """Raises UserError if the networks of the conf exceed main memory, or that of the card if one is used.
 
-    The card is asked for only where main memory does not do.
+    The card is queried only if main memory suffices.
     """
     count = model.parameters
     needed, free = (TRAINED_COPIES if is_trained else READ_COPIES) * FLOAT_BYTES * count, available_bytes()
     if needed <= free or needed <= (card := backend.card_bytes()):
         return
     raise UserError(
-        f"the networks of the conf have {count} numbers and need {_gb(needed)} of memory, "
-        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: "
-        f"lower the widths and layers of {_network_keys(model)}"
+        f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "
+        f"{f'the card has {_gb(card)}' if card else f'{_gb(free)} is free'}: lower the widths and layers of "
+        f"{_network_keys(model)}"
     )
 
 
 def require_batch(conf: ExperimentConfig) -> None:
-    """Raises UserError where the batch of one step exceeds what is free, in however small parts it is computed."""
+    """Raises UserError if the batch of one step exceeds the free memory for any chunk size."""
     count = conf.train.batch_size
     each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
     needed, free = count * each, available_bytes()
@@ -53,21 +53,21 @@ def require_batch(conf: ExperimentConfig) -> None:
 
 
 def require_mesh(resolution: int, name: str) -> None:
-    """Raises UserError where a mesh exceeds what is free; `name` is the flag or key, with its value."""
+    """Raises UserError if a mesh exceeds the free memory; `name` is the flag or key, with its value."""
     needed, free = MESH_BYTES * resolution**2, available_bytes()
     if needed > free:
         raise UserError(
-            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is free: "
-            f"{int((free / MESH_BYTES) ** 0.5)} points per side fit at the most"
+            f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is "
+            f"free: at most {int((free / MESH_BYTES) ** 0.5)} points per side fit"
         )
 
 
 def _network_keys(model: ModelConfig) -> str:
-    """The blocks that a too large number may stand in."""
+    """The blocks that may contain a too large number."""
     *others, last = [f"model.{name}" for name in model.network_blocks] or ["model"]
     return f"{', '.join(others)} and {last}" if others else last
 
 
 def _gb(count: int) -> str:
-    """Bytes as GB, so that small and gigantic figures read well."""
+    """Bytes as GB, with three digits."""
     return f"{count / GB:.3g} GB"

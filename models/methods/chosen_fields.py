@@ -1,4 +1,4 @@
-"""What the blocks `model` of methods with a choice of fields have in common. Knows no Jittor."""
+"""The common part of the blocks `model` with selectable fields. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from models.fields.conf import ColorConfig, VarianceConfig
 from models.fields.registry import COLORS, NERF, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
 from models.methods.block import PlainBlock
 
-# Where the width of a field's features is set, for messages.
+# The key that sets the feature width of a field, for messages.
 FEATURES_OF = {SDF_NETWORK: "model.sdf_network.d_out - 1", SDF_GRID: "model.sdf_grid.d_feature"}
 
 
-DEFAULT = "default"  # as the name of a field: the one that belongs to the method
+DEFAULT = "default"  # the field name that selects the default of the method
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenFieldsConfig(PlainBlock):
-    """Blocks of fields, of which the conf chooses some by name."""
+    """Blocks of fields, some of which the conf selects by name."""
 
-    defaults: ClassVar[Mapping[str, str]] = {}  # what DEFAULT stands for, by key
-    more: Mapping[str, Any] = field(default_factory=dict)  # the blocks that are no field of the class
+    defaults: ClassVar[Mapping[str, str]] = {}  # the field that DEFAULT selects, by key
+    more: Mapping[str, Any] = field(default_factory=dict)  # blocks that are not fields of the dataclass
 
     def __post_init__(self) -> None:
         for key, name in self.defaults.items():
@@ -32,12 +32,12 @@ class ChosenFieldsConfig(PlainBlock):
 
     @classmethod
     def known(cls) -> dict[str, type]:
-        """The blocks of all fields that may be chosen."""
+        """The blocks of all selectable fields."""
         raise NotImplementedError
 
     @classmethod
     def unused(cls, block: Mapping[str, Any]) -> set[str]:
-        """Keys of the given block `model` that its choices do not need: they are checked and left out."""
+        """Keys of the given block `model` that the selection does not use: they are checked and discarded."""
         del block
         return set()
 
@@ -48,26 +48,26 @@ class ChosenFieldsConfig(PlainBlock):
         return {name: block for name, block in cls.known().items() if name not in own}
 
     def block(self, name: str) -> Any:
-        """A block; raises ConfigError where the conf has none of this name."""
+        """A block; raises ConfigError if the conf has none of this name."""
         found = self.more.get(name) or getattr(self, name, None)
         if found is None:
             raise ConfigError(f"model.{name}: this block is missing and has no default; add it")
         return found
 
     def check_choice(self, key: str, known: Mapping[str, Any]) -> None:
-        """Raises ConfigError where the value of a key is none of the known fields."""
+        """Raises ConfigError if the value of a key is not a known field."""
         if (name := getattr(self, key)) not in known:
             raise ConfigError(f"model.{key} = {name}: there is no such field{nearest(name, known)}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SurfaceConfig(ChosenFieldsConfig):
-    """A signed distance and a colour."""
+    """Blocks of a method with a selectable signed distance and colour."""
 
     variance_network: VarianceConfig
     defaults = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
-    surface: str = DEFAULT  # the block of the signed-distance field, one of fields.registry.SURFACES
-    color: str = DEFAULT  # the block of the colour field, one of fields.registry.COLORS
+    surface: str = DEFAULT  # block of the signed-distance field, a key of fields.registry.SURFACES
+    color: str = DEFAULT  # block of the colour field, a key of fields.registry.COLORS
 
     @classmethod
     def known(cls) -> dict[str, type]:
@@ -75,7 +75,7 @@ class SurfaceConfig(ChosenFieldsConfig):
         return {name: kind.block for name, kind in (SURFACES | COLORS).items()}
 
     def check_fields(self) -> None:
-        """Raises ConfigError for fields that do not exist or do not fit each other."""
+        """Raises ConfigError for unknown fields and for fields that do not fit each other."""
         self.check_choice("surface", SURFACES)
         self.check_choice("color", COLORS)
         surface, color = self.block(self.surface), self.block(self.color)
@@ -84,16 +84,16 @@ class SurfaceConfig(ChosenFieldsConfig):
 
     @property
     def field_parameters(self) -> int:
-        """Trained numbers of the signed distance, the colour and the sharpness."""
+        """Trained parameters of signed distance, colour and inv_s."""
         return 1 + self.block(self.surface).parameters + self.block(self.color).parameters
 
 
 @dataclass(frozen=True, kw_only=True)
 class RadianceFieldConfig(ChosenFieldsConfig):
-    """A radiance field."""
+    """Blocks of a method with a selectable radiance field."""
 
-    radiance_field: str = DEFAULT  # the block of the field, one of fields.registry.RADIANCE
-    rendering_network: ColorConfig | None = None  # the colour of a density grid
+    radiance_field: str = DEFAULT  # block of the field, a key of fields.registry.RADIANCE
+    rendering_network: ColorConfig | None = None  # the colour network of a density grid
 
     @classmethod
     def known(cls) -> dict[str, type]:
@@ -102,21 +102,21 @@ class RadianceFieldConfig(ChosenFieldsConfig):
 
     @classmethod
     def unused(cls, block: Mapping[str, Any]) -> set[str]:
-        """NeRF's network has no colour network of its own."""
+        """The network of NeRF has no separate colour network."""
         name = block.get("radiance_field", DEFAULT)
         return {RENDERING_NETWORK} if (cls.defaults["radiance_field"] if name == DEFAULT else name) == NERF else set()
 
     def check_fields(self) -> None:
-        """Raises ConfigError for a field that does not exist, and for blocks that do not fit each other."""
+        """Raises ConfigError for an unknown field, and for blocks that do not fit each other."""
         self.check_choice("radiance_field", RADIANCE)
         RADIANCE[self.radiance_field].check(self)
 
     @property
     def field_parameters(self) -> int:
-        """Trained numbers of the field."""
+        """Trained parameters of the field."""
         return RADIANCE[self.radiance_field].parameters(self)
 
     @property
     def field_blocks(self) -> tuple[str, ...]:
-        """The blocks that the field's weights depend on."""
+        """The blocks that determine the weights of the field."""
         return (self.radiance_field,) if self.rendering_network is None else (self.radiance_field, RENDERING_NETWORK)

@@ -1,4 +1,4 @@
-"""A whole conf: the blocks that every run has, and `model` as its kind has it. Read, checked, and written."""
+"""A whole conf: the blocks of every run, and the block `model` of its method. Read, check and write confs."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from models.methods.neus.conf import NEUS
 from models.methods.registry import METHODS
 
 MODEL = "model"
-MORE = "more"  # the field of a kind's block that holds the blocks of `further()`
+MORE = "more"  # the field of a block that contains the blocks of `further()`
 
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """A whole conf."""
+    """The blocks of a conf, validated."""
 
     general: GeneralConfig
     dataset: DatasetConfig
@@ -43,7 +43,7 @@ class ExperimentConfig:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The same before it is known which kind of model it is about."""
+    """The blocks before the method is known."""
 
     general: GeneralConfig
     dataset: DatasetConfig
@@ -54,9 +54,9 @@ class _Blocks:
 def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -> ExperimentConfig:
     """The conf in a HOCON file, validated.
 
-    case replaces ${case} and the literal CASE_NAME; overrides are `key=value`, the value in HOCON (text needs no
-    quotes). Includes are files, relative to the file that includes them; nothing is fetched.
-    Raises ConfigError, naming the file and the key, for everything that cannot be used.
+    `case` replaces ${case} and the literal CASE_NAME; `overrides` are `key=value` with HOCON values (text needs no
+    quotes). Includes are files, relative to the including file; URLs are not fetched. Raises ConfigError, naming the
+    file and the key, for anything invalid.
     """
     tree = read_tree(Path(path), case, [_assignment(text) for text in overrides])
     source = f"{path} with --set {' --set '.join(overrides)}" if overrides else str(path)
@@ -64,19 +64,19 @@ def load_config(path: str | Path, case: str = "", overrides: Sequence[str] = ())
 
 
 def parse_config(text: str, source: str) -> ExperimentConfig:
-    """The conf in a HOCON text such as `to_hocon` writes; source names it in the ConfigError of an unusable one."""
+    """The conf in a HOCON text such as that of `to_hocon`; `source` names it in error messages. Raises ConfigError."""
     return _build(parse_tree(text, source), source)
 
 
 def to_hocon(conf: ExperimentConfig) -> str:
-    """The conf with every key spelt out, as text that `parse_config` and `load_config` read back to an equal one."""
+    """The conf with all keys, as text that `parse_config` and `load_config` read back to an equal one."""
     tree = asdict(conf)
     tree[MODEL] |= tree[MODEL].pop(MORE, {})
     return write_tree(tree)
 
 
 def flat(conf: ExperimentConfig) -> dict[str, Any]:
-    """Every key spelt out, dotted -> value, in the order of the blocks."""
+    """All keys, dotted -> value, in the order of the blocks."""
     tree = asdict(conf)
     tree[MODEL] |= tree[MODEL].pop(MORE, {})
 
@@ -90,9 +90,10 @@ def flat(conf: ExperimentConfig) -> dict[str, Any]:
 
 
 def from_blocks(tree: object) -> ExperimentConfig:
-    """The conf of a tree, not yet validated; raises ConfigError for unknown, missing or ill-typed keys.
+    """The conf of a tree, not validated; raises ConfigError for unknown, missing or ill-typed keys.
 
-    Blocks of `model` that belong to another kind are checked and left out: confs include what several kinds need.
+    Blocks of `model` that belong to other methods are checked and discarded: confs include the blocks of several
+    methods.
     """
     blocks = from_tree(_Blocks, tree)
     name = blocks.model.get("type", NEUS)
@@ -113,14 +114,14 @@ def from_blocks(tree: object) -> ExperimentConfig:
         elif is_dataclass(known[key]):
             check_part(known[key], value, f"model.{key}")
     model = from_tree(block, own | ({MORE: more} if further else {}), MODEL)
-    dataset = blocks.dataset  # in the published confs a key that nothing reads: it loosens nothing for those kinds
+    dataset = blocks.dataset  # a key of the published confs that no code reads
     if not model.sees_from_within:
         dataset = replace(dataset, camera_outside_sphere=True)
     return ExperimentConfig(blocks.general, dataset, blocks.train, model)
 
 
 def validate(conf: ExperimentConfig) -> None:
-    """Raises ConfigError for values that cannot work, alone or together, in a sentence that names the key."""
+    """Raises ConfigError, naming the key, for invalid or inconsistent values."""
     check_limits(conf)
     _check_paths(conf)
     conf.train.check()
@@ -128,7 +129,7 @@ def validate(conf: ExperimentConfig) -> None:
 
 
 def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
-    """Dotted key -> annotated type and limits of every leaf of every kind's conf, in the order of the blocks."""
+    """Dotted key -> annotated type and limits of every leaf of the confs of all methods, in the order of the blocks."""
     leaves = {key: leaf for key, leaf in leaf_fields(_Blocks).items() if key != MODEL}
     for kind in METHODS.values():
         blocks = {MODEL: kind.block} | {f"{MODEL}.{name}": block for name, block in _further(kind.block).items()}
@@ -141,7 +142,7 @@ def known_leaves() -> dict[str, tuple[Any, Mapping[str, Any]]]:
 
 
 def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
-    """The keys in which the conf b contradicts weights trained under the checkpoint's conf a, one sentence each."""
+    """The differences of conf b from the checkpoint's conf a that weights depend on, one sentence each."""
     if a.type != b.type:
         return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
     if a.network_blocks != b.network_blocks:
@@ -158,7 +159,6 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
 
 
 def _block(model: ModelConfig, name: str) -> Any:
-    """A block of a kind's conf."""
     more: Mapping[str, Any] = getattr(model, MORE, {})
     return more[name] if name in more else getattr(model, name)
 
@@ -168,12 +168,12 @@ def _unused(block: type, given: Mapping[str, Any]) -> set[str]:
 
 
 def _further(block: type) -> dict[str, type]:
-    """The blocks that a kind's block takes besides its own fields."""
+    """The blocks of a method besides its own fields."""
     return block.further() if hasattr(block, "further") else {}
 
 
 def _model_types() -> dict[str, Any]:
-    """Every key directly below `model` that some kind knows, with its type."""
+    """Every key directly below `model` of any method, with its type."""
     known: dict[str, Any] = {}
     for kind in METHODS.values():
         known |= field_types(kind.block) | _further(kind.block)
@@ -182,7 +182,7 @@ def _model_types() -> dict[str, Any]:
 
 
 def _build(tree: dict[str, object], source: str) -> ExperimentConfig:
-    """Tree -> validated conf; every complaint starts with where the conf came from."""
+    """Tree -> validated conf; error messages start with the source of the conf."""
     try:
         conf = from_blocks(tree)
         validate(conf)
@@ -192,7 +192,7 @@ def _build(tree: dict[str, object], source: str) -> ExperimentConfig:
 
 
 def _assignment(override: str) -> str:
-    """`key=value` as a HOCON assignment: the key checked, and text quoted so that any path can be given."""
+    """`key=value` as a HOCON assignment: the key is checked, and text is quoted so that any path is possible."""
     key, equals, value = (part.strip() for part in override.partition("="))
     if not override.isprintable():
         raise ConfigError(f"--set {shown(override)}: must not contain line breaks or control characters")
@@ -207,7 +207,7 @@ def _assignment(override: str) -> str:
 
 
 def _check_paths(conf: ExperimentConfig) -> None:
-    """The texts without which nothing can be read or written."""
+    """Raises ConfigError for empty paths."""
     needed = {
         "general.base_exp_dir": conf.general.base_exp_dir,
         "dataset.data_dir": conf.dataset.data_dir,

@@ -1,4 +1,4 @@
-"""The block `model.photographs`: what of the photographs themselves is learned beside the scene. Knows no Jittor."""
+"""The block `model.photographs`: properties of photographs that are learned with the scene. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.config.strict import limits
 
 @dataclass(frozen=True)
 class PhotographsConfig:
-    """Exposure and white balance of each photograph, which are left as they are by default."""
+    """Exposure and white balance of each photograph, not learned by default."""
 
     exposure: bool = False
     exposure_rate: float = limits(0.3, above=0)

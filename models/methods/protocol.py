@@ -43,7 +43,7 @@ class Batch(Protocol):
     """The input of a step: R entries, which can be split."""
 
     def __len__(self) -> int:
-        """R."""
+        """The number of entries R."""
 
     def part(self, start: int, stop: int) -> Self:
         """The entries start to stop - 1."""
@@ -56,10 +56,10 @@ class Batch(Protocol):
 
 
 class Sampler(Protocol):
-    """Endless batches."""
+    """An endless sequence of batches of a scene."""
 
     def next(self) -> Batch:
-        """The next batch."""
+        """Draw the next batch and advance the state."""
 
     def state(self) -> dict[str, Any]:
         """All state of the next batches as JSON values; `generator` is the state of a PCG64."""

@@ -1,4 +1,4 @@
-"""Radiance fields: density and colour, whatever estimator samples them (NeRF)."""
+"""Radiance fields (NeRF): density and colour, with any estimator."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from models.rendering.render import radiance_loss, render_passes, render_radianc
 from models.rendering.views import packed_view
 from models.structs import RaySamples, RayView, RenderOutput, StepContext, Var
 
-# Of a density, per working-frame unit, at the surface: a hundredth of the sphere's diameter absorbs 40 %.
+# Density per working-frame unit at the surface: a path of a hundredth of the sphere's diameter absorbs 40 %.
 SURFACE_DENSITY = 25.0
 
 
 @dataclass(frozen=True)
 class TwoPassRays(ComparedRays):
-    """With the coarse pass."""
+    """Output of two passes."""
 
     coarse_rgb: Var  # [R, 3]
     weight_max: Var  # [R, 1], of the fine pass
 
 
 class RadianceModel(VolumeModel):
-    """A density and the colour of what it emits; `coarse` is another field that decides where this one is sampled."""
+    """A density and an emitted colour; `coarse` is another field that determines the samples of this one."""
 
     losses = NERF_LOSSES
     objective = radiance_loss
@@ -55,10 +55,10 @@ class RadianceModel(VolumeModel):
         self.field, self.coarse = field, coarse
 
     def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> None:
-        """Nothing: the coarse pass is differentiated, and the fine samples follow from it."""
+        """Nothing: the coarse pass is differentiated, and the fine samples depend on it."""
 
     def scalar_inputs(self, rendered: Rendered) -> ComparedRays:
-        """What scalars are computed from."""
+        """The inputs of the scalars."""
         rendering = rendered.rendering
         values = (rendering.rgb, rendered.target, rendered.counts)
         if rendering.coarse is None:
@@ -76,7 +76,7 @@ class RadianceModel(VolumeModel):
         return found
 
     def sharpness(self) -> None:
-        """A density has none."""
+        """None: a density has no inv_s."""
 
     @property
     def level_set(self) -> LevelSet:
@@ -97,14 +97,14 @@ class RadianceModel(VolumeModel):
 
 
 class TwoPassModel(RadianceModel):
-    """NeRF: dense samples, coarse to fine."""
+    """NeRF with dense samples, coarse to fine."""
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The PSNR of the coarse pass."""
         return f"coarse {scalars['Statistics/coarse_psnr']:.2f}"
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """The fine pass; its normals are those of the density where half of a ray's light is absorbed."""
+        """The fine pass; its normals are those of the density where the transmittance of a ray falls to one half."""
         with jt.no_grad():
             found = render_passes(self, rays, None, context.background_rgb)
         shape = (len(rays), -1)
@@ -140,7 +140,7 @@ class PackedRadianceModel(RadianceModel):
     losses = FAST_NERF_LOSSES
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """The table learns at the full rate, the networks may be slower."""
+        """The table learns at the full rate, the networks at fractions of it."""
         found = dict(super().rates(step))
         for name, network in self.field.networks.items():
             found[name] = self._conf.network_rate
@@ -149,7 +149,7 @@ class PackedRadianceModel(RadianceModel):
         return found
 
     def targets(self, batch: object, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
-        """All rays count; with masks, what they leave empty is held to the background."""
+        """All rays count; with masks, pixels outside are fitted to the background."""
         counts = jt.ones((len(batch), 1))
         if batch.mask is None or self.train.mask_weight == 0.0:
             return jt.array(batch.rgb), counts, None
@@ -157,7 +157,7 @@ class PackedRadianceModel(RadianceModel):
         return jt.array(np.where(batch.mask > 0, batch.rgb, behind)), counts, jt.array(batch.mask)
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
-        """How much of the unit cube is occupied."""
+        """The occupied fraction of the grid."""
         return f"cells {100.0 * np.mean(self.estimator.grid.cells > 0):.1f} %"
 
     def view(self, rays: Rays, context: StepContext) -> RayView:

@@ -1,4 +1,4 @@
-"""The methods: the block of each and its constructor. Knows no Jittor until one is built."""
+"""The methods: the block and the constructor of each. Imports Jittor only when a model is built."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Method:
-    """A method: estimator, fields, losses and schedules for a value of `model.type`."""
+    """Estimator, fields, losses and schedules for a value of `model.type`."""
 
     block: type[Any]  # a frozen dataclass, a `models.methods.block.ModelConfig`
-    build: Callable[[Any, TrainConfig, np.random.Generator], Model]  # with fresh networks
+    build: Callable[[Any, TrainConfig, np.random.Generator], Model]  # builds the model with initialised networks
 
 
 def _neus(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
@@ -67,5 +67,5 @@ METHODS: dict[str, Method] = {
 
 
 def build_model(conf: ModelConfig, train: TrainConfig, generator: np.random.Generator) -> Model:
-    """The model that `model.type` asks for; nothing else asks for the type."""
+    """The model of `model.type`; no other code reads the type."""
     return METHODS[conf.type].build(conf, train, generator)

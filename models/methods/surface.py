@@ -1,4 +1,4 @@
-"""Surfaces: a signed-distance field, a colour and a sharpness, whatever estimator samples them (NeuS)."""
+"""Surfaces (NeuS): a signed-distance field, a colour and inv_s, with any estimator."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos
 
 @dataclass(frozen=True)
 class SurfaceRays(ComparedRays):
-    """With the sharpness."""
+    """Values of R rays for scalars, with inv_s."""
 
     inv_s: Var = field(metadata=OF_THE_BATCH)  # [1]
 
 
 @dataclass(frozen=True)
 class DenseSurfaceRays(SurfaceRays):
-    """With what the published code plots of dense samples."""
+    """Output with the quantities of dense samples that the published code plots."""
 
     cdf: Var  # [R, 1], Phi_s at the first interval
     weight_max: Var  # [R, 1]
@@ -66,25 +66,25 @@ class SurfaceModel(VolumeModel):
         self.fields = fields
 
     def cos_anneal_ratio(self, step: int) -> float:
-        """See `cos_anneal_ratio`."""
+        """The function `cos_anneal_ratio` at a step."""
         return cos_anneal_ratio(step, self.train)
 
     def free_rays(self, batch: object) -> np.ndarray | None:
-        """Which rays of the batch are known not to meet the object, bool [R]; None where nothing says so."""
+        """Rays of the batch that are known not to hit the object, bool [R]; None if none are known."""
         del batch
 
     def patches_at(self, step: int) -> PatchComparison | None:
-        """The comparison of patches across images at a step; None where there is none."""
+        """The patch comparison across images at a step; None if there is none."""
         del step
 
     def precompute(self, batch: object, noise: Noise | None, context: StepContext) -> object | None:
-        """What the estimator computes once of a chunk."""
+        """What the estimator computes once per chunk."""
         del context
         with jt.no_grad():
             return self.estimator.precompute(batch, self.fields.sdf.at_weights().distance, noise)
 
     def scalar_inputs(self, rendered: Rendered) -> SurfaceRays:
-        """What scalars are computed from."""
+        """The inputs of the scalars."""
         rendering = rendered.rendering
         values = (rendering.rgb, rendered.target, rendered.counts, rendering.inv_s)
         if not rendering.rays.per_ray:
@@ -109,11 +109,11 @@ class SurfaceModel(VolumeModel):
         return found
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
-        """The sharpness."""
+        """The text with inv_s."""
         return f"inv_s {1.0 / scalars['Statistics/s_val']:.1f}"
 
     def sharpness(self) -> float:
-        """inv_s."""
+        """The current inv_s."""
         with jt.no_grad():
             return float(self.fields.sharpness().item())
 
@@ -147,7 +147,7 @@ class SurfaceModel(VolumeModel):
 
 
 class PackedSurfaceModel(SurfaceModel):
-    """A surface sampled in occupied cells, with the losses that need them."""
+    """A surface sampled in occupied cells, with additional losses."""
 
     losses = FAST_NEUS_LOSSES
     estimator: SurfaceOccupancyEstimator
@@ -165,22 +165,22 @@ class PackedSurfaceModel(SurfaceModel):
         super().__init__(fields, estimator, train, weights, photographs)
         self._packed, self._patches_conf = packed, patches
         self.warm_up = packed.warm_up
-        self._patches: PatchComparison | None = None  # of a scene, where its images are compared
+        self._patches: PatchComparison | None = None  # images of the scene, if patches are compared
 
     def loss_weight(self, name: str) -> float:
-        """See `VolumeModel.loss_weight`; that of patches is another one with a background."""
+        """See `VolumeModel.loss_weight`; that of patches differs with a background."""
         if name != "patches":
             return super().loss_weight(name)
         background = self.estimator.background
         return self._patches_conf.weight if background is None else background.conf.patches_weight
 
     def cos_anneal_ratio(self, step: int) -> float:
-        """1: the growing inv_s alone does the annealing."""
+        """1: the increase of inv_s replaces the annealing."""
         del step
         return NO_ANNEALING
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """The table learns at the full rate, the networks and the sharpness at fractions of it."""
+        """The table learns at the full rate, the networks and inv_s at fractions of it."""
         packed = self._packed
         return super().rates(step) | {
             "sdf_network_fine": packed.network_rate,
@@ -193,25 +193,25 @@ class PackedSurfaceModel(SurfaceModel):
         }
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> object:
-        """See `VolumeModel.sampler`; with the images that patches are compared across."""
+        """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
         sampler = super().sampler(scene, batch_size, generator)
         self._patches = PatchComparison(scene, self._patches_conf) if self.loss_weight("patches") > 0 else None
         self.estimator.compare_patches(None if self._patches is None else MOST_COMPARED)
         return sampler
 
     def free_rays(self, batch: object) -> np.ndarray | None:
-        """Rays beside the masks; without masks, of the colour of a plain backdrop."""
+        """Rays outside the masks; without masks, rays with the colour of a uniform backdrop."""
         background = self.estimator.background
         if background is not None and background.is_plain:
             return background.shows_alone(batch.rgb)
         return batch.is_free_ray() if batch.mask is not None and self.train.mask_weight > 0 else None
 
     def patches_at(self, step: int) -> PatchComparison | None:
-        """From `patches.begins` on."""
+        """The comparison, from `patches.begins` on."""
         return self._patches if step >= self._patches_conf.begins * self.train.end_iter else None
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """Colours, background included; normal, distance and opacity of the region."""
+        """Colours with background; normal, distance and opacity of the region."""
         behind = self.behind(context.background_rgb)
 
         def look(samples: RaySamples) -> tuple[RenderOutput, Var]:
@@ -227,5 +227,5 @@ class PackedSurfaceModel(SurfaceModel):
 
 
 def cos_anneal_ratio(step: int, train: TrainConfig) -> float:
-    """0 at the start to 1 at `anneal_end`; 1 throughout where that is 0 (as published, exp_runner.py)."""
+    """From 0 at the start to 1 at `anneal_end`; constant 1 if that is 0 (as published, exp_runner.py)."""
     return 1.0 if train.anneal_end == 0.0 else min(1.0, step / train.anneal_end)

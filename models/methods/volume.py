@@ -1,4 +1,4 @@
-"""What the methods that render rays have in common: an estimator, a table of losses, exposure of images."""
+"""The common part of methods that render rays: estimator, losses, exposure of images."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from models.methods.protocol import Batch, Noise, PlainModel
 from models.rendering.losses import binary_mask
 from models.structs import RenderOutput, StepContext, Var
 
-EXPOSURE = "exposure"  # the network of the images' exposure
-# The order in which networks are optimised and saved, as published where they are; others follow.
+EXPOSURE = "exposure"  # the network of the exposure of images
+# The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
-TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, where they differ
+TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
 NO_EXPOSURE = PhotographsConfig()
 
 
 @dataclass(frozen=True)
 class ComparedRays:
-    """R rays beside the image's pixels, for scalars."""
+    """R rendered rays and the pixels of the image, for scalars."""
 
     rgb: Var  # [R, 3]
     target: Var  # [R, 3]
-    mask: Var  # [R, 1], 1 where the colour counts
+    mask: Var  # [R, 1], 1 if the colour counts
 
 
 class VolumeModel(PlainModel):
-    """A `models.methods.protocol.Model` but for its fields, objective, views and surface."""
+    """A `models.methods.protocol.Model` without fields, objective, views and surface."""
 
     losses: tuple[str, ...] = ()  # keys of rendering.losses.LOSSES
 
@@ -56,7 +56,7 @@ class VolumeModel(PlainModel):
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """All networks by their names in checkpoints, in the order in which they are optimised."""
+        """All networks by their names in checkpoints, in the order of optimisation."""
         found = self._fields | self.estimator.networks | ({} if self.exposure is None else {EXPOSURE: self.exposure})
         return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
 
@@ -65,29 +65,29 @@ class VolumeModel(PlainModel):
         return self._weights.get(name, getattr(self.train, f"{name}_weight", 1.0))
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
-        """Batches of a scene, which the estimator is fitted to before."""
+        """Batches of a scene; fits the estimator to the scene first."""
         if self.exposure is not None:
             take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         self.estimator.fit(scene)
         return self.estimator.sampler(scene, batch_size, generator)
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Take on the networks and the number of images of a checkpoint."""
+        """Adopt the networks and the number of images of a checkpoint."""
         self.estimator.adapt(shapes)
         if self.exposure is not None and EXPOSURE in shapes:
             take_rows(self.exposure, shapes[EXPOSURE])
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Factors on the learning rate: exposure has one of its own."""
+        """Factors on the learning rate; exposure has a separate one."""
         del step
         return {} if self.exposure is None else {EXPOSURE: self._photographs.exposure_rate}
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> Batch:
-        """The batch that has these arrays."""
+        """The inverse of `Batch.arrays`."""
         return self.estimator.batch(arrays)
 
     def share(self, batch: Batch, rank: int, size: int) -> slice | None:
-        """The entries of one of `size` processes."""
+        """The share of this process among `size` ones."""
         return self.estimator.share(batch, rank, size)
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
@@ -95,7 +95,7 @@ class VolumeModel(PlainModel):
         return self.estimator.draw_noise(entries, generator)
 
     def before_step(self, context: StepContext) -> None:
-        """Let the estimator follow its schedule."""
+        """Update the estimator by its schedule."""
         self.estimator.before_step(context.step)
 
     def after_collapse(self, step: int) -> str:
@@ -103,31 +103,31 @@ class VolumeModel(PlainModel):
         return self.estimator.after_collapse(step)
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The colour [3] of rays that nothing absorbs; None for black."""
+        """The colour [3] of the background; None for black."""
         return self.estimator.behind(background_rgb)
 
     def exposed(self, rendering: RenderOutput, batch: Any) -> RenderOutput:
-        """Colours as the images of the batch would show them."""
+        """Colours with the exposure of their images."""
         if self.exposure is None:
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
     def targets(self, batch: Any, background_rgb: np.ndarray | None) -> tuple[Var, Var, Var | None]:
-        """Colours [R, 3] of the images, which rays count (0 or 1), and the opacity that they should have [R, 1]."""
+        """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
         del background_rgb
         counts = binary_mask(None if batch.mask is None else jt.array(batch.mask), len(batch), self.train)
         has_mask = self.estimator.is_dense or (batch.mask is not None and self.train.mask_weight > 0)
         return jt.array(batch.rgb), counts, counts if has_mask else None
 
     def loss_scalars(self, losses: Mapping[str, Var]) -> dict[str, Var]:
-        """The losses by their TensorBoard tags."""
+        """The losses by TensorBoard tag."""
         found = {f"Loss/{TAGS.get(name, name)}_loss": losses[name] for name in self.losses if name in losses}
         return {"Loss/loss": losses["total"]} | found
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Those of the estimator."""
+        """The buffers of the estimator."""
         return self.estimator.buffers()
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Restore `buffers`; raises ValueError for others."""
+        """Restore `buffers`; raises ValueError if they do not fit."""
         self.estimator.load_buffers(buffers)

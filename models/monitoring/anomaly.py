@@ -1,7 +1,7 @@
-"""Skipped steps on disk: an .npz each, plain arrays and one JSON text, from which the step can be computed again.
+"""Save skipped steps: one .npz per step with plain arrays and a JSON text, from which the step can be recomputed.
 
-A folder of them has a size that is never exceeded. Where a file does not fit it does without the moments, then
-without the weights too; the entries of the update that were not finite are always in it.
+The size of the folder is bounded. A file that would exceed it omits the moments, then also the weights; the entries of
+the update that were not finite are always included.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from models.training.guard import BadStep
 from models.training.update_check import INPUTS, Entries, UpdateFault
 
 FORMAT = "neus-jittor anomaly 2"
-FORMATS = (FORMAT, "neus-jittor anomaly 1")  # that can be read; the first one had no moments
-FOLDER_FILES = 3  # the first ones tell the most
+FORMATS = (FORMAT, "neus-jittor anomaly 1")  # readable formats; the first one has no moments
+FOLDER_FILES = 3  # the first skipped steps are the most informative
 FOLDER_BYTES = 50_000_000
-MAX_MEMBER_BYTES = 2**28  # far above any batch, or layer of a network
+MAX_MEMBER_BYTES = 2**28  # above any batch, and any layer of a network
 NOT_OF_THE_BATCH = ("noise/", "weights/", "buffers/", "moments/", "readings", "meta_json")
-# What a file does without, in this order, where it does not fit.
+# Parts that are omitted, in this order, if a file would be too large.
 SPARED = ((), ("the moments",), ("the moments", "the weights"))
 _DAMAGE = (
     NpzError,
@@ -39,7 +39,7 @@ _DAMAGE = (
     TypeError,
     AttributeError,
     OverflowError,
-)  # no npz of ours, or one with other contents
+)  # not an npz of this program, or damaged
 
 
 @dataclass(frozen=True)
@@ -47,39 +47,39 @@ class Anomaly:
     """A skipped step as it was saved."""
 
     step: int  # finished steps before it
-    batch: dict[str, np.ndarray]  # `Batch.arrays` of what it was computed from
+    batch: dict[str, np.ndarray]  # `Batch.arrays` of the batch
     noise: dict[str, np.ndarray] | None
-    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values; {} where they did not fit
-    conf: str  # HOCON, every key spelt out
+    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values; {} if omitted
+    conf: str  # HOCON with all keys
     findings: tuple[str, ...]  # what was not finite
     states: dict[str, Any]  # of the random generators when the step was skipped
     buffers: dict[str, np.ndarray]  # `Model.buffers`
-    moments: dict[str, dict[str, np.ndarray]]  # moment -> "<network>.<name>" -> values; {} where there are none
+    moments: dict[str, dict[str, np.ndarray]]  # moment -> "<network>.<name>" -> values; {} if omitted
     settings: UpdateSettings | None  # None in files of the first format
     faults: tuple[UpdateFault, ...]
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What became of a skipped step."""
+    """The result of saving a skipped step."""
 
-    path: Path | None  # None where the folder has no room
-    left_out: tuple[str, ...] = ()  # what the file does without
+    path: Path | None  # None if the folder is full
+    left_out: tuple[str, ...] = ()  # the omitted parts
 
 
 class _FullError(Exception):
-    """More bytes than there is room for."""
+    """The file would exceed the available size."""
 
 
 class _Bounded(io.BytesIO):
-    """Bytes in memory; raises _FullError beyond `most`, so that nothing large is compressed in vain."""
+    """A memory buffer that raises _FullError beyond `most` bytes, to stop compression early."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most
 
     def write(self, content: Any) -> int:
-        """As `io.BytesIO`."""
+        """As `io.BytesIO`; raises _FullError."""
         if self.tell() + memoryview(content).nbytes > self._most:
             raise _FullError
         return super().write(content)
@@ -91,10 +91,9 @@ def anomaly_name(step: int) -> str:
 
 
 def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) -> Saved:
-    """Write a skipped step into `folder` (made if need be), as far as there is room.
+    """Save a skipped step in `folder`, which is created if needed, within the size limit.
 
-    Nothing is written where the folder has FOLDER_FILES already, a file of this step among them or not. Raises
-    UserError where the disk does not take it.
+    Nothing is written if the folder already has FOLDER_FILES files. Raises UserError if the file cannot be written.
     """
     path, kept = folder / anomaly_name(bad.inputs.step), [file.stat().st_size for file in _files(folder)]
     if len(kept) >= FOLDER_FILES or path.exists():
@@ -108,12 +107,12 @@ def save_anomaly(folder: Path, bad: BadStep, conf: str, states: dict[str, Any]) 
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The skipped steps in a folder, of earlier runs too."""
+    """The saved steps in a folder, including those of earlier runs."""
     return (path for path in folder.glob("step_*.npz") if path.is_file())
 
 
 def _encoded(bad: BadStep, conf: str, states: dict[str, Any], left_out: tuple[str, ...], most: int) -> bytes | None:
-    """The content of a file without some parts; None where it has more than `most` bytes."""
+    """The content of a file without some parts; None if it exceeds `most` bytes."""
     batch, noise = bad.inputs.batch, bad.inputs.noise
     arrays = batch.arrays() | {"readings": bad.readings}
     arrays |= {} if noise is None else {f"noise/{name}": array for name, array in noise.items()}
@@ -135,22 +134,23 @@ def _encoded(bad: BadStep, conf: str, states: dict[str, Any], left_out: tuple[st
 
 
 def load_anomaly(path: Path) -> Anomaly:
-    """Read what `save_anomaly` wrote; raises UserError for a file that is missing, damaged or something else."""
+    """Read a file of `save_anomaly`; raises UserError if it is missing, damaged or of another type."""
     try:
         return _decode(read_members(path, None, MAX_MEMBER_BYTES))
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); give a file from anomalies/") from error
     except _DAMAGE as error:
         raise UserError(
-            f"{path}: is damaged, or no step this program refused ({reason(error)}); give a file from anomalies/"
+            f"{path}: is damaged, or is not a step that this program skipped ({reason(error)}); give a file "
+            "from anomalies/"
         ) from error
 
 
 def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
-    """The inverse of `_encoded`; raises ValueError, KeyError or TypeError for what it cannot have written."""
+    """The inverse of `_encoded`; raises ValueError, KeyError or TypeError for invalid content."""
     meta = json.loads(str(arrays["meta_json"]))
     if not isinstance(meta, dict) or meta.get("format") not in FORMATS:
-        raise ValueError("it says so itself")
+        raise ValueError("its format is unknown")
 
     def below(prefix: str) -> dict[str, np.ndarray]:
         return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
@@ -176,27 +176,27 @@ def _decode(arrays: dict[str, np.ndarray]) -> Anomaly:
 
 
 def _require_kinds(meta: dict[str, Any], weights: dict[str, np.ndarray]) -> None:
-    """Raises ValueError where the texts, the step or the weights are of another kind than those that are written."""
+    """Raises ValueError if the texts, the step or the weights have the wrong type."""
     if type(meta["step"]) is not int or not 0 <= meta["step"] <= MOST_STEPS:
-        raise ValueError("it counts no possible number of steps")
+        raise ValueError("its number of steps is invalid")
     if type(meta["conf"]) is not str or type(meta["states"]) is not dict or type(meta["findings"]) is not list:
-        raise ValueError("its conf, its states or its findings are of another kind")
+        raise ValueError("its conf, states or findings have the wrong type")
     if not all(type(finding) is str for finding in meta["findings"]):
-        raise ValueError("its findings are no texts")
+        raise ValueError("its findings are not texts")
     if not all(values.dtype == np.float32 for values in weights.values()):
-        raise ValueError("its weights are no float32 numbers")
+        raise ValueError("its weights are not float32 arrays")
 
 
 def _require_moments(moments: Mapping[str, Mapping[str, np.ndarray]], weights: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError where there are moments, and not both of every weight."""
+    """Raises ValueError if only some weights have moments."""
     shapes = {name: (values.shape, values.dtype) for name, values in weights.items()}
     found = [{name: (values.shape, values.dtype) for name, values in named.items()} for named in moments.values()]
     if found and found != [shapes, shapes]:
-        raise ValueError("its moments do not fit its weights")
+        raise ValueError("its moments do not match its weights")
 
 
 def _settings(values: Any) -> UpdateSettings | None:
-    """The optimiser's numbers; raises ValueError or TypeError where they cannot be a step's."""
+    """The scalars of the optimiser; raises ValueError or TypeError if they are invalid."""
     if values is None:
         return None
     found = UpdateSettings(**values)
@@ -204,23 +204,22 @@ def _settings(values: Any) -> UpdateSettings | None:
     are_numbers = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
     is_step = type(found.steps) is int and 1 <= found.steps <= MOST_STEPS
     if not are_numbers or not is_step or not 0 <= found.beta_2 < 1 or found.optimizer not in OPTIMIZERS:
-        raise ValueError("its optimiser's numbers are none")
+        raise ValueError("its optimiser scalars are not numbers")
     return found
 
 
 def _fault_as_json(fault: UpdateFault) -> dict[str, Any]:
-    """Plain numbers and lists."""
     examples = {name: getattr(fault.examples, name).tolist() for name in INPUTS}
     return {**vars(fault), "places": fault.places.tolist(), "examples": examples, "ranges": dict(fault.ranges)}
 
 
 def _fault_of_json(values: dict[str, Any]) -> UpdateFault:
-    """The inverse; raises ValueError, KeyError or TypeError for what it cannot have written."""
+    """The inverse; raises ValueError, KeyError or TypeError for invalid content."""
     examples = Entries(*(np.array(values["examples"][name], np.float32) for name in INPUTS))
     places = np.array(values["places"], np.int64)
     ranges = {name: (float(low), float(high)) for name, (low, high) in values["ranges"].items()}
     fault = UpdateFault(**{**values, "places": places, "examples": examples, "ranges": ranges})
     shapes = {places.shape, *(getattr(examples, name).shape for name in INPUTS)}
     if type(fault.name) is not str or type(fault.count) is not int or shapes != {(len(places),)}:
-        raise ValueError("its examples are of another kind")
+        raise ValueError("its examples have the wrong type")
     return fault

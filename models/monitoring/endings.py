@@ -1,4 +1,4 @@
-"""Early ends of a training, for lack of memory, a lost rank or a failed card: saves, and says in one sentence what."""
+"""Early ends of a training because of memory, a lost rank or a failed card: save, and report in one sentence."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from models.monitoring.interrupts import Interrupts
 
 @dataclass(frozen=True)
 class Ending:
-    """What a training says and does as it ends."""
+    """Callbacks for the end of a training."""
 
-    step: Callable[[], int]  # the last one that was finished
+    # the last finished step; `save` writes a checkpoint and returns half a sentence about it, "" on other ranks
+    step: Callable[[], int]
     save: Callable[[], str]  # returns what became of it, as half a sentence; "" where another rank saves
 
 
 @contextmanager
 def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
-    """Where memory runs out all the same, what was trained is saved and UserError raised."""
+    """If memory runs out within, save the training and raise UserError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -39,9 +40,9 @@ def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
 
 @contextmanager
 def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Ending) -> Iterator[None]:
-    """Signals end the waiting for other ranks, and with it what is within; the failure of another rank ends all.
+    """Signals interrupt waiting for other ranks; the failure of another rank ends the training.
 
-    Raises RankFailedError for that, with everything saved.
+    Raises RankFailedError with everything saved.
     """
     ranks.stopping = lambda: interrupts.received is not None
     try:
@@ -57,7 +58,7 @@ def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Endi
 
 @contextmanager
 def told_where_the_card_fails(kept: Callable[[], str]) -> Iterator[None]:
-    """Where the card fails nothing of it can be saved any more: CardFailedError with what is `kept`."""
+    """If the card fails within, nothing on it can be saved: raises CardFailedError with what is `kept` on disk."""
     try:
         yield
     except RuntimeError as error:

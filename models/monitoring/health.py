@@ -1,4 +1,4 @@
-"""Health of a training: pure functions on a few numbers per validation, and the usual causes."""
+"""Health checks of a training: pure functions of a few numbers per validation, with the usual causes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 
 from models.methods.protocol import LevelSet
 
-PROBE_POINTS = 24  # per side: 7,000 of them lie in the sphere, some milliseconds with the published networks
-FULL_SHARE = 0.98  # of the sphere inside the surface: it has nowhere left to be seen from
+PROBE_POINTS = 24  # per side: 7,000 of the points are in the sphere and take a few milliseconds
+FULL_SHARE = 0.98  # fraction of the sphere inside the surface above which no camera sees the surface from outside
 FLAT_VALIDATIONS = 8
-FLAT_DB = 0.3  # validations of one working run differ by more while it still learns
-LOW_PSNR = 18.0  # dB; a run that is flat above it has converged rather than stuck
+FLAT_DB = 0.3  # dB; validations of a run that still improves differ by more
+LOW_PSNR = 18.0  # dB; a run with a constant PSNR above it has converged
 FALLING_VALIDATIONS = 4
-FALLING_SHARE = 0.8  # inv_s dips by less while the first shape forms and recovers
-HISTORY = max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1)  # validations that `findings` looks at
-SOFT_INV_S = 20.0  # where training starts by default: below it the surface is a fog
+FALLING_SHARE = 0.8  # smaller dips of inv_s occur while the first shape forms
+HISTORY = max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1)  # number of validations that `findings` uses
+SOFT_INV_S = 20.0  # the initial value of training: below it the surface is blurred
 
 
 @dataclass(frozen=True)
@@ -25,24 +25,26 @@ class Vitals:
     """The numbers of one validation."""
 
     step: int
-    inv_s: float | None  # None for what has no sharpness
-    lowest: float  # of the field that the surface is a level set of, over the unit sphere
-    inside_share: float  # of the unit sphere's volume within the surface
-    psnr: float | None = None  # dB, mean over the training batches reported since the validation before
-    level: float = 0.0  # of the field at the surface
-    quantity: str = "the signed distance"  # what the field is
-    background: str = "masks"  # what explains a background to this kind of model
+    inv_s: float | None  # None for methods without inv_s
+    lowest: float  # smallest value of the surface field in the unit sphere
+    inside_share: float  # fraction of the volume of the unit sphere inside the surface
+    psnr: float | None = None  # dB, mean over the training batches since the previous validation
+    level: float = 0.0  # level of the surface
+    quantity: str = "the signed distance"  # name of the field
+    background: str = "masks"  # what models a background in this method
 
 
 def probe_points() -> np.ndarray:
-    """Points on a grid through the unit sphere, float32 [P, 3]."""
+    """Points of a grid in the unit sphere, float32 [P, 3]."""
     line = np.linspace(-1.0, 1.0, PROBE_POINTS, dtype=np.float32)
     grid = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1).reshape(-1, 3)
     return grid[(grid**2).sum(axis=1) < 1.0]
 
 
 def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet, psnrs: Sequence[float]) -> Vitals:
-    """The numbers of a validation: `values` of the surface's field at `probe_points`, PSNRs reported since the last."""
+    """The numbers of a validation: `values` of the surface field at `probe_points`, PSNRs since the previous
+    validation.
+    """
     finite = [value for value in psnrs if np.isfinite(value)]
     level = -surface.threshold
     share = float((values < level).mean())
@@ -51,49 +53,45 @@ def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet
 
 
 def findings(history: Sequence[Vitals]) -> dict[str, str]:
-    """What is wrong after the last of the validations: kind -> a sentence with the usual cause. {} where nothing is."""
+    """The problems after the last validation: kind -> a sentence with the usual cause; {} if there are none."""
     checks = {"empty": _empty, "full": _full, "flat": _flat, "fog": _fog}
     return {kind: text for kind, check in checks.items() if history and (text := check(history))}
 
 
 def _empty(history: Sequence[Vitals]) -> str:
-    """No surface inside the region of interest."""
     last = history[-1]
     if last.lowest <= last.level:
         return ""
     return (
-        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above {last.lowest:.3f} "
-        "everywhere in it): usually that region misses the object (--mode inspect draws it, --roi chooses another), "
-        "or the masks are empty or inverted"
+        f"step {last.step}: no surface inside the region of interest ({last.quantity} is above "
+        f"{last.lowest:.3f} everywhere in it): usually the region does not contain the object (--mode inspect "
+        "draws it, --roi selects another), or the masks are empty or inverted"
     )
 
 
 def _full(history: Sequence[Vitals]) -> str:
-    """The surface encloses the whole sphere."""
     last = history[-1]
     if last.inside_share < FULL_SHARE:
         return ""
     return (
-        f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is inside): "
-        "usually that region is too small for the object (--roi chooses another), or a background without "
-        f"{last.background} is painted onto it"
+        f"step {last.step}: the surface fills the whole region of interest ({last.inside_share:.0%} of it is "
+        "inside): usually the region is too small for the object (--roi selects another), or the background "
+        f"appears on the surface because the conf has no {last.background}"
     )
 
 
 def _flat(history: Sequence[Vitals]) -> str:
-    """PSNR low and unchanged over many validations."""
     values = [entry.psnr for entry in history[-FLAT_VALIDATIONS:] if entry.psnr is not None]
     if len(values) < FLAT_VALIDATIONS or max(values) - min(values) >= FLAT_DB or max(values) >= LOW_PSNR:
         return ""
     return (
-        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} validations: "
-        "usually cameras and photographs do not belong together (--mode inspect measures it), or the background needs "
-        f"{history[-1].background}"
+        f"step {history[-1].step}: PSNR has stayed at {np.mean(values):.1f} dB for {FLAT_VALIDATIONS} "
+        "validations: usually the cameras do not match the photographs (--mode inspect measures it), or the "
+        f"background needs {history[-1].background}"
     )
 
 
 def _fog(history: Sequence[Vitals]) -> str:
-    """inv_s falling again and again."""
     values = [entry.inv_s for entry in history[-FALLING_VALIDATIONS - 1 :] if entry.inv_s is not None]
     falls = all(after < before for before, after in zip(values, values[1:], strict=False))
     if len(values) <= FALLING_VALIDATIONS or not falls:
@@ -101,7 +99,8 @@ def _fog(history: Sequence[Vitals]) -> str:
     if values[-1] > FALLING_SHARE * values[0] or values[-1] > SOFT_INV_S:
         return ""
     return (
-        f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from {values[0]:.1f} to "
-        f"{values[-1]:.1f}, so that the surface turns into fog: usually cameras and photographs disagree, the region "
-        f"of interest is far too large (--roi chooses another), or the background needs {history[-1].background}"
+        f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from "
+        f"{values[0]:.1f} to {values[-1]:.1f}, the surface becomes more blurred: usually cameras and "
+        "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
+        f"background needs {history[-1].background}"
     )

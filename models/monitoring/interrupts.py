@@ -1,7 +1,8 @@
-"""Early ends of a training: it diverges, or a signal stops it.
+"""Early ends of a training: divergence, or a signal.
 
-The first signal is heeded at the end of the step, the second at once. SIGHUP, which a closed ssh sends, may come twice
-(from the terminal and from the shell) or after SIGTERM (from systemd): it never hurries.
+The first signal ends the training after the current step, the second one at once. SIGHUP, which a closed ssh session
+sends, may arrive twice (from the terminal and the shell) or after SIGTERM (from systemd), so it never counts as the
+second one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ EXIT_BASE = 128  # a shell's exit status for a process that a signal ended is th
 
 
 class Interrupted(Exception):
-    """The training was asked to stop and has saved its work; `status` is the exit status."""
+    """A signal ended the training, which was saved; `status` is the exit status."""
 
     def __init__(self, signum: int, step: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}")
@@ -25,15 +26,14 @@ class Interrupted(Exception):
 
 
 class DivergedError(Exception):
-    """The training was given up because its numbers do not stay finite, or it ended with nothing of use."""
+    """The training was stopped because values do not remain finite, or because its result is unusable."""
 
 
 class Interrupts:
-    """While entered, SIGINT, SIGTERM and SIGHUP are noted in `received`; a second one ends the process at once.
+    """Within the context, SIGINT, SIGTERM and SIGHUP are recorded in `received`; a second one ends the process.
 
-    A signal that is ignored, as `nohup` has it, stays ignored. Handlers are Python's, so Jittor's own (which ends the
-    process at the first SIGINT) does not run. Outside the main thread, where Python allows no handlers, nothing is
-    changed.
+    Signals that are ignored, as by `nohup`, remain ignored. Python handlers replace Jittor's, which ends the process at
+    the first SIGINT. Outside the main thread, where Python allows no handlers, nothing changes.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Interrupts:
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
-        """Note the first signal; leave at the second, with nothing flushed: checkpoints are complete at any moment."""
+        """Record the first signal; exit at the second without flushing, as checkpoints are complete at any time."""
         if self.received is None:
             self.received = signum
         elif signum != signal.SIGHUP:

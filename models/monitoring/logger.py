@@ -1,6 +1,6 @@
-"""What a run says: on the terminal, in `logs/train.log`, and to TensorBoard.
+"""The log of a run: terminal, `logs/train.log` and TensorBoard.
 
-Nothing in here may stop a training: a full disk or a closed terminal costs one warning and that part of the log.
+No error of a log stops a training: a full disk or a closed terminal causes one warning, and that part of the log ends.
 """
 
 from __future__ import annotations
@@ -23,68 +23,68 @@ from data.io.files import make_folder, open_regular
 from data.io.streams import complain, is_watched, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
-TEXT, TENSORBOARD = "text", "TensorBoard"  # the parts of a log
-# Between two states of a progress bar: what the eye follows on a terminal, what is worth a line in a file.
+TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
+# Seconds between updates of a progress bar on a terminal, and between lines in a file.
 TERMINAL_SECONDS, FILE_SECONDS = 0.1, 10.0
-MOST_WARNINGS = 100  # that are remembered
-FLUSH_SECONDS = 10.0  # a TensorBoard page is at most this far behind; a flush waits for the disk
+MOST_WARNINGS = 100  # number of warnings kept
+FLUSH_SECONDS = 10.0  # maximum delay of TensorBoard; a flush waits for the disk
 
 
 class RunLogger(AbstractContextManager):
-    """The log of one run in `<folder>/logs`, the folder the published code logs to (exp_runner.py, commit 6e0a230).
+    """The log of one run in `<folder>/logs`, the folder of the published code (exp_runner.py, commit 6e0a230).
 
-    Files are opened when first written to, and never overwritten: the text log is appended to, TensorBoard gets a
-    further event file. Use it as a context manager, or call `close`.
+    Files are opened at the first write and never overwritten: the text log is appended to, TensorBoard gets another
+    event file. Use it as a context manager, or call `close`.
     """
 
     def __init__(
         self, folder: Path, quiet: bool = False, resumed_at: int | None = None, is_written: bool = True
     ) -> None:
-        """Log to `folder`; `quiet` keeps `info` and progress bars off the terminal, `is_written` says all the rest.
+        """`quiet` suppresses `info` and progress bars on the terminal; without `is_written` no files are written.
 
-        `resumed_at` is the step a resumed run goes on from: TensorBoard drops what an earlier run logged from there on.
+        `resumed_at` is the step from which a run resumes: TensorBoard discards what an earlier run logged after it.
         """
         self._logs = folder / LOG_FOLDER
         self._quiet = quiet
         self._resumed_at = resumed_at
         self._events: EventsWriter | None = None
         self._next_flush = 0.0
-        self._failed = set() if is_written else {TEXT, TENSORBOARD}  # the parts of the log that gave up
-        self.warnings: list[str] = []  # the newest that were told
+        self._failed = set() if is_written else {TEXT, TENSORBOARD}  # parts of the log that failed
+        self.warnings: list[str] = []  # the newest ones
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def info(self, *lines: str) -> None:
-        """Say each of `lines` on stdout (unless quiet) and in the text log."""
+        """Write `lines` to stdout (unless quiet) and to the text log."""
         if not self._quiet:
             say(*lines)
         self._append("INFO", *lines)
 
     def note(self, text: str) -> None:
-        """Write `text` to the text log only: what a progress bar shows already."""
+        """Write `text` to the text log only, if a progress bar shows it already."""
         self._append("INFO", text)
 
     def warn(self, text: str) -> None:
-        """Say `text` on stderr and in the text log."""
+        """Write `text` to stderr and to the text log."""
         complain(f"Warning: {text}")
         self.keep(text)
 
     def keep(self, text: str) -> None:
-        """Have `text` among the warnings of the text log and the report: what is said on stderr by other means."""
+        """Add `text`, which was already printed to stderr, to the warnings of the text log and the report."""
         self.warnings = [*self.warnings[1 - MOST_WARNINGS :], text]
         self._append("WARNING", text)
 
     def scalars(self, step: int, values: dict[str, float]) -> None:
-        """Give TensorBoard the numbers of one step; keys are tags such as 'Loss/loss'."""
+        """Write scalars of one step to TensorBoard; keys are tags such as 'Loss/loss'."""
         named = [Summary.Value(tag=one_line(tag), simple_value=float(value)) for tag, value in values.items()]
         summary = Summary(value=named)
         self._attempt(TENSORBOARD, lambda: self._write_event(Event(wall_time=time.time(), step=step, summary=summary)))
 
     def progress(self, iterable_or_total: Iterable[Any] | int, **options: Any) -> Bar:
-        """A progress bar over an iterable, or up to a total (then call its `update`); `options` are tqdm's.
+        """A progress bar over an iterable, or up to a total (then call its `update`); `options` are those of tqdm.
 
-        One that is to vanish at its end (`leave=False`) is not drawn into a file, where nothing vanishes.
+        A transient bar (`leave=False`) is not drawn if the output is a file.
         """
         is_vain = not is_watched() and not options.get("leave", True) and "file" not in options
         seconds = TERMINAL_SECONDS if is_watched() else FILE_SECONDS
@@ -94,19 +94,19 @@ class RunLogger(AbstractContextManager):
         return Bar(iterable_or_total, **options)
 
     def close(self) -> None:
-        """Write out what is pending; further calls do nothing."""
+        """Write pending data; further calls do nothing."""
         events, self._events = self._events, None
         if events is not None:
             self._attempt(TENSORBOARD, events.close)
 
     def _append(self, level: str, *texts: str) -> None:
-        """Add `texts` to the text log, each as one line with time and level, whatever they hold."""
+        """Append each of `texts` to the text log as one line with time and level."""
         stamp = datetime.now().astimezone().isoformat(timespec="seconds")
         lines = "".join(f"{stamp} {level} {one_line(text)}\n" for text in texts)
         self._attempt(TEXT, lambda: self._append_lines(lines))
 
     def _make_folder(self) -> None:
-        """Raises OSError where the folder cannot be made, or is a link."""
+        """Raises OSError if the folder cannot be created or is a link."""
         make_folder(self._logs.parent, self._logs.name)
 
     def _append_lines(self, lines: str) -> None:
@@ -116,7 +116,7 @@ class RunLogger(AbstractContextManager):
             file.write(lines)
 
     def _write_event(self, event: Event) -> None:
-        """Add `event` to the event file, which is opened for the first one."""
+        """Add `event` to the event file, which is opened for the first event."""
         if self._events is None:
             self._events = self._open_events()
         self._events.write_event(event)
@@ -125,13 +125,13 @@ class RunLogger(AbstractContextManager):
             self._next_flush = time.monotonic() + FLUSH_SECONDS
 
     def _open_events(self) -> EventsWriter:
-        """A new event file.
+        """Open a new event file, written by this thread.
 
-        It is written by this thread: tensorboardX's SummaryWriter hands events to another one through a bounded queue,
-        and where that one dies of a full disk the next `add_scalar` waits for ever.
+        The SummaryWriter of tensorboardX passes events to another thread through a bounded queue. If that thread dies
+        because the disk is full, the next `add_scalar` blocks forever.
         """
         self._make_folder()
-        # The writer itself names files by the second and would overwrite one of the same second.
+        # The writer names files by the second and would overwrite a file of the same second.
         events = EventsWriter(str(self._logs / "events"), filename_suffix=f".{os.getpid()}.{time.time_ns()}")
         if self._resumed_at is not None:
             start = SessionLog(status=SessionLog.START)
@@ -139,7 +139,7 @@ class RunLogger(AbstractContextManager):
         return events
 
     def _attempt(self, part: str, write: Callable[[], object]) -> None:
-        """Call `write` unless `part` of the log has failed before; a failure is told once and ends that part."""
+        """Call `write` unless `part` of the log has failed before; a failure is reported once and ends that part."""
         if part in self._failed:
             return
         try:

@@ -1,4 +1,4 @@
-"""Checks that ranks do the same work: before the first step, and of their weights at each checkpoint."""
+"""Check that all ranks do the same work: their inputs before the first step, their weights at each checkpoint."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from models.machine.ranks.ranks import MACHINE, Ranks, differences
 from models.methods.conf import ExperimentConfig, flat
 from models.training.trainer import Trainer
 
-# Keys that may differ from machine to machine: where things lie. What lies there is compared itself.
+# Keys with paths, which may differ between machines. The contents of the paths are compared instead.
 OF_A_MACHINE = ("general.base_exp_dir", "general.recording", "dataset.data_dir", "dataset.test_dir")
 OF_A_MACHINE += ("dataset.reference_mesh", "train.memory_limit")
 PROGRAM = Path(__file__).resolve().parents[2]
 
 
 def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> None:
-    """Raises UserError, on all ranks, where conf, scene, program or device differ; says in what."""
+    """Raises UserError on all ranks, naming the differences, if conf, scene, program or device differ."""
     keys = {name: value for name, value in flat(conf).items() if name not in OF_A_MACHINE}
     own = {
         MACHINE: platform.node(),
@@ -36,12 +36,12 @@ def require_agreement(conf: ExperimentConfig, scene: Scene, ranks: Ranks) -> Non
     found = differences(ranks.everyone(own))
     if found:
         raise UserError(
-            f"the ranks disagree: {listed(found, 3)}; start all of them with the same program, conf and scene"
+            f"the ranks differ: {listed(found, 3)}; start all of them with the same program, conf and scene"
         )
 
 
 def require_same_weights(trainer: Trainer, ranks: Ranks) -> None:
-    """Raises UserError, on all ranks, where their weights are not the same bit for bit, as they are made to be."""
+    """Raises UserError on all ranks if their weights are not bit-identical."""
     if ranks.size == 1:
         return
     digest = 0
@@ -51,13 +51,13 @@ def require_same_weights(trainer: Trainer, ranks: Ranks) -> None:
     if len(set(found)) > 1:
         others = listed([str(rank) for rank, one in enumerate(found) if one != found[0]])
         raise UserError(
-            f"step {trainer.finished_steps}: the weights of rank {others} are no longer those of rank 0: use machines "
-            "of one kind, whose processors round alike, and go on from the last checkpoint with --is_continue"
+            f"step {trainer.finished_steps}: the weights of rank {others} differ from those of rank 0: use "
+            "machines with processors of the same type, and resume from the last checkpoint with --is_continue"
         )
 
 
 def program_digest(folder: Path) -> str:
-    """What tells one version of the program from another."""
+    """A digest of the program's source files."""
     digest = 0
     for name in ("data", "models"):
         for file in sorted((folder / name).rglob("*")):
@@ -67,7 +67,7 @@ def program_digest(folder: Path) -> str:
 
 
 def scene_digest(scene: Scene) -> str:
-    """A scene's name does not count, its photographs, masks and cameras do."""
+    """A digest of photographs, masks and cameras, without the name of the scene."""
     arrays: list[Any] = [scene.intrinsics, scene.c2w, scene.scene_to_world, *scene.images, *(scene.masks or ())]
     digest = 0
     for array in arrays:

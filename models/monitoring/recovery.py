@@ -1,4 +1,4 @@
-"""Recovery of a training: skipped steps are saved, many in a row lead back to a checkpoint, collapse is logged."""
+"""Recovery of a training: save skipped steps, return to a checkpoint after many in a row, report a collapse."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from models.monitoring.setbacks import Setbacks
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
 from models.training.trainer import Trainer
 
-LARGEST_WEIGHT = 1e6  # Gaussians may lie at 1e5 radii, all other weights are far smaller
+LARGEST_WEIGHT = 1e6  # Gaussians may be at 1e5 radii; all other weights are far smaller
 
 Result = TypeVar("Result")
 
 
 class Recovery:
-    """Looks after one training; remembers how often it had to."""
+    """Recovers one training, and counts the recoveries."""
 
     def __init__(
         self,
@@ -40,9 +40,8 @@ class Recovery:
         log: RunLogger,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`subfolder` makes a folder of the experiment; raises UserError where it cannot.
-
-        `ranks` look after the same training; the first one has the folder and its checkpoints.
+        """`subfolder` creates a folder of the experiment; raises UserError if it cannot. Only the first of `ranks`
+        writes.
         """
         self.conf = conf
         self.store = store
@@ -50,40 +49,42 @@ class Recovery:
         self.trainer = trainer
         self.log = log
         self.ranks = ranks
-        self._tried = 0  # times that a skipped step was to be written
+        self._tried = 0  # number of attempts to write a skipped step
         self._seen = ""  # what was not finite in the last skipped step
-        self._first_file: Path | None = None  # of this session's skipped steps
-        self._unwritten: set[str] = set()  # kinds of results that were reported not to be written
+        self._first_file: Path | None = None  # the first skipped step saved in this session
+        self._unwritten: set[str] = set()  # kinds of results that were reported as not written
         self._setbacks = Setbacks()
-        self._furthest: Checkpoint | None = None  # the good state of the latest step since the last progress
-        self._beginning: Checkpoint | None = None  # of a session that has no checkpoint to go back to yet
+        self._furthest: Checkpoint | None = None  # the last finite state, since the last progress
+        self._beginning: Checkpoint | None = None  # the initial state of a session that has no checkpoint yet
         self._vitals: list[health.Vitals] = []
         self._psnrs: list[float] = []
         self._told: set[str] = set()
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go on from the state of a checkpoint that the trainer was restored to."""
+        """Continue from the state of a checkpoint to which the trainer was restored."""
         self._setbacks = setbacks.restored(state)
         self.trainer.guard.bad_in_a_row = self._setbacks.in_a_row
         self.trainer.rate_factor = self._setbacks.rate_factor
         if self._setbacks.total:
             times = "once" if self._setbacks.total == 1 else f"{self._setbacks.total} times"
-            self.log.info(f"the training had to go back {times} before: it goes on {self._rate_words()}")
+            self.log.info(
+                f"the training returned to an earlier checkpoint {times} before: it continues {self._rate_words()}"
+            )
 
     def begin(self) -> None:
-        """Keep the state that a training begins with: it may go wrong before its first checkpoint."""
+        """Keep the initial state: the training may diverge before its first checkpoint."""
         if self.ranks.is_first and self.trainer.optimizer.steps == 0:
             self._beginning = self._good_state(self.trainer.finished_steps)
 
     def state(self) -> dict[str, Any]:
-        """What `resume` needs of a checkpoint's state."""
+        """The entries of a checkpoint's state that `resume` reads."""
         return replace(self._setbacks, in_a_row=self.trainer.guard.bad_in_a_row).state()
 
     def after_step(self, taken: int | None = None) -> None:
-        """Save and report the steps skipped since the last call; goes back where there are too many in a row.
+        """Save and report the steps skipped since the last call; return to an earlier state after too many in a row.
 
-        `taken`: the steps of this session, where there is none left; then it goes back if all of them were skipped.
-        Raises DivergedError where going back did not help, with the trainer at the last good state.
+        `taken`: the number of steps of this session at its end; then it returns if all of them were skipped. Raises
+        DivergedError if returning did not help, with the trainer at the last finite state.
         """
         skipped = self.trainer.guard.take()
         for bad in skipped:
@@ -93,7 +94,7 @@ class Recovery:
             self._recover(skipped[-1])
 
     def _save(self, bad: BadStep) -> None:
-        """Write a skipped step, as long as there are few, and report it."""
+        """Save a skipped step, up to a maximum number, and report it."""
         where = ""
         if self._tried < FOLDER_FILES and self.ranks.is_first:
             self._tried += 1
@@ -102,17 +103,17 @@ class Recovery:
         self.log.warn(bad.sentence() + where)
 
     def _write(self, bad: BadStep) -> str:
-        """A skipped step as a file; half a sentence that says how to compute it again."""
+        """Write a skipped step; returns half a sentence with the command that recomputes it."""
         conf, folder = to_hocon(self.conf), self._subfolder("anomalies")
         saved = save_anomaly(folder, bad, conf, self.trainer.random_states())
         if saved.path is None:
-            return f"; {folder} is full and keeps the steps it holds, remove them to keep others"
+            return f"; {folder} is full, and the earlier files are kept: delete them to save further steps"
         self._first_file = self._first_file or saved.path
-        missing = f" (without {listed(saved.left_out)}, for which {folder} has no room)" if saved.left_out else ""
+        missing = f" (without {listed(saved.left_out)}, which do not fit into {folder})" if saved.left_out else ""
         return f"; --mode replay --replay {saved.path}{missing}"
 
     def attempt(self, what: str, write: Callable[[], Result]) -> Result | None:
-        """Write what the training can do without; where that fails it goes on, and each kind is told once."""
+        """Write an optional result; on failure the training continues, and each kind is reported once."""
         try:
             return write()
         except (UserError, OSError, MemoryError, RuntimeError) as error:
@@ -123,16 +124,16 @@ class Recovery:
             if what not in self._unwritten:
                 self._unwritten.add(what)
                 step = self.trainer.finished_steps
-                self.log.warn(f"step {step}: {what} cannot be written, the training goes on without: {error}")
+                self.log.warn(f"step {step}: {what} cannot be written, the training continues without it: {error}")
         return None
 
     def kept(self) -> str:
-        """What a training that cannot save any more leaves, as half a sentence with what to do."""
+        """Half a sentence for a training that can no longer be saved: the newest checkpoint, and how to resume."""
         if not self.ranks.is_first:
             return "run again with --is_continue"
         newest = self.store.last_finite(complain)
         if newest is None:
-            return "no checkpoint of this run was written yet, run again"
+            return "this run has written no checkpoint yet, run again"
         return f"the checkpoint of step {newest.step} is the newest, run again with --is_continue"
 
     def has_learnt(self, steps: int) -> bool:
@@ -140,20 +141,20 @@ class Recovery:
         return self.trainer.guard.bad_steps < steps
 
     def advice(self) -> str:
-        """What to do after a training that was given up, as half a sentence."""
+        """Half a sentence with advice after a training was stopped."""
         look = "--mode inspect checks photographs and cameras"
         return (
             look
             if self._first_file is None
-            else f"--mode replay --replay {self._first_file} computes one again, {look}"
+            else f"--mode replay --replay {self._first_file} recomputes one of them, {look}"
         )
 
     def _recover(self, last: BadStep) -> None:
-        """Another way from a good state: fresh moments, a lower learning rate and other random numbers."""
+        """Retry from a finite state with zero moments, a lower learning rate and other random numbers."""
         trainer, before = self.trainer, self._setbacks
         count, seen = trainer.guard.bad_in_a_row, listed(last.findings, MAX_NAMED)
         what = f"{count} {'step in a row was' if count == 1 else 'steps in a row were'} skipped ({seen})"
-        good = trainer.finished_steps - count - (not trainer.settle())  # the step launched meanwhile counts for nothing
+        good = trainer.finished_steps - count - (not trainer.settle())  # discard the step that was launched meanwhile
         trainer.guard.take()
         if trainer.optimizer.steps >= setbacks.PROGRESS and good >= before.reached + setbacks.PROGRESS:
             before, self._furthest = replace(before, attempts=0), None
@@ -165,7 +166,7 @@ class Recovery:
         stays = before.attempts == 0 and has_weights and last.is_of_the_update and _are_small(last.weights)
         checkpoint = None if stays else self._earlier(before, good)
         if checkpoint is None and not has_weights:
-            raise DivergedError(f"{what}, and there is no checkpoint with finite numbers to go back to")
+            raise DivergedError(f"{what}, and there is no checkpoint with finite weights to return to")
         if checkpoint is None:
             trainer.rewind_to(good)
         else:
@@ -173,16 +174,16 @@ class Recovery:
         attempts, reached = before.attempts + 1, max(good, before.reached)
         self._setbacks = Setbacks(before.total + 1, attempts, reached, trainer.finished_steps)
         self._start_afresh()
-        where = "staying at" if checkpoint is None else "going back to"
+        where = "staying at" if checkpoint is None else "returning to"
         self.log.warn(
-            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, the moments "
-            f"at zero and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
+            f"{what}: {where} the weights of step {trainer.finished_steps}, with other random numbers, zero "
+            f"moments and {self._rate_words()} (attempt {attempts} of {setbacks.MOST_ATTEMPTS})"
         )
 
     def _earlier(self, before: Setbacks, good: int) -> Checkpoint | None:
-        """The newest checkpoint with finite numbers; after the first attempt an older one, if there is one.
+        """The newest finite checkpoint; after the first attempt an older one, if there is one.
 
-        Where there is none at all: what the training began with, if that is of an earlier step than `good`.
+        Without checkpoints: the initial state, if it is earlier than `good`.
         """
         found = None
         if self.ranks.is_first:
@@ -193,13 +194,13 @@ class Recovery:
         return self.ranks.broadcast(found)
 
     def _start_afresh(self) -> None:
-        """Moments, learning rate and random numbers, of the step that the trainer has now."""
+        """Reset moments, learning rate and random numbers at the current step."""
         self.trainer.optimizer.reset_moments()
         self.trainer.rate_factor = self._setbacks.rate_factor
         self.trainer.reseed(self.conf.train.seed, self.trainer.finished_steps, self._setbacks.total)
 
     def _good_state(self, step: int) -> Checkpoint:
-        """The trainer's, as that of `step`, with moments of zero."""
+        """The state of the trainer as that of `step`, with zero moments."""
         state = self.trainer.checkpoint({})
         zeros = {
             moment: {name: np.zeros_like(values) for name, values in named.items()}
@@ -208,23 +209,25 @@ class Recovery:
         return replace(state, step=step, moments=zeros, adam_steps=0)
 
     def _is_usable(self) -> bool:
-        """Whether results can be made of the weights: the field of the surface is finite."""
+        """Whether the weights are usable: the surface field is finite."""
         surface = self.trainer.model.level_set
         return surface is None or bool(np.isfinite(surface.outward(health.probe_points())).all())
 
     def _give_up(self, seen: str, good: int) -> NoReturn:
-        """Put the trainer to the last good state and raise DivergedError."""
+        """Restore the last finite state and raise DivergedError."""
         if self._furthest is not None:
             self.trainer.restore(self._furthest)
         else:
             self.trainer.rewind_to(good)
-        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from good states, the last {self._rate_words()}"
+        tried = f"also in {setbacks.MOST_ATTEMPTS} attempts from finite states, the last {self._rate_words()}"
         self._setbacks = Setbacks(self._setbacks.total + 1)
         self._start_afresh()
         raise DivergedError(f"{seen}, {tried}")
 
     def lower_rate(self, reached: int) -> str:
-        """After going back from the step `reached`, which was worse: a lower rate and other random numbers; words."""
+        """After the return from step `reached`: a lower learning rate and other random numbers; returns half a
+        sentence.
+        """
         before, trainer = self._setbacks, self.trainer
         self._setbacks = replace(
             before, total=before.total + 1, reached=max(reached, before.reached), target=trainer.finished_steps
@@ -238,18 +241,18 @@ class Recovery:
         return f"with {self._setbacks.rate_factor:.3g} times the learning rate of the conf"
 
     def note_psnr(self, value: float) -> None:
-        """A PSNR that was reported, in dB."""
+        """Record a logged PSNR in dB."""
         self._psnrs.append(value)
 
     def examine(self) -> None:
-        """At a validation: does the training still work? Each kind of trouble is told once, until it has passed."""
+        """Check the health at a validation. Each kind of problem is reported once until it disappears."""
         model = self.trainer.model
         surface = model.level_set
         if surface is None:
             return
         values = surface.outward(health.probe_points())
         if not np.isfinite(values).all():
-            return  # the guard's business
+            return  # the guard reports it
         step, inv_s = self.trainer.finished_steps, model.sharpness()
         self._vitals.append(health.vitals(step, inv_s, values, surface, self._psnrs))
         self._psnrs = []
@@ -261,5 +264,5 @@ class Recovery:
 
 
 def _are_small(weights: dict[str, np.ndarray]) -> bool:
-    """Whether no weight is far beyond what a training brings about."""
+    """Whether no weight is larger than training can produce."""
     return all(np.abs(values).max(initial=0.0) < LARGEST_WEIGHT for values in weights.values())

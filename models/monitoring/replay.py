@@ -1,4 +1,4 @@
-"""Compute a skipped step again, gradient and update, from the file that was written when it was skipped."""
+"""Recompute gradient and update of a skipped step from its file."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from models.training.update_check import (
     updated,
 )
 
-MADE = ("weight", *MOMENTS)  # what an update makes of an entry
-FINE_NOW = "the same numbers give a finite step now: a fault of the machine (memory, overheating), not of the data"
+MADE = ("weight", *MOMENTS)  # results of an update for one entry
+FINE_NOW = "the same step is finite now: the cause is the machine (memory, overheating), not the data"
 
 
 def replay(path: Path, say: Callable[[str], None]) -> bool:
-    """Compute the step in an anomaly file again and say what is not finite; returns whether anything is.
+    """Recompute the step in an anomaly file and report what is not finite; returns whether anything is.
 
     Raises UserError for a file that cannot be used.
     """
@@ -51,12 +51,12 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
         raise UserError(f"{path}: its batch does not fit its conf ({error}); give a file from anomalies/") from error
     inputs = StepInputs(anomaly.step, batch, anomaly.noise)
     _require_noise(trainer, anomaly, len(batch), path)
-    say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; when it was skipped, not finite: ")
+    say(f"step {anomaly.step + 1}{_photograph(anomaly.batch)}; not finite when it was skipped: ")
     say(f"  {', '.join(anomaly.findings)}")
     causes = find_in_inputs(inputs) + find_in_weights(anomaly.weights)
     _say_findings("going in", causes, say)
     if not anomaly.weights:
-        say("the file holds no weights, for which its folder had no room: only the entries in it are computed again")
+        say("the file contains no weights, because the folder was full: only its entries are recomputed")
         return bool(causes) | _say_examples(anomaly, say)
     _restore_weights(trainer, anomaly, path)
     found = trainer.gradient_of(batch, anomaly.noise, chunk=len(batch))
@@ -71,22 +71,22 @@ def replay(path: Path, say: Callable[[str], None]) -> bool:
 
 
 def _say_findings(where: str, findings: list[str], say: Callable[[str], None]) -> None:
-    """What is not finite in front of, or behind, what was computed again."""
-    say(f"computed again, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
+    """Print what is not finite before or after recomputation."""
+    say(f"recomputed, not finite {where}: {listed(findings, MAX_NAMED) or 'nothing'}")
 
 
 def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Callable[[str], None]) -> bool:
-    """The update of finite gradients by the moments in the file; returns whether it is not finite."""
+    """Recompute the update of finite gradients with the moments in the file; returns whether it is not finite."""
     if anomaly.settings is None:
         is_of_the_update = any("the update" in finding for finding in anomaly.findings)
         say(
-            "loss and gradients are finite: the moments, which this file does not hold, made the update what it was"
+            "loss and gradients are finite: the cause was the moments, which this file does not contain"
             if is_of_the_update
             else FINE_NOW
         )
         return False
     if not anomaly.moments:
-        say("the file holds no moments, for which its folder had no room: only the entries in it are computed again")
+        say("the file contains no moments, because the folder was full: only its entries are recomputed")
         return _say_examples(anomaly, say)
     weights = {name: anomaly.weights[name] for name in gradients}
     faults = find_faults(gathered(weights, gradients, anomaly.moments), anomaly.settings)
@@ -98,18 +98,20 @@ def _replay_update(anomaly: Anomaly, gradients: dict[str, np.ndarray], say: Call
 
 
 def _say_examples(anomaly: Anomaly, say: Callable[[str], None]) -> bool:
-    """The update of the entries that are in the file; returns whether any is still not finite."""
+    """Recompute the update of the entries in the file; returns whether any is still not finite."""
     settings, is_bad = anomaly.settings, False
     for fault in anomaly.faults if settings is not None else ():
         _say_fault(fault, settings, say)
         is_bad |= len(fault.places) > 0 and not is_updated(fault.examples, settings.rate(fault.name), settings)
     if not anomaly.faults:
-        say("no entry of an update was not finite then")
+        say("when the step was skipped, all entries of the update were finite")
     return is_bad
 
 
 def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str], None]) -> None:
-    """The parameter, how many of its entries, and the first of them: as this program and as float64 update it."""
+    """Print the parameter, the number of its entries, and the first one with its update in this program and in
+    float64.
+    """
     say(f"{fault.words()}, of {fault.size} entries")
     if not len(fault.places):
         return
@@ -119,23 +121,23 @@ def _say_fault(fault: UpdateFault, settings: UpdateSettings, say: Callable[[str]
     exact = ", ".join(f"{name} {value:.9g}" for name, value in made)
     ours = "finite" if is_updated(one, rate, settings) else "NaN or Inf"
     say(
-        f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> by itself {ours} in this program, "
+        f"  entry {fault.places[0]}: {numbers}, learning rate {rate:.3g} -> recomputed: {ours} in this program, "
         f"{exact} in float64"
     )
 
 
 def _require_noise(trainer: Trainer, anomaly: Anomaly, entries: int, path: Path) -> None:
-    """Raises UserError where the jitter is not what the conf's model draws for so many entries."""
+    """Raises UserError if the jitter does not match the conf's model for this number of entries."""
     drawn = trainer.model.draw_noise(entries, np.random.default_rng(0)) or {}
     kinds = [
         {name: (array.shape, array.dtype) for name, array in some.items()} for some in (anomaly.noise or {}, drawn)
     ]
     if anomaly.noise is not None and kinds[0] != kinds[1]:
-        raise UserError(f"{path}: its jitter does not fit its conf; give a file from anomalies/ as it was written")
+        raise UserError(f"{path}: its jitter does not fit its conf; give an unmodified file from anomalies/")
 
 
 def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
-    """A trainer as it was before the step; it has no sampler and can take no further one."""
+    """A trainer in the state before the step, without a sampler."""
     conf = parse_config(anomaly.conf, f"the conf in {path}")
     require_networks(conf.model)
     random = np.random.default_rng(0)  # every weight is replaced
@@ -152,7 +154,7 @@ def _trainer(anomaly: Anomaly, path: Path) -> Trainer:
 
 
 def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
-    """The weights and buffers before the step; raises UserError where they are not the conf's."""
+    """Restore the weights and buffers before the step; raises UserError if they do not fit the conf."""
     weights = {
         name: {
             key.removeprefix(name + "."): value for key, value in anomaly.weights.items() if key.startswith(name + ".")
@@ -166,5 +168,5 @@ def _restore_weights(trainer: Trainer, anomaly: Anomaly, path: Path) -> None:
 
 
 def _photograph(batch: dict[str, np.ndarray]) -> str:
-    """Which photograph a batch is of, where it says so."""
+    """The photograph of a batch, if the batch stores it."""
     return f", photograph {batch['view'][0]}" if "view" in batch else ""

@@ -1,4 +1,4 @@
-"""Files of a run in its folder that are removed again where the run is refused."""
+"""Remove the files of a run that fails before its first result."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from models.monitoring.lock import LOCK_NAME
 from models.monitoring.logger import LOG_FOLDER
 
 RECORDING = "recording"
-OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # worth nothing without a step
+OF_A_TRAINING = (LOCK_NAME, LOG_FOLDER, RECORDING)  # of no use without a finished step
 OF_A_RESULT = (LOG_FOLDER,)
 
 
 class RunFiles:
-    """Remembers a folder as it is before a run; `remove` makes it that again, unless there is something to keep."""
+    """Records the content of a folder before a run; `remove` restores it, unless there is a result."""
 
     def __init__(self, folder: Path, passing: tuple[str, ...]) -> None:
-        """`passing`: names of what is worth nothing by itself."""
+        """`passing`: names of files that do not count as results."""
         self._folder = folder
         self._missing = missing_folders(folder)
         self._before = {path.name for path in _entries(folder)}
@@ -27,11 +27,11 @@ class RunFiles:
         self._has_result = False
 
     def keep(self) -> None:
-        """From now on there is something to keep."""
+        """Keep the files from now on."""
         self._has_result = True
 
     def remove(self) -> None:
-        """Remove what is new in the folder, and the folder where it is new; nothing where a result is among it."""
+        """Remove new files, and the folder if it is new; nothing is removed if a result is among them."""
         new = [path for path in _entries(self._folder) if path.name not in self._before]
         if self._has_result or any(path.name not in self._passing and not _is_empty(path) for path in new):
             return
@@ -42,7 +42,7 @@ class RunFiles:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What lies in a folder; [] where it cannot be listed."""
+    """The entries of a folder; [] if it cannot be listed."""
     try:
         return list(folder.iterdir())
     except OSError:
@@ -50,5 +50,5 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _is_empty(path: Path) -> bool:
-    """Whether a path is a folder without content."""
+    """Whether a path is an empty folder."""
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

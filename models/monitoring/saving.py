@@ -1,4 +1,4 @@
-"""Checkpoints of a training: on the way, at its end, and where it ends early."""
+"""Write checkpoints during a training, at its end, and at an early end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from models.training.trainer import Trainer
 
 
 class Saving:
-    """Writes what a trainer has trained; of several ranks the first one does."""
+    """Writes the checkpoints of a trainer, on the first rank only."""
 
     def __init__(
         self,
@@ -33,9 +33,10 @@ class Saving:
         self._log, self._ranks, self._state = log, ranks, state
 
     def save(self, stopped: str = "") -> Path | None:
-        """A checkpoint of this step, unless its numbers are good for nothing; the oldest go where few are kept.
+        """Write a checkpoint of this step, unless its weights are not finite; old checkpoints beyond the limit are
+        removed.
 
-        `stopped`: why the training is given up. Raises CheckpointError where the disk does not take it.
+        `stopped`: why the training is stopped. Raises CheckpointError if the file cannot be written.
         """
         if not self._ranks.is_first:
             return None
@@ -43,14 +44,14 @@ class Saving:
         state = self._state() | self._recovery.state() | ({STOPPED_KEY: stopped} if stopped else {})
         checkpoint = self._trainer.checkpoint(state)
         if name := not_finite(checkpoint):
-            self._log.warn(f"step {checkpoint.step}: no checkpoint is written, {name} is not finite")
+            self._log.warn(f"step {checkpoint.step}: no checkpoint is written because {name} is not finite")
             return None
         return self._store.save(checkpoint)
 
     def save_progress(self, frequency: int) -> None:
-        """A checkpoint on the way, unless the last step was skipped or led back: it would hold nothing new.
+        """Write a checkpoint during training, unless the last step was skipped or led to an earlier state.
 
-        A disk that does not take it may take the next one, `frequency` steps later: ending here would lose the steps.
+        If the file cannot be written, the next attempt is `frequency` steps later: stopping would lose more steps.
         """
         self._trainer.settle()
         if self._trainer.guard.bad_in_a_row > 0 or self._trainer.optimizer.steps == 0:
@@ -59,30 +60,30 @@ class Saving:
         try:
             self.save()
         except CheckpointError as error:
-            self._log.warn(f"{error} The training goes on, the next one is tried in {frequency} steps")
+            self._log.warn(f"{error} The training continues and writes the next checkpoint in {frequency} steps")
 
     def at_an_early_end(self, taken: int) -> str:
-        """Save what was trained in the `taken` steps of a session; half a sentence that says so."""
+        """Save the `taken` steps of a session at an early end; returns half a sentence about it."""
         if not self._ranks.is_first:
             return ""
         if not taken or not self._recovery.has_learnt(taken):
-            return "no step was finished"
+            return "no step was completed"
         self.save()
-        return "its checkpoint is written, go on with --is_continue"
+        return "its checkpoint is written, continue with --is_continue"
 
     def after_divergence(self, reason: str, taken: int, report: Path) -> str:
-        """Save the last good state, which the trainer has; the sentence on what there is and what to do."""
+        """Save the last finite state, which the trainer has; returns the sentence with the files and the advice."""
         look, step = self._recovery.advice(), self._trainer.finished_steps
-        path, why = None, "no step of this session was finite, so that nothing was learnt and no checkpoint is written"
+        path, why = None, "no step of this session was finite, so no checkpoint is written"
         if self._recovery.has_learnt(taken):
             try:
-                path, why = self.save(reason), "no checkpoint is written, its weights are not finite"
+                path, why = self.save(reason), "no checkpoint is written because its weights are not finite"
             except CheckpointError as error:
                 why = str(error)
         if path is None:
             return f"{reason}; {why}: {look}; {self._recovery.kept()}"
         before = "the step before is" if step == 1 else f"the {step} steps before are"
         return (
-            f"{reason}; {before} in {path} and {report}: {look}, --is_continue goes on from there "
-            "with the lower learning rate"
+            f"{reason}; {before} in {path} and {report}: {look}, --is_continue resumes from there with the "
+            "lower learning rate"
         )

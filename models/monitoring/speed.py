@@ -1,4 +1,4 @@
-"""How fast a training goes."""
+"""The speed of a training."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 
 
 class Speed:
-    """Entries of batches per second between reports."""
+    """Batch entries per second between reports."""
 
     def __init__(self) -> None:
         self._rays, self._time = 0, time.perf_counter()
 
     def count(self, rays: int) -> None:
-        """A step took so many."""
+        """Count the entries of a step."""
         self._rays += rays
 
     def since_last(self) -> float:
-        """Of the steps since the last call."""
+        """Entries per second since the last call."""
         now = time.perf_counter()
         found = self._rays / (now - self._time)
         self._rays, self._time = 0, now

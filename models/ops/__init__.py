@@ -1,1 +1,1 @@
-"""Native kernels, each beside its reference in plain Jittor."""
+"""Operations: native kernels, each with a reference in plain Jittor."""

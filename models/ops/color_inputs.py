@@ -1,4 +1,6 @@
-"""What a colour network reads besides normal and feature: the point, and the encoded view. Constants. P points."""
+"""Inputs of a colour network besides normal and feature: the point and the encoded view direction. Constants. P
+points.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class ViewEncoding:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     octaves: int
 
@@ -27,10 +29,9 @@ def _reference(points: Var, views: Var, octaves: int) -> Var:
 
 
 def _native(points: Var, views: Var, octaves: int) -> Var:
-    """One operation."""
     shapes = shapes32((points.shape[0], 3 + encoding_width(3, octaves)))
     return SOURCE.call("color_inputs", ViewEncoding(octaves), shapes, [points, views])[0].stop_grad()
 
 
-# On the CPU the reference is fast enough beside the network.
+# On the CPU the reference is fast enough compared with the network.
 color_inputs = Kernel(_reference, cuda=_native)

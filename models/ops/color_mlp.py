@@ -1,6 +1,6 @@
-"""A colour network: ReLU layers and an optional sigmoid, on (constants, normal, feature) of each point.
+"""A colour network: ReLU layers and an optional sigmoid, applied to (constants, normal, feature) of each point.
 
-Differentiable once, in normals, features and weights.
+Differentiable once, with respect to normals, features and weights.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from models.ops.network import Weights, network_source, shapes32
 from models.ops.sizes import BLOCK, ColorSizes
 from models.structs import Var
 
-# What may be kept between forward and backward. Writing and reading the layers of a narrow network takes less than
-# computing them again; of a wide one, on many points, memory is the scarcer.
+# Largest size of the stored layers. For a narrow network it is faster to store the layers than to recompute them; for a
+# wide one on many points, memory is the scarcer resource.
 KEPT_BYTES = 2**24
 FLOAT_BYTES = 4
 
@@ -22,7 +22,7 @@ SOURCE = network_source("color_mlp.h", ColorSizes)
 
 
 def _reference(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: ColorSizes) -> Var:
-    """[P, fixed], [P, 3], [P, F] -> RGB [P, 3]; the normals are read where `sizes.normals`."""
+    """[P, fixed], [P, 3], [P, F] -> RGB [P, 3]; normals are used if `sizes.normals`."""
     x = jt.concat([fixed, normals, features] if sizes.normals else [fixed, features], dim=1)
     *hidden, (matrix, bias) = weights.layers
     for inner, offset in hidden:
@@ -32,12 +32,11 @@ def _reference(fixed: Var, normals: Var, features: Var, weights: Weights, sizes:
 
 
 def _native(fixed: Var, normals: Var, features: Var, weights: Weights, sizes: ColorSizes) -> Var:
-    """One operation each way."""
     return _Color(fixed, normals, features, weights.packed, sizes)(normals, features, weights.packed)
 
 
 class _Color(jt.Function):
-    """Keeps its inputs, its outputs and, where they are few, the outputs of the hidden layers."""
+    """Stores its inputs, its outputs and, if they are small enough, the outputs of the hidden layers."""
 
     def __init__(self, fixed: Var, normals: Var, features: Var, packed: Var, sizes: ColorSizes) -> None:
         super().__init__()
@@ -49,7 +48,7 @@ class _Color(jt.Function):
         self.found: list[Var] = []
 
     def execute(self, normals: Var, features: Var, packed: Var) -> Var:
-        """RGB."""
+        """RGB [P, 3]."""
         kept = self.record_size if self.sizes.keeps else 0
         shapes = shapes32((self.points, self.sizes.widths[-1]), (max(1, kept),))
         self.found = SOURCE.call("color_forward", self.sizes, shapes, [self.inputs[0], normals, features, packed])

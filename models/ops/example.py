@@ -1,4 +1,4 @@
-"""What an example of an operation is."""
+"""The type of an operation's example."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Example:
 
     kernel: Kernel
     arguments: tuple[Any, ...]
-    trained: tuple[Var, ...] = ()  # what its gradients are compared for
-    compared: int | None = None  # so many of its outputs, from the first: several orders may be right; None for all
+    trained: tuple[Var, ...] = ()  # the arguments with compared gradients
+    # number of outputs to compare, from the first, since several orders may be correct; None for all
+    compared: int | None = None
 
 
 Maker = Callable[[np.random.Generator], Example]

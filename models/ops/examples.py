@@ -1,4 +1,4 @@
-"""A small example of each operation, for comparing its native form with its reference on whatever device there is."""
+"""A small example of each operation, to compare its native form with its reference on any device."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from models.ops.upsample import upsample
 from models.ops.weighted_means import weighted_means
 from models.structs import Var
 
-POINTS = 150  # more than two blocks of a kernel, the last not full
+POINTS = 150  # more than two blocks of a kernel, the last one incomplete
 RAYS = 20
 
 
 def kernels() -> dict[str, Kernel]:
-    """Every operation of this package, by its name."""
+    """Every operation of this package by name."""
     modules = [importlib.import_module(f"{ops.__name__}.{entry.name}") for entry in pkgutil.iter_modules(ops.__path__)]
     return {
         name: value for module in modules for name, value in sorted(vars(module).items()) if isinstance(value, Kernel)
@@ -60,7 +60,7 @@ def outputs(found: Any) -> list[Var]:
 
 
 def _sdf(rng: np.random.Generator) -> tuple[Var, Weights, SdfSizes]:
-    """A network with a skip."""
+    """A network with a skip connection."""
     encoded = encoding_width(3, 2)
     widths = (encoded, 32 - encoded, 32, 24, 24, 9)
     weights = _weights(rng, widths)
@@ -99,7 +99,7 @@ def _upsample(rng: np.random.Generator) -> Example:
 
 
 def _grid(rng: np.random.Generator, outputs: int) -> tuple[Var, Var, Weights, Any]:
-    """A grid with a level that is dense, two that are not, and one that is not active; a network behind it."""
+    """A grid with one dense level, two hashed ones and an inactive one, and a network."""
     sizes = with_network(grid_sizes(4, 4, 40, 10, active=3), [24], outputs)
     table = _normal(rng, sizes.rows, FEATURES, size=0.1)
     points = jt.array(rng.uniform(-1.1, 1.1, (POINTS, 3)).astype(np.float32))
@@ -137,7 +137,7 @@ def _march(rng: np.random.Generator) -> Example:
 
 
 def _offsets(rng: np.random.Generator) -> Var:
-    """Samples of rays, some of which have none, and samples of no ray at the end."""
+    """Offsets of rays, some of which have no samples, with unused rows at the end."""
     counts = rng.integers(0, 2 * POINTS // RAYS - 4, RAYS)
     return jt.array(np.concatenate([[0], np.minimum(np.cumsum(counts), POINTS - 3)]).astype(np.int32))
 
@@ -153,7 +153,7 @@ def _packed_sum(rng: np.random.Generator) -> Example:
 
 
 def _surface_hits(rng: np.random.Generator) -> Example:
-    """Rays of all kinds: met, transparent, left behind."""
+    """Rays that hit a surface, are transparent, or leave it behind."""
     sdf, gradient, directions = _normal(rng, POINTS, 1, size=0.05), _normal(rng, POINTS, 3), _directions(rng, POINTS)
     weights = jt.array(rng.uniform(0.0, 0.3, (POINTS, 1)).astype(np.float32))
     given = (weights, _normal(rng, POINTS, 3), directions, _offsets(rng))
@@ -192,10 +192,10 @@ def _color_inputs(rng: np.random.Generator) -> Example:
 
 
 def _place(rng: np.random.Generator) -> Example:
-    """Two rounds, the distances at the first depths unknown."""
+    """Two rounds, without given distances at the first depths."""
     origins, directions, depths = _normal(rng, RAYS, 3, size=0.1), _directions(rng, RAYS), _ascending(rng, RAYS, 16)
     _, weights, sizes = _sdf(rng)
-    # Not as sharp as in training: a density of sharpness 64 makes 1e-3 of a depth out of the roundings of a distance.
+    # A smaller sharpness than in training: 64 would amplify the rounding of a distance to 1e-3 of a depth.
     return Example(place, (origins, directions, depths, None, NetworkDistance(weights, sizes), [6, 0, 5], 1.0))
 
 
@@ -210,7 +210,7 @@ def _weighted_means(rng: np.random.Generator) -> Example:
 
 
 def _weights(rng: np.random.Generator, widths: Sequence[int]) -> Weights:
-    """Linear layers of these inputs and outputs, one pair after the other."""
+    """Linear layers with these inputs and outputs."""
     pairs = list(zip(widths[::2], widths[1::2], strict=True))
     return Weights([(_normal(rng, out, into, size=into**-0.5), _normal(rng, out, size=0.1)) for into, out in pairs])
 
@@ -261,6 +261,6 @@ MAKERS: dict[str, Maker] = {
 
 
 def examples(seed: int = 0) -> Iterator[tuple[str, Example]]:
-    """An example of each operation that has one, by its name."""
+    """The examples by operation name."""
     for name, make in MAKERS.items():
         yield name, make(np.random.default_rng(seed))

@@ -1,7 +1,7 @@
-"""A multiresolution grid of features over the cube [-1, 1]^3 (Instant-NGP, arXiv 2201.05989, section 3).
+"""A multiresolution hash grid over the cube [-1, 1]^3 (Instant-NGP, arXiv 2201.05989, section 3).
 
-The features of a point are interpolated between the eight corners of its cell in each level, whose rows of the table
-are their own, or shared by a hash. A point beyond the cube counts as the nearest one in it. Differentiable once, in
+The features of a point are interpolated between the eight corners of its cell in each level. Corners have separate rows
+of the table, or share rows by a hash. Points outside the cube are clamped to it. Differentiable once, with respect to
 points and table.
 """
 
@@ -13,14 +13,14 @@ from models.ops.kernel import Kernel
 from models.ops.network import network_source, shapes32
 from models.structs import Var
 
-# The factors of y and z in the hash (eq. 4; that of x is 1), as signed numbers of 32 bits: only low bits count.
+# The hash factors of y and z (eq. 4; that of x is 1) as signed 32-bit numbers: only low bits count.
 HASH_FACTORS = (2654435761 - 2**32, 805459861)
 CORNERS = 8
 SOURCE = network_source("grid_encode.h", GridSizes, FEATURES=FEATURES)
 
 
 def _reference(points: Var, table: Var, sizes: GridSizes) -> Var:
-    """[P, 3], [rows, FEATURES] -> features [P, L FEATURES], zero in the levels that are not active."""
+    """[P, 3], [rows, FEATURES] -> features [P, L FEATURES], zero in inactive levels."""
     found = [level_features(points, table, sizes, level) for level in range(sizes.active)]
     found += [jt.zeros((points.shape[0], FEATURES))] * (sizes.levels - sizes.active)
     return jt.concat(found, dim=1)
@@ -37,7 +37,7 @@ def level_features(points: Var, table: Var, sizes: GridSizes, level: int) -> Var
 
 
 def level_slopes(points: Var, table: Var, sizes: GridSizes, level: int) -> list[Var]:
-    """Slopes of one level's features along x, y and z, [P, FEATURES] each; differentiable in the table."""
+    """Derivatives of one level's features along x, y and z, [P, FEATURES] each; differentiable in the table."""
     rows, low, high, scale = _cells(points, sizes, level)
     slopes: list[Var] = []
     for along in range(3):
@@ -53,11 +53,11 @@ def level_slopes(points: Var, table: Var, sizes: GridSizes, level: int) -> list[
 
 
 def _cells(points: Var, sizes: GridSizes, level: int) -> tuple[list[Var], Var, Var, Var]:
-    """Where points lie in a level.
+    """The cells of points in a level.
 
     Returns:
-        The table's row at each of the eight corners, int64 [P]; the shares of the lower and of the upper end along each
-        axis [P, 3]; cells per unit of length, 0 where a point is beyond the cube [P, 3].
+        The table row of each of the eight corners, int64 [P]; the weights of the lower and the upper end along each
+            axis [P, 3]; cells per unit of length, 0 for coordinates outside the cube [P, 3].
     """
     resolution = sizes.resolutions[level]
     inside = jt.ternary(points > 1.0, jt.ones_like(points), points)
@@ -79,24 +79,23 @@ def _cells(points: Var, sizes: GridSizes, level: int) -> tuple[list[Var], Var, V
 
 
 def _native(points: Var, table: Var, sizes: GridSizes) -> Var:
-    """One operation, and one back to each input that is asked for."""
+    """One forward operation, and one backward operation per requested input."""
     return _Encode(points, table, sizes)(points, table)
 
 
 class _Encode(jt.Function):
-    """Keeps its inputs only."""
+    """Stores only its inputs."""
 
     def __init__(self, points: Var, table: Var, sizes: GridSizes) -> None:
         super().__init__()
         self.points, self.table, self.sizes = points, table, sizes
 
     def execute(self, points: Var, table: Var) -> Var:
-        """Features."""
         shapes = shapes32((points.shape[0], self.sizes.levels * FEATURES))
         return SOURCE.call("grid_encode", self.sizes, shapes, [points, table])[0]
 
     def grad(self, d_features: Var) -> tuple[Var, Var]:
-        """Cotangents of points and table; Jittor is lazy: the one that nothing reads is not computed."""
+        """Cotangents of points and table; Jittor is lazy, so one that is not used is not computed."""
         inputs = [self.points, self.table, d_features]
         to_points = SOURCE.call("grid_encode_points", self.sizes, shapes32(self.points.shape), inputs)[0]
         inputs = [self.points, d_features]

@@ -1,9 +1,9 @@
-"""A grid with a small softplus network behind it: f(x) -> (sdf, feature) and the gradient along x, in one pass.
+"""A hash grid with a small softplus network: f(x) -> (sdf, feature) and the gradient with respect to x, in one pass.
 
-The network reads the point, then the features of the active levels. What is interpolated, the network and the gradient
-stay in the cache block by block; on the way back the cotangents of the gradient reach the table both through the
-features and through their slopes. Points are constants. Differentiable once in table and weights: the second
-derivative that the eikonal loss needs is inside, since the gradient is an output.
+The inputs of the network are the point and the features of the active levels. Interpolation, network and gradient are
+computed block by block in the cache; in the backward pass the cotangent of the gradient reaches the table through the
+features and through their derivatives. Points are constants. Differentiable once with respect to table and weights: the
+second derivative of the eikonal loss is included, since the gradient is an output.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ SOURCE = network_source("grid_sdf.h", GridSizes, FEATURES=FEATURES, BETA=SOFTPLU
 
 
 def active_weights(layers: Sequence[tuple[Var, Var]], sizes: GridSizes) -> Weights:
-    """The layers as the operations read them: without the columns of the levels that are not active."""
+    """The layers without the columns of inactive levels."""
     (matrix, bias), *rest = layers
     return Weights([(matrix[:, : sizes.inputs], bias), *rest])
 
 
 def with_network(sizes: GridSizes, hidden: Sequence[int], outputs: int) -> GridSizes:
-    """The layout of a grid with hidden layers of these widths, and `outputs` channels, behind it.
+    """The layout of a grid with hidden layers of these widths and `outputs` channels.
 
-    Raises ValueError without a hidden layer: the native forms take the slopes of the first layer's outputs for granted.
+    Raises ValueError without a hidden layer, which the native forms require.
     """
     if not hidden:
         raise ValueError("a grid needs a network of at least one hidden layer behind it")
@@ -41,7 +41,7 @@ def with_network(sizes: GridSizes, hidden: Sequence[int], outputs: int) -> GridS
 
 
 def _values_reference(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> Var:
-    """All outputs of the network, [P, O]: distance or density first."""
+    """All outputs of the network, [P, O]: the distance or density first."""
     return _forward(points, table, weights, sizes)[-1]
 
 
@@ -62,7 +62,9 @@ def _forward(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> lis
 
 
 def _gradient(points: Var, table: Var, pre_activations: list[Var], weights: Weights, sizes: GridSizes) -> Var:
-    """d sdf / d point [P, 3]: the network's slope along its inputs, those along the features taken on to the point."""
+    """d sdf / d point [P, 3]: the gradient with respect to the network's inputs, multiplied by the derivatives of
+    the features.
+    """
     matrices = [matrix for matrix, _ in weights.layers]
     row = matrices[-1][:1]
     slope = row.broadcast((points.shape[0], row.shape[1]))
@@ -78,19 +80,17 @@ def _gradient(points: Var, table: Var, pre_activations: list[Var], weights: Weig
 
 
 def _values_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> Var:
-    """One operation each way."""
     return _Values(points, table, weights.packed, sizes)(table, weights.packed)
 
 
 def _field_native(points: Var, table: Var, weights: Weights, sizes: GridSizes) -> FieldOutput:
-    """One operation each way."""
     return FieldOutput(*_Field(points, table, weights.packed, sizes)(table, weights.packed))
 
 
 class _Recorded(jt.Function):
-    """Keeps what GridSizes.recorded counts for its gradient."""
+    """Stores what GridSizes.recorded counts, for its gradient."""
 
-    forward, backward = "", ""  # functions of the native text
+    forward, backward = "", ""  # functions of the native source
 
     def __init__(self, points: Var, table: Var, packed: Var, sizes: GridSizes) -> None:
         super().__init__()
@@ -100,7 +100,6 @@ class _Recorded(jt.Function):
         self.record: Var | None = None
 
     def execute(self, table: Var, packed: Var) -> tuple[Var, ...] | Var:
-        """The outputs."""
         keeps = not jt.flags.no_grad
         shapes = shapes32(*self.shapes, (max(1, self.blocks * BLOCK * self.sizes.recorded if keeps else 0),))
         sizes = replace(self.sizes, keeps=int(keeps))
@@ -108,7 +107,7 @@ class _Recorded(jt.Function):
         return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
     def grad(self, *cotangents: Var | None) -> tuple[Var, Var]:
-        """The cotangents of table and packed weights."""
+        """Cotangents of table and packed weights."""
         inputs = [self.points, self.table, self.packed, self.record, *filled(cotangents, self.shapes)]
         left = self.blocks * BLOCK * (POINT * (1 + FEATURES) + self.sizes.active * FEATURES)
         shapes = shapes32(self.table.shape, self.packed.shape, (left,))

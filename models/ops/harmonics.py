@@ -1,6 +1,6 @@
 """Real spherical harmonics up to degree 3, in the order and with the signs of 3D Gaussian Splatting (arXiv 2308.04079).
 
-Written once, for arrays of NumPy and of Jittor alike. N directions, K = (degree + 1)^2 functions. Knows no Jittor.
+For NumPy and Jittor arrays. N directions, K = (degree + 1)^2 functions. Does not import Jittor.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import numpy as np
 
 MOST_DEGREE = 3
 CONSTANT = 0.28209479177387814  # the function of degree 0
-SAMPLES = 64  # directions that a turned function is fitted to: four times as many as there are functions
+SAMPLES = 64  # directions for the fit of a rotated function: four times as many as functions
 
 
 def count_of(degree: int) -> int:
-    """How many functions there are up to a degree."""
+    """The number of functions up to a degree."""
     return (degree + 1) ** 2
 
 
@@ -35,7 +35,7 @@ def functions(degree: int, d: Any) -> list[Any]:
 
 
 def turning(degree: int, rotation: np.ndarray) -> np.ndarray:
-    """[K, K], coefficients c -> those of the same colours in a frame that is turned by `rotation` [3, 3].
+    """[K, K]: maps coefficients c to those of the same colours in a frame rotated by `rotation` [3, 3].
 
     That is, sum_k Y_k(R d) c'_k = sum_k Y_k(d) c_k for every direction d. Degrees do not mix.
     """

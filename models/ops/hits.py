@@ -1,11 +1,11 @@
-"""Where rays of packed samples meet a surface: from the heaviest sample of each the step that its distance asks for.
+"""Intersections of rays of packed samples with a surface, from the sample with the largest weight.
 
-Samples and offsets are as in `packed`. A ray meets the surface where its samples weigh more than `opacity` in all, and
-at the heaviest of them, the first of equal ones, the signed distance is below `reach` and falls along the ray by more
-than `steepest`. The point is that of the tangent plane on the ray, the normal the gradient of the distance. By the bits
-of the sample's place one ray in `every` is chosen, so that the choice does not hang on what part of a batch it is taken
-from. Differentiable once, in distances and gradients; what is not finite meets nothing, and no ray that meets nothing
-has a gradient.
+Samples and offsets are as in `packed`. A ray hits the surface if its weights sum to more than `opacity`, and if at the
+sample with the largest weight (the first of equal ones) the signed distance is below `reach` and decreases along the
+ray by more than `steepest`. The point is the intersection of the ray with the tangent plane, the normal the gradient of
+the distance. One ray in `every` is selected by the bits of the sample's position, so that the selection does not depend
+on how a batch is split. Differentiable once, with respect to distances and gradients. Values that are not finite give
+no hit, and rays without a hit have no gradient.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Hits:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     samples: int  # S
     every: int
@@ -34,11 +34,11 @@ class Hits:
 
 @dataclass(frozen=True)
 class SurfaceHits:
-    """What R rays meet."""
+    """The intersections of R rays."""
 
-    at: Var  # int32 [R], the heaviest sample; -1 where a ray meets nothing, or is not chosen
-    points: Var  # [R, 3]; zeros there
-    normals: Var  # [R, 3], of any length, outwards; zeros there
+    at: Var  # int32 [R], the sample with the largest weight; -1 for rays without a hit and rays that are not selected
+    points: Var  # [R, 3]; zero without a hit
+    normals: Var  # [R, 3], of any length, outwards; zero without a hit
 
 
 SOURCE = Source("hits.h", (Hits,))
@@ -47,19 +47,19 @@ SOURCE = Source("hits.h", (Hits,))
 def _reference(
     sdf: Var, gradient: Var, weights: Var, places: Var, directions: Var, offsets: Var, sizes: Hits
 ) -> SurfaceHits:
-    """Which rays is decided in numpy.
+    """Rays are selected in NumPy.
 
     Args:
         sdf, gradient: [S, 1] and [S, 3] of the samples.
         weights: [S, 1], not differentiated.
-        places, directions: [S, 3], working frame; directions are unit.
+        places, directions: [S, 3], working frame; directions are unit vectors.
         offsets: int32 [R + 1].
     """
     values = [value.numpy().astype(np.float32) for value in (sdf, gradient, weights, places, directions)]
     at = _sought(*values, offsets.numpy(), sizes)
     row, is_hit = jt.array(np.maximum(at, 0)), jt.array(at[:, None] >= 0)
     direction, normal = directions[row], gradient[row]
-    # What is chosen between has no infinite slopes on the other side.
+    # `ternary` needs finite derivatives on both sides.
     slope = (normal * direction).sum(dim=1, keepdims=True)
     slope = jt.ternary(is_hit, slope, -jt.ones_like(slope))
     points = places[row] - sdf[row] / slope * direction
@@ -77,7 +77,7 @@ def _sought(
     offsets: np.ndarray,
     sizes: Hits,
 ) -> np.ndarray:
-    """`SurfaceHits.at`."""
+    """The sample indices of `SurfaceHits.at`, in NumPy."""
     found = np.full(len(offsets) - 1, -1, np.int32)
     is_chosen = places.view(np.uint32).sum(axis=1, dtype=np.uint32) // 64 % sizes.every == 0
     with np.errstate(invalid="ignore", over="ignore"):
@@ -94,14 +94,13 @@ def _sought(
 def _native(
     sdf: Var, gradient: Var, weights: Var, places: Var, directions: Var, offsets: Var, sizes: Hits
 ) -> SurfaceHits:
-    """One operation each way."""
     hits = _SurfaceHits([weights, places, directions], offsets, sizes)
     points, normals = hits(sdf, gradient)
     return SurfaceHits(hits.at, points, normals)
 
 
 class _SurfaceHits(jt.Function):
-    """Keeps its inputs, and which samples they are."""
+    """Stores its inputs and the sample indices."""
 
     def __init__(self, given: list[Var], offsets: Var, sizes: Hits) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Dense intervals along rays: each begins at a depth and ends at the next one. All constants.
 
-R rays, N intervals of each, S = R N samples, ray by ray.
+R rays with N intervals, S = R N samples, sorted by ray.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from models.ops.source import Source
 from models.ops.volrend import points_along
 from models.structs import Var
 
-SPHERE_RADIUS = 1.0  # of the region of interest
-EIKONAL_RADIUS = 1.2  # the eikonal loss reaches a little beyond it, so that its rim is regular
+SPHERE_RADIUS = 1.0  # radius of the region of interest
+EIKONAL_RADIUS = 1.2  # radius of the eikonal loss, slightly larger so that the border is regular
 
 
 @dataclass(frozen=True)
 class IntervalSizes:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     per_ray: int  # N
     last: float  # length of a ray's last interval, which has no end
@@ -33,16 +33,16 @@ SOURCE = Source("intervals.h", (IntervalSizes,))
 
 
 def interval_lengths(t_starts: Var, last: float) -> Var:
-    """Lengths of the intervals that begin at t_starts, [R, N]; the last one, which has no end, gets `last`."""
+    """Lengths of the intervals that begin at t_starts, [R, N]; the last interval gets `last`."""
     tail = jt.full((t_starts.shape[0], 1), last, dtype="float32")
     return jt.concat([t_starts[:, 1:] - t_starts[:, :-1], tail], dim=1)
 
 
 def _reference(origins: Var, directions: Var, t_starts: Var, last: float) -> tuple[Var, ...]:
-    """The middles of the intervals that begin at t_starts [R, N] along rays [R, 3].
+    """The midpoints of the intervals that begin at t_starts [R, N] along rays [R, 3].
 
-    Returns positions and directions [S, 3]; lengths and distances of the middles [S, 1]; 1 or 0 [S, 1] for whether a
-    middle lies in the unit sphere, and in the larger sphere of the eikonal loss.
+    Returns positions and directions [S, 3]; lengths and distances of the midpoints [S, 1]; 1 or 0 [S, 1] for midpoints
+    inside the unit sphere, and inside the larger sphere of the eikonal loss.
     """
     rows, count = t_starts.shape
     deltas = interval_lengths(t_starts, last)
@@ -67,5 +67,5 @@ def _native(origins: Var, directions: Var, t_starts: Var, last: float) -> tuple[
     return tuple(value.stop_grad() for value in found)
 
 
-# On the CPU what is not asked for is not computed, and the rest is fused.
+# On the CPU unused values are not computed, and the rest is fused.
 intervals = Kernel(_reference, cuda=_native)

@@ -1,7 +1,7 @@
-"""What an operation is: one contract, its reference in plain Jittor, and native forms that are held to it.
+"""The interface of an operation: a reference in plain Jittor, and native forms that tests compare with it.
 
-A module of this package holds one operation, or the few that share a layout: the sizes, the reference, and the calls
-into its text in csrc/<device>/. Nothing beyond this package asks which form runs; `use` chooses for tests and
+A module of this package contains one operation, or a few with the same layout: the sizes, the reference, and the calls
+of its source in csrc/<device>/. Code outside this package does not depend on the form; `use` selects it for tests and
 benchmarks.
 """
 
@@ -20,7 +20,7 @@ _form: ContextVar[str] = ContextVar("form", default=NATIVE)
 
 @contextmanager
 def use(form: str) -> Iterator[None]:
-    """Within it every kernel runs in this form: REFERENCE, or NATIVE where the device has one (the default)."""
+    """Within the context every kernel uses this form: REFERENCE, or NATIVE if the device has one (the default)."""
     token = _form.set(form)
     try:
         yield
@@ -29,22 +29,22 @@ def use(form: str) -> Iterator[None]:
 
 
 class Kernel:
-    """An operation in all its forms, called like a function; each takes the same arguments."""
+    """An operation in all its forms, called like a function; all forms take the same arguments."""
 
     def __init__(self, reference: Callable[..., Any], **native: Callable[..., Any]) -> None:
-        """`reference` is the specification, and the form of every device without one of its own in `native`.
+        """`reference` is the specification, and the form of every device without one in `native`.
 
-        Those are named by the device, cpu= and cuda=; a call into a source whose text has both forms is both.
+        Native forms are given by device, cpu= and cuda=; a source with both is passed as both.
         """
         self.reference = reference
         self._native = native
 
     @property
     def is_native(self) -> bool:
-        """Whether a form of the device's own is the one that is chosen."""
+        """Whether a native form of the device is selected."""
         return _form.get() != REFERENCE and device() in self._native
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """The result of the form that is chosen."""
+        """The result of the selected form."""
         form = self._native[device()] if self.is_native else self.reference
         return form(*arguments, **named)

@@ -1,8 +1,8 @@
-"""Samples along rays, only where something may be: a walk through a grid of occupied cells over the cube [-1, 1]^3.
+"""Samples along rays in occupied cells of a grid over the cube [-1, 1]^3.
 
-A ray offers the depths near + (k + jitter) step below far, k = 0, 1, 2, ..., until one lies in a solid cell; those in
-occupied cells are its samples, each the middle of a section as long as the step, in that order and packed as `packed`
-says. Nothing here is differentiated.
+The candidate depths of a ray are near + (k + jitter) step below far, k = 0, 1, 2, ..., until one is in a solid cell.
+Those in occupied cells are its samples, each the midpoint of an interval of length `step`, in this order and packed as
+in `packed`. Not differentiable.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
-EMPTY, OCCUPIED, SOLID = 0, 1, 2  # cells: nothing, maybe something, the inside of something: there rays end
-MOST_STEPS = 1 << 16  # of a ray: whatever its far end, a walk comes to one
+EMPTY, OCCUPIED, SOLID = 0, 1, 2  # cells: empty, occupied, or inside the object, where rays end
+MOST_STEPS = 1 << 16  # per ray: bounds the loop for any far distance
 
 
 @dataclass(frozen=True)
 class March:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     cells: int  # along an edge of the cube
-    samples: int  # S, at most so many are taken
-    step: float  # between depths, working-frame units
+    samples: int  # S, the maximum number of samples
+    step: float  # distance of depths, working-frame units
     most_steps: int = MOST_STEPS
 
 
 @dataclass(frozen=True)
 class PackedSamples:
-    """What the rays pass through, S samples. Those from offsets[R] on are nobody's: all zeros."""
+    """S packed samples. Rows from offsets[R] on are unused and zero."""
 
     offsets: Var  # int32 [R + 1]: the samples of ray r are offsets[r] to offsets[r + 1]
-    kept: Var  # int32 [1]: so many rays, from the first, got all their samples; the others have none
-    rays: Var  # int32 [S]: whose a sample is
+    kept: Var  # int32 [1]: the number of rays, from the first, with all their samples; the others have none
+    rays: Var  # int32 [S]: the ray of a sample
     depths: Var  # [S, 1]
     points: Var  # [S, 3]
     directions: Var  # [S, 3], unit
@@ -48,14 +48,14 @@ SOURCE = Source("march.h", (March,), (("SOLID", SOLID),))
 def _reference(
     origins: Var, directions: Var, near: Var, far: Var, jitter: Var, occupied: Var, step: float, samples: int
 ) -> PackedSamples:
-    """Every depth of every ray looked up.
+    """Tests every candidate depth of every ray.
 
     Args:
         origins, directions: [R, 3].
         near, far, jitter: [R, 1]; jitter in [0, 1).
-        occupied: uint8 [N, N, N] by x, y, z: EMPTY, OCCUPIED or SOLID. Beyond the cube nothing is.
+        occupied: uint8 [N, N, N] by x, y, z: EMPTY, OCCUPIED or SOLID. The outside of the cube is empty.
         step: working-frame units.
-        samples: S. A ray whose samples would end beyond it gets none, nor does any ray after it.
+        samples: S. The first ray that exceeds it, and all rays after it, get none.
     """
     start, end, offset = (value.numpy().astype(np.float32) for value in (near, far, jitter))
     o, d = origins.numpy().astype(np.float32), directions.numpy().astype(np.float32)
@@ -90,7 +90,7 @@ def _reference(
 def _native(
     origins: Var, directions: Var, near: Var, far: Var, jitter: Var, occupied: Var, step: float, samples: int
 ) -> PackedSamples:
-    """One operation: a walk from cell to cell, over empty blocks of cells at once."""
+    """One operation: steps from cell to cell, and over empty blocks of cells at once."""
     rays = origins.shape[0]
     outputs = [((rays + 1,), "int32"), ((1,), "int32"), ((samples,), "int32")]
     outputs += [((samples, width), "float32") for width in (1, 3, 3)]

@@ -14,7 +14,7 @@ SOURCE = network_source("nerf_mlp.h", NerfSizes)
 def _reference(points: Var, view_dirs: Var, weights: Weights, sizes: NerfSizes) -> tuple[Var, Var]:
     """[P, coordinates], unit [P, 3] -> density [P, 1] and RGB [P, 3], both before their activation.
 
-    The weights are the trunk's, then feature and density (its last row), view, colour.
+    The weights are those of the trunk, then feature and density (its last row), view, colour.
     """
 
     def linear(layer: int, value: Var) -> Var:
@@ -34,12 +34,11 @@ def _reference(points: Var, view_dirs: Var, weights: Weights, sizes: NerfSizes) 
 
 
 def _native(points: Var, view_dirs: Var, weights: Weights, sizes: NerfSizes) -> tuple[Var, Var]:
-    """One operation each way."""
     return _Nerf(points, view_dirs, weights.packed, sizes)(weights.packed)
 
 
 class _Nerf(jt.Function):
-    """Keeps its inputs only."""
+    """Stores only its inputs."""
 
     def __init__(self, points: Var, view_dirs: Var, packed: Var, sizes: NerfSizes) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the operations on whole networks share: their weights at one moment, the encoding of what enters them."""
+"""Common parts of the operations on whole networks: bound weights and positional encoding."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from models.structs import Var
 
 
 class Weights:
-    """The linear layers of a network as they are now.
+    """The current linear layers of a network.
 
-    Made once for all evaluations of a rendering, so that nothing is laid out twice. Where some of these are made
-    without gradients, it has to be made before: what is first computed within `no_grad` has none ever after.
+    Create it once for all evaluations of a rendering, so that weights are packed once. Create it outside `no_grad` if
+    some evaluations are within: a Var that is first computed within `no_grad` never has gradients.
     """
 
     def __init__(self, layers: Sequence[Parts]) -> None:
-        """The layers as `packing` has them."""
+        """The layers as in `packing`."""
         self._parts = list(layers)
-        # Where one operation packs them as they are, nothing asks for their matrices.
+        # If one operation packs them, their matrices are not needed.
         self._matrices = None if pack.is_native else [matrix_and_bias(parts) for parts in self._parts]
-        # One vector, layer by layer, as the native operations read them. Jittor is lazy: unread, it costs nothing.
+        # One vector, layer by layer, for the native operations. Jittor is lazy: an unused vector is not computed.
         self.packed = pack(self._parts) if self._matrices is None else end_to_end(self._matrices)
 
     @property
@@ -33,7 +33,7 @@ class Weights:
 
 
 def network_source(header: str, layout: type, **constants: float) -> Source:
-    """The native text of a network."""
+    """The native source of a network."""
     return Source(header, (layout,), (("BLOCK", BLOCK), ("PAD", PAD), *constants.items()))
 
 
@@ -48,7 +48,7 @@ def filled(cotangents: Sequence[Var | None], shapes: Sequence[tuple[int, ...]]) 
 
 
 def positional_encoding(x: Var, frequencies: int) -> Var:
-    """gamma(x): [P, D] -> [P, D (1 + 2 L)]; x itself where L = 0 (see `sizes.encoding_width`)."""
+    """gamma(x): [P, D] -> [P, D (1 + 2 L)]; x itself if L = 0 (see `sizes.encoding_width`)."""
     if frequencies == 0:
         return x
     parts = [x]
@@ -61,7 +61,7 @@ def positional_encoding(x: Var, frequencies: int) -> Var:
 def positional_encoding_vjp(x: Var, cotangent: Var, frequencies: int) -> Var:
     """Transposed Jacobian of the encoding: (d gamma / d x)^T cotangent, [P, D (1 + 2 L)] -> [P, D].
 
-    Made of ordinary operations, so that it can be differentiated again.
+    Uses ordinary operations, so it is differentiable again.
     """
     if frequencies == 0:
         return cotangent

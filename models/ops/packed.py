@@ -17,7 +17,7 @@ class Packed:
     """The layout of packed samples."""
 
     samples: int  # S
-    channels: int = 1  # of what is summed
+    channels: int = 1  # channels of the sum
     opaque: float = volrend.OPAQUE
     eps: float = 0.0  # added to each factor of the transmittance
 

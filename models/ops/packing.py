@@ -1,7 +1,7 @@
-"""The linear layers of a network in one vector, as the native operations read them: matrix, then bias, layer by layer.
+"""Pack the linear layers of a network into one vector for the native operations: matrix, then bias, layer by layer.
 
-A layer is (matrix [out, in], bias [out]) or, where its matrix is g v / |v| row by row (weight normalisation, arXiv
-1602.07868, eq. 2), (v [out, in], g [out, 1], bias [out]). Differentiable once, in all of these.
+A layer is (matrix [out, in], bias [out]) or, if its matrix is g v / |v| row by row (weight normalisation, arXiv
+1602.07868, eq. 2), (v [out, in], g [out, 1], bias [out]). Differentiable once, with respect to all of these.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
-Parts = tuple[Var, ...]  # of a layer
-NORMED = 3  # parts of one with weight normalisation
+Parts = tuple[Var, ...]  # the arrays of a layer
+NORMED = 3  # number of arrays of a layer with weight normalisation
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
-    widths: tuple[int, ...]  # inputs and outputs of each layer, one pair after the other
-    normed: tuple[int, ...]  # 1 where a layer has weight normalisation, else 0
+    widths: tuple[int, ...]  # inputs and outputs of each layer
+    normed: tuple[int, ...]  # 1 for a layer with weight normalisation, else 0
 
 
 SOURCE = Source("packing.h", (Packing,), lists=True)
 
 
 def matrix_and_bias(parts: Parts) -> tuple[Var, Var]:
-    """What a layer computes with."""
+    """The matrix and bias of a layer."""
     if len(parts) < NORMED:
         return parts
     direction, length, bias = parts
@@ -43,26 +43,25 @@ def end_to_end(matrices: Sequence[tuple[Var, Var]]) -> Var:
 
 
 def _reference(layers: Sequence[Parts]) -> Var:
-    """[parameters]."""
+    """All layers as one vector [parameters]."""
     return end_to_end([matrix_and_bias(parts) for parts in layers])
 
 
 def _native(layers: Sequence[Parts]) -> Var:
-    """One operation each way."""
     widths = tuple(width for parts in layers for width in reversed(parts[0].shape))
     inputs = [part for parts in layers for part in parts]
     return _Pack(inputs, Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers)))(*inputs)
 
 
 class _Pack(jt.Function):
-    """Keeps its inputs only."""
+    """Stores only its inputs."""
 
     def __init__(self, inputs: list[Var], layout: Packing) -> None:
         super().__init__()
         self.inputs, self.layout = inputs, layout
 
     def execute(self, *inputs: Var) -> Var:
-        """All numbers."""
+        """All layers as one vector [parameters]."""
         pairs = zip(self.layout.widths[::2], self.layout.widths[1::2], strict=True)
         total = sum((columns + 1) * rows for columns, rows in pairs)
         return SOURCE.call("pack", self.layout, [((total,), "float32")], list(inputs))[0]
@@ -73,5 +72,5 @@ class _Pack(jt.Function):
         return tuple(SOURCE.call("pack_backward", self.layout, outputs, [*self.inputs, d_packed]))
 
 
-# On the CPU the reference is fast enough: a network has few parameters, and what counts there are points.
+# On the CPU the reference is fast enough: its cost depends on the number of parameters, not of points.
 pack = Kernel(_reference, cuda=_native)

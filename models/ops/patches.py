@@ -1,14 +1,13 @@
-"""Do photographs agree about a surface? Patches of one, carried to others by the surface's tangent plane, correlated.
+"""Multi-view photo-consistency: patches of one image, warped to others by the tangent plane, and correlated.
 
-N patches of side 2 radius + 1 pixels about where a point of the surface is seen in its own view; the pixels are taken
-to the plane through the point across its normal, and from there to each of K other views. The cost of a pair is one
-minus the normalised cross-correlation of the grey values there, at most `worst`; that of a patch the mean of its `best`
-smallest ones, since in some views the point is hidden. So do Geo-NeuS (arXiv 2205.15848, section 3.3) and, before it,
-multi-view stereo (Galliani et al., ICCV 2015, on the choice of the best). A pair that cannot be compared costs `worst`.
-A patch without an own view is none: it costs 0, and has no slopes whatever its point and normal are.
-
-Grey values are 0..255, cameras rows of CAMERA numbers: the projection [3, 4], the matrix from homogeneous pixels to
-directions [3, 3], the position [3], width and height. Differentiable once, in points and normals.
+N patches of side 2 radius + 1 pixels around the projection of a surface point in its reference view. The pixels are
+projected to the plane through the point with its normal, and from there to each of K other views. The cost of a pair is
+one minus the normalised cross-correlation of the grey values, at most `worst`. The cost of a patch is the mean of its
+`best` smallest ones, since the point is hidden in some views. See Geo-NeuS (arXiv 2205.15848, section 3.3) and, for the
+selection of the best, Galliani et al., ICCV 2015. A pair that cannot be compared costs `worst`. A patch without a
+reference view costs 0 and has no gradient for any point and normal. Grey values are 0..255. Cameras are rows of CAMERA
+numbers: the projection [3, 4], the matrix from homogeneous pixels to directions [3, 3], the position [3], width and
+height. Differentiable once, with respect to points and normals.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
-CAMERA = 26  # numbers of a camera
-NOISE = 4.0  # grey levels squared: a variance below it is no texture
+CAMERA = 26  # numbers per camera
+NOISE = 4.0  # grey levels squared: a smaller variance counts as untextured
 GRAZING = 0.1  # cosine between normal and ray below which a surface is not compared
 
 
 @dataclass(frozen=True)
 class Patches:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
-    height: int  # of the rows of the photographs in memory
+    height: int  # row length of the photographs in memory
     width: int
     others: int  # K
     radius: int
@@ -50,7 +49,7 @@ def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
 
     Args:
         points, normals: [N, 3], working frame; normals of any length, outwards.
-        views: int32 [N, 1 + K], a patch's own view, then the others; -1 for none.
+        views: int32 [N, 1 + K], the reference view of a patch, then the others; -1 for none.
         cameras: [V, CAMERA].
         images: uint8 [V, H, W].
     """
@@ -63,7 +62,7 @@ def _reference(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
 
 
 def _all_costs(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
-    """Those of patches which all have an own view."""
+    """Costs of patches that all have a reference view."""
     plane = _plane(points, normals, _camera(cameras[views[:, 0]]), sizes)
     grey = _bilinear(images, views[:, 0], plane.pixels)
     costs = []
@@ -87,7 +86,7 @@ def _all_costs(points: Var, normals: Var, views: Var, cameras: Var, images: Var,
 
 @dataclass(frozen=True)
 class _Camera:
-    """Those of N patches."""
+    """The cameras of N patches."""
 
     projection: Var  # [N, 3, 4]
     to_rays: Var  # [N, 3, 3]
@@ -99,13 +98,13 @@ class _Camera:
 class _Plane:
     """N patches of M pixels."""
 
-    pixels: Var  # [N, M, 2], in their own view
+    pixels: Var  # [N, M, 2], in the reference view
     places: Var  # [N, M, 3], on the plane
-    is_whole: Var  # bool [N], whether all of it is seen, and from before
+    is_whole: Var  # bool [N], whether the whole patch is visible from the front
 
 
 def _plane(points: Var, normals: Var, own: _Camera, sizes: Patches) -> _Plane:
-    """The patches about points [N, 3] on planes across normals [N, 3]."""
+    """Patches around points [N, 3] on planes with normals [N, 3]."""
     ticks = jt.arange(-sizes.radius, sizes.radius + 1).float32()
     x, y = ticks.repeat(len(ticks)), ticks.unsqueeze(1).repeat(1, len(ticks)).reshape((-1,))
     centre = _seen(points.detach().unsqueeze(1), own)[0].stop_grad()  # [N, 1, 2]
@@ -120,14 +119,14 @@ def _plane(points: Var, normals: Var, own: _Camera, sizes: Patches) -> _Plane:
 
 
 def _camera(rows: Var) -> _Camera:
-    """From [N, CAMERA]."""
+    """Decode [N, CAMERA]."""
     count = rows.shape[0]
     projection, to_rays = rows[:, :12].reshape((count, 3, 4)), rows[:, 12:21].reshape((count, 3, 3))
     return _Camera(projection, to_rays, rows[:, 21:24], rows[:, 24:])
 
 
 def _turned(vectors: Var, matrices: Var) -> Var:
-    """[N, M, 3] by [N, 3, 3]."""
+    """[N, M, 3] multiplied by [N, 3, 3]."""
     return (matrices.unsqueeze(1) * vectors.unsqueeze(2)).sum(dim=3)
 
 
@@ -139,13 +138,13 @@ def _seen(points: Var, camera: _Camera) -> tuple[Var, Var]:
 
 
 def _within(pixels: Var, size: Var) -> Var:
-    """Whether all pixels of each patch lie in the picture: bool [N]."""
+    """Whether all pixels of each patch are in the image: bool [N]."""
     is_in = jt.logical_and(pixels >= 0, pixels <= (size - 1.0).unsqueeze(1))
     return is_in.all(dim=2).all(dim=1)
 
 
 def _bilinear(images: Var, views: Var, pixels: Var) -> Var:
-    """Grey values [N, M] at pixels [N, M, 2] of views [N]; the nearest ones beyond the picture."""
+    """Grey values [N, M] at pixels [N, M, 2] of views [N], clamped to the image."""
     _, height, width = images.shape
     x, y = (pixels[:, :, axis].clamp(0.0, end - 1.0) for axis, end in ((0, width), (1, height)))
     left, top = (jt.minimum(value.detach().floor(), end - 2.0) for value, end in ((x, width), (y, height)))
@@ -165,12 +164,12 @@ def _correlation(one: Var, other: Var, noise: float) -> Var:
 
 
 def _native(points: Var, normals: Var, views: Var, cameras: Var, images: Var, sizes: Patches) -> Var:
-    """One operation; costs come with their slopes."""
+    """One operation, which computes costs and gradients."""
     return _Costs(views, cameras, images, sizes)(points, normals)
 
 
 class _Costs(jt.Function):
-    """Keeps the slopes only."""
+    """Stores only the gradients."""
 
     def __init__(self, views: Var, cameras: Var, images: Var, sizes: Patches) -> None:
         super().__init__()
@@ -178,7 +177,6 @@ class _Costs(jt.Function):
         self.slopes: list[Var] = []
 
     def execute(self, points: Var, normals: Var) -> Var:
-        """Costs."""
         shapes = shapes32((points.shape[0], 1), points.shape, normals.shape)
         costs, *self.slopes = SOURCE.call("patch_costs", self.sizes, shapes, [points, normals, *self.given])
         return costs

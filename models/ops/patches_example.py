@@ -1,4 +1,4 @@
-"""The small example of the comparison of patches."""
+"""The example of the patch comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COUNT = 20  # patches
 
 
 def patches_example(rng: np.random.Generator) -> Example:
-    """Patches of the plane z = 0 about, which two cameras beside each other look at."""
+    """Patches of the plane z = 0, seen by adjacent cameras."""
     intrinsics = np.array([[30.0, 0, 20], [0, 30, 20], [0, 0, 1]])
     rows = []
     for x in (0.0, 0.2):

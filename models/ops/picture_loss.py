@@ -1,8 +1,8 @@
-"""How far a picture is from a photograph: absolute differences mixed with structural dissimilarity.
+"""The difference of an image and a photograph: absolute error and structural dissimilarity.
 
-(1 - share) mean |x - y| + share (1 - mean SSIM), as in 3D Gaussian Splatting (arXiv 2308.04079, eq. 7): SSIM over
-windows of 11 pixels with a Gaussian of 1.5 (Wang et al., TIP 13, 2004), zeros beyond the border. Differentiable once,
-with respect to the picture.
+(1 - share) mean |x - y| + share (1 - mean SSIM), as in 3D Gaussian Splatting (arXiv 2308.04079, eq. 7). SSIM uses
+windows of 11 pixels with a Gaussian of 1.5 (Wang et al., TIP 13, 2004) and zero padding. Differentiable once, with
+respect to the image.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
-RADIUS, SIGMA = 5, 1.5  # of the window, pixels
-STABLE_MEAN, STABLE_VARIANCE = 0.01**2, 0.03**2  # of pictures in [0, 1]
+RADIUS, SIGMA = 5, 1.5  # size of the window, pixels
+STABLE_MEAN, STABLE_VARIANCE = 0.01**2, 0.03**2  # for images in [0, 1]
 WINDOW = np.exp(-0.5 * (np.arange(-RADIUS, RADIUS + 1) / SIGMA) ** 2)
 WINDOW = (WINDOW / WINDOW.sum()).astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
-    share: float  # of the dissimilarity
+    share: float  # weight of the dissimilarity
 
 
 SOURCE = Source(
@@ -39,7 +39,7 @@ SOURCE = Source(
 
 
 def _reference(picture: Var, photograph: Var, share: float) -> Var:
-    """The loss [1] of pictures [H, W, 3]."""
+    """The loss [1] of images [H, W, 3]."""
     maps = [_blurred(value) for value in (picture, photograph, picture.sqr(), photograph.sqr(), picture * photograph)]
     mean_x, mean_y, xx, yy, xy = maps
     between = 2.0 * (xy - mean_x * mean_y) + STABLE_VARIANCE
@@ -49,7 +49,7 @@ def _reference(picture: Var, photograph: Var, share: float) -> Var:
 
 
 def _blurred(values: Var) -> Var:
-    """[H, W, 3] under the window."""
+    """[H, W, 3] filtered with the window."""
     height, width, _ = values.shape
     padded = jt.nn.pad(values.permute(2, 0, 1), [RADIUS] * 4)
     rows = sum(padded[:, k : k + height] * float(weight) for k, weight in enumerate(WINDOW))
@@ -57,26 +57,25 @@ def _blurred(values: Var) -> Var:
 
 
 def _native(picture: Var, photograph: Var, share: float) -> Var:
-    """One operation for the loss and its slope."""
+    """One operation, which computes the loss and its gradient."""
     return _Loss(photograph, share)(picture)
 
 
 class _Loss(jt.Function):
-    """Keeps the slope."""
+    """Stores the gradient."""
 
     def __init__(self, photograph: Var, share: float) -> None:
         super().__init__()
         self.photograph, self.share = photograph, share
 
     def execute(self, picture: Var) -> Var:
-        """The loss."""
         outputs = shapes32((1,), picture.shape)
         layout = Pictures(picture.shape[1], self.share)
         loss, self.slope = SOURCE.call("picture_loss", layout, outputs, [picture, self.photograph])
         return loss
 
     def grad(self, cotangent: Var) -> Var:
-        """The cotangent of the picture."""
+        """The cotangent of the image."""
         return self.slope * cotangent.reshape((1, 1, 1))
 
 

@@ -1,7 +1,7 @@
-"""Where the sections of rays begin: even depths, then rounds of new ones nearer the surface. Nothing is differentiated.
+"""Importance sampling of NeuS: uniform depths, then rounds of new ones near the surface. Not differentiable.
 
-R rays, N depths at first (NeuS, arXiv 2106.10689, section 3.3). A round asks for the signed distance where it is not
-known yet, and places new depths where a density of its sharpness has its weight (`upsample`).
+R rays, N initial depths (NeuS, arXiv 2106.10689, section 3.3). A round evaluates the signed distances that are not
+known yet, and samples new depths from the weights of a density with its sharpness (`upsample`).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Placing:
-    """The layout; `round` is the first, each later one assumes twice the sharpness."""
+    """The layout; `round` is the first round, each later one doubles the sharpness."""
 
     network: SdfSizes
     round: UpsampleRound
     counts: tuple[int, ...]  # new depths of each round
-    known: int  # 1 where the distances at the first depths are given
+    known: int  # 1 if the distances at the first depths are given
 
 
 @dataclass(frozen=True)
 class NetworkDistance:
-    """Signed distances [P, 3] -> [P, 1] of a network, which a whole placing can ask for by itself."""
+    """Signed distances [P, 3] -> [P, 1] of a network that the native form can evaluate itself."""
 
     weights: Weights
     sizes: SdfSizes
 
     def __call__(self, points: Var) -> Var:
-        """At points."""
+        """Signed distances [P, 1] at points [P, 3]."""
         return sdf_distance(points, self.weights, self.sizes)
 
 
@@ -61,13 +61,13 @@ def rounds(
     Args:
         origins, directions: [R, 3].
         depths: [R, N] ascending.
-        sdf: signed distances there, [R, N]; None where they are still to be asked for.
-        counts: K of each round; one that places nothing is left out.
-        first_inv_s: sharpness that the first round assumes; each further one doubles it.
+        sdf: signed distances there, [R, N]; None to compute them.
+        counts: K of each round; rounds with K = 0 are omitted.
+        first_inv_s: sharpness of the first round; each further one doubles it.
     """
     added: list[Var] = []
-    unknown = depths if sdf is None else None  # where the distances are still to be asked for
-    order: Var | None = None  # that of the depths, new ones last, in which they ascend
+    unknown = depths if sdf is None else None  # points with unknown distances
+    order: Var | None = None  # the order that sorts old and new depths
     for index, count in enumerate(counts):
         if count == 0:
             continue
@@ -94,7 +94,7 @@ def _native(
     counts: Sequence[int],
     first_inv_s: float,
 ) -> Var:
-    """One operation where the distance is a network's."""
+    """One operation if the distance is that of a network."""
     if not isinstance(distance, NetworkDistance) or not any(counts):
         return _reference(origins, directions, depths, sdf, distance, counts, first_inv_s)
     rows, before = depths.shape
@@ -103,5 +103,5 @@ def _native(
     return SOURCE.call("place", layout, shapes32((rows, before + sum(counts))), inputs)[0]
 
 
-# On the CPU a round is an operation, and so is asking for distances: there is nothing to be won.
+# On the CPU a round and the distances are separate operations, and fusing them gains nothing.
 place = Kernel(_reference, cuda=_native)

@@ -24,8 +24,8 @@ def exclusive_cumprod(factors: Var) -> Var:
 
 
 def count_up_to(ascending: Var, values: Var) -> Var:
-    """How many entries of a row are at most each value: [R, N], [R, K] -> [R, K] int32.
+    """The number of entries of a row that are at most each value: [R, N], [R, K] -> [R, K] int32.
 
-    Not Jittor's `searchsorted`: it calls Python while it is compiled, as `elementwise.is_finite` tells.
+    Jittor's `searchsorted` calls Python during compilation, see `elementwise.is_finite`.
     """
     return (ascending.unsqueeze(1) <= values.unsqueeze(2)).int32().sum(2)

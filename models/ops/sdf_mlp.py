@@ -1,8 +1,8 @@
 """A signed-distance network f(x) -> (sdf, feature) and its gradient with respect to x, in one pass.
 
-The gradient is one backward sweep that shares the forward pass with the value: it costs one pass more instead of two,
-and a loss of it is differentiated once instead of twice. Points are constants. Differentiable once in the weights: the
-second derivative that the eikonal loss needs is inside, since the gradient is an output.
+The gradient is a backward sweep that shares the forward pass with the value. It costs one pass instead of two, and a
+loss of it is differentiated once instead of twice. Points are constants. Differentiable once with respect to the
+weights: the second derivative of the eikonal loss is included, since the gradient is an output.
 """
 
 from __future__ import annotations
@@ -74,17 +74,15 @@ def _gradient(points: Var, pre_activations: list[Var], weights: Weights, sizes: 
 
 
 def _distance_native(points: Var, weights: Weights, sizes: SdfSizes) -> Var:
-    """One operation."""
     return SOURCE.call("sdf_distance", sizes, shapes32((points.shape[0], 1)), [points, weights.packed])[0]
 
 
 def _field_native(points: Var, weights: Weights, sizes: SdfSizes) -> FieldOutput:
-    """One operation each way."""
     return FieldOutput(*_Field(points, weights.packed, sizes)(weights.packed))
 
 
 class _Field(jt.Function):
-    """Keeps the activations, one float per hidden channel and point, for its gradient."""
+    """Stores the activations, one float per hidden channel and point, for its gradient."""
 
     def __init__(self, points: Var, packed: Var, sizes: SdfSizes) -> None:
         super().__init__()

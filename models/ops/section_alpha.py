@@ -14,9 +14,9 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class SectionAlpha:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
-    ratio: float  # of annealing, see volrend.annealed_cos
+    ratio: float  # annealing ratio, see volrend.annealed_cos
     alpha_eps: float = volrend.ALPHA_EPS
     largest_change: float = volrend.LARGEST_CHANGE
 

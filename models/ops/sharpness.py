@@ -1,6 +1,6 @@
-"""The sharpness of a density from its one parameter: inv_s = exp(10 variance), 1/s of the paper's logistic density.
+"""inv_s from its parameter: inv_s = exp(10 variance), 1/s of the paper's logistic density.
 
-A hard clip, with no gradient beyond its ends. Differentiable once.
+Clamped, with no gradient outside the limits. Differentiable once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
-# The exponent's factor makes one scalar learn at a useful pace under the networks' learning rate.
+# The factor in the exponent makes the learning rate of the networks suitable for this scalar.
 EXPONENT_SCALE = 10.0
-MAX_EXPONENT = 80.0  # far beyond both ends; exp of anything above 88 is infinite, and its gradient then NaN
-INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # beyond them the sigmoid of sdf * inv_s is a constant or a step in float32
+MAX_EXPONENT = 80.0  # outside the limits; exp of more than 88 is infinite, and its gradient NaN
+INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # outside them the sigmoid of sdf * inv_s is a constant or a step in float32
 
 
 @dataclass(frozen=True)
 class SharpnessEnds:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     scale: float = EXPONENT_SCALE
     most: float = MAX_EXPONENT
@@ -40,19 +40,18 @@ def _reference(variance: Var) -> Var:
 
 
 def _native(variance: Var) -> Var:
-    """One operation each way."""
     return _Sharpness(variance)(variance)
 
 
 class _Sharpness(jt.Function):
-    """Keeps its input only."""
+    """Stores only its input."""
 
     def __init__(self, variance: Var) -> None:
         super().__init__()
         self.variance = variance
 
     def execute(self, variance: Var) -> Var:
-        """inv_s."""
+        """inv_s [1] of the parameter [1]."""
         return SOURCE.call("sharpness", SharpnessEnds(), shapes32((1,)), [variance])[0]
 
     def grad(self, cotangent: Var) -> Var:
@@ -60,5 +59,5 @@ class _Sharpness(jt.Function):
         return SOURCE.call("sharpness_backward", SharpnessEnds(), shapes32((1,)), [self.variance, cotangent])[0]
 
 
-# On the CPU one number costs nothing, however it is computed.
+# On the CPU a single number costs nothing in either form.
 sharpness = Kernel(_reference, cuda=_native)

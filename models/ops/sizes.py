@@ -1,8 +1,8 @@
-"""The layouts of the networks: their sizes by name, as conf, reference and native text all read them. Knows no Jittor.
+"""The layouts of the networks, for conf, reference and native source. Does not import Jittor.
 
-Positional encoding (NeRF, arXiv 2003.08934, eq. 4, with the input itself in front and no factor of pi):
-gamma(x) = (x, sin x, cos x, sin 2x, cos 2x, ..., sin 2^(L-1) x, cos 2^(L-1) x), each block of the width of x.
-The order is that of the published NeuS: https://github.com/Totoro97/NeuS/blob/6e0a230/models/embedder.py
+Positional encoding (NeRF, arXiv 2003.08934, eq. 4, with the input first and without the factor pi): gamma(x) = (x, sin
+x, cos x, sin 2x, cos 2x, ..., sin 2^(L-1) x, cos 2^(L-1) x), each block of the width of x. The order is that of the
+published NeuS: https://github.com/Totoro97/NeuS/blob/6e0a230/models/embedder.py
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Points per block of the native operations: what a layer of 256 channels reads and writes fits the second-level cache.
+# Points per block of the native operations: the inputs and outputs of a layer of 256 channels fit the second-level
+# cache.
 BLOCK = 64
-PAD = 16  # widths are laid out in multiples of it: the vectors of the widest processors
-SOFTPLUS_BETA = 100.0  # sharpness of the activation: nearly a ReLU, yet twice differentiable (IDR)
-SKIP_SCALE = 1.0 / math.sqrt(2.0)  # keeps the variance of a layer's input where the encoded point is appended to it
+PAD = 16  # widths are padded to multiples of it, the vector length of the widest processors
+SOFTPLUS_BETA = 100.0  # sharpness of the activation: close to ReLU, but twice differentiable (IDR)
+SKIP_SCALE = 1.0 / math.sqrt(2.0)  # preserves the variance of a layer's input where the encoded point is appended
 
 
 def encoding_width(width: int, frequencies: int) -> int:
@@ -23,12 +24,12 @@ def encoding_width(width: int, frequencies: int) -> int:
 
 
 def padded(width: int) -> int:
-    """Channels as the native operations lay them out."""
+    """Padded channels of the native operations."""
     return -(-width // PAD) * PAD
 
 
 def row_stride(width: int) -> int:
-    """Numbers from one row of an activation to the next (`stride_of` of csrc/cpu/tile.h)."""
+    """Distance of the rows of an activation in memory, in floats (`stride_of` of csrc/cpu/tile.h)."""
     return padded(width) + PAD
 
 
@@ -39,51 +40,51 @@ class SdfSizes:
     layers: int
     encoded: int  # channels of the encoded point
     octaves: int
-    skips: int  # bit l is set where the input of layer l ends with the encoded point
-    widths: tuple[int, ...]  # inputs and outputs of each layer, one pair after the other
-    scale: float  # points are multiplied by it, distances divided
-    keeps: int = 0  # 1: the forward pass records what its gradient needs
+    skips: int  # bit l is set if the encoded point is appended to the input of layer l
+    widths: tuple[int, ...]  # inputs and outputs of each layer
+    scale: float  # points are multiplied by it, distances divided by it
+    keeps: int = 0  # 1: the forward pass stores what its gradient needs
 
     @property
     def features(self) -> int:
-        """Channels of the feature: all outputs but the distance."""
+        """Feature channels: all outputs but the distance."""
         return self.widths[-1] - 1
 
     def skips_into(self, layer: int) -> bool:
-        """Whether the encoded point joins the input of a layer."""
+        """Whether the encoded point is appended to the input of a layer."""
         return bool(self.skips >> layer & 1)
 
     @property
     def recorded(self) -> int:
-        """Numbers kept per point between forward and backward: the outputs of the hidden layers."""
+        """Floats stored per point between forward and backward pass: the outputs of the hidden layers."""
         return sum(self.widths[1:-2:2])
 
 
 @dataclass(frozen=True)
 class ColorSizes:
-    """A colour network. A point's input is `fixed` (constants), then its normal if there is one, then its feature."""
+    """A colour network. Its input is `fixed` (constants), the normal if `normals`, and the feature."""
 
     layers: int
-    squeeze: int  # 1: a sigmoid ends it
+    squeeze: int  # 1: the output has a sigmoid
     fixed: int  # channels of position and encoded view
     normals: int  # 1 or 0
     features: int
     widths: tuple[int, ...]
-    keeps: int = 0  # 1: the forward pass records what its gradient needs
+    keeps: int = 0  # 1: the forward pass stores what its gradient needs
 
     @property
     def recorded(self) -> int:
-        """Numbers kept per point between forward and backward: the outputs of the hidden layers, as rows in memory."""
+        """Floats stored per point between forward and backward pass: the padded outputs of the hidden layers."""
         return sum(row_stride(width) for width in self.widths[1:-2:2])
 
 
 @dataclass(frozen=True)
 class NerfSizes:
-    """A NeRF: a trunk, then feature and density, view, colour."""
+    """A NeRF network: a trunk, then feature and density, view, colour."""
 
     trunk: int  # layers
     coordinates: int  # of a point
     octaves: int
     view_octaves: int
-    skips: tuple[int, ...]  # hidden layers after which the encoded point joins again
+    skips: tuple[int, ...]  # hidden layers after which the encoded point is appended
     widths: tuple[int, ...]

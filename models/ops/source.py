@@ -1,8 +1,8 @@
-"""How native text is compiled and called: a header of csrc/, a function in it, and the layout that both sides share.
+"""Compile and call native source: a header of csrc/, a function in it, and a layout that both languages share.
 
-A layout is a frozen dataclass of numbers, tuples of numbers and other layouts, whose names differ from its own. It is
-declared once, in Python; the C++ struct of the same name and fields is written from it, and its values travel by name.
-A Python float is a float there, an np.float64 a double.
+A layout is a frozen dataclass of numbers, tuples of numbers and other layouts; field names differ from type names. It
+is declared in Python; the C++ struct is generated from it, and its values are passed by name. A Python float is a float
+in C++, an np.float64 a double.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from models.structs import Var
 
 CSRC = Path(__file__).parent / "csrc"
 CPU, CUDA = "cpu", "cuda"
-BOTH = "both"  # the folder of what is written once for all devices
+BOTH = "both"  # folder of the code common to all devices
 _LOCAL_LINE = re.compile(r'#pragma once|#include "(.*)"')
-# Functions of the host and kernels that are no templates, at the beginning of a line.
+# Host functions and kernels that are not templates, at the beginning of a line.
 _FUNCTION = re.compile(r"^(template <.*>\n)?inline (?=\w)", re.MULTILINE)
 _KERNEL = re.compile(r"^(template <.*>\n)?__global__ inline void (\w+)", re.MULTILINE)
 _UNUSED = "template <int Unused = 0> "
 _TYPES = {int: "int", bool: "int", float: "float", np.float64: "double"}
 Outputs = Sequence[tuple[tuple[int, ...], str]]  # shape and dtype of each
-# Runs `function(layout, ...)` of a source's text for CUDA, the outputs as Jittor's, at the next synchronisation.
+# Runs `function(layout, ...)` of a CUDA source, with outputs as Jittor's, at the next synchronisation.
 Emulator = Callable[["Source", str, Any, Outputs, Sequence[Var]], list[Var]]
 _emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
 
 
 @contextmanager
 def emulated(emulator: Emulator) -> Iterator[None]:
-    """Within it the operations run in their CUDA forms, as far as they have one, whose texts the emulator runs."""
+    """Within the context operations use their CUDA forms, if they have one, run by the emulator."""
     token = _emulator.set(emulator)
     try:
         yield
@@ -48,42 +48,42 @@ def emulated(emulator: Emulator) -> Iterator[None]:
 
 @contextmanager
 def on_host() -> Iterator[None]:
-    """Within it Jittor computes on the host, also beside a card.
+    """Within the context Jittor computes on the host even if there is a card.
 
-    What is to be computed there has to be read or synced within, and better after the card was waited for: Jittor waits
-    for it once before it computes on the host. Nothing changes where there is no card.
+    Read or sync the results within it, preferably after the card was waited for: Jittor waits for it once before it
+    computes on the host. Without a card nothing changes.
     """
     with jt.flag_scope(use_cuda=0):
         yield
 
 
 def device() -> str:
-    """Whose forms run now: "cpu" or "cuda"."""
+    """The device of the active forms: "cpu" or "cuda"."""
     return CUDA if _emulator.get() is not None or jt.flags.use_cuda else CPU
 
 
 @dataclass(frozen=True)
 class Source:
-    """The native text of some operations.
+    """The native source of some operations.
 
-    `constants` become `constexpr` numbers in front of it, `layouts` structs, in this order; `lists`: its functions take
-    all inputs and all outputs as lists of Jittor's variables, where their number is not fixed.
+    `constants` become `constexpr` numbers before the source, `layouts` structs, in this order. `lists`: its functions
+    take inputs and outputs as lists of Jittor variables, because their number varies.
     """
 
     header: str
     layouts: tuple[type, ...]
     constants: tuple[tuple[str, float], ...] = ()
     lists: bool = False
-    folder: Path = CSRC  # holds a folder for each device, and BOTH
+    folder: Path = CSRC  # contains a folder for each device, and BOTH
 
     def text(self, device: str = CPU) -> str:
-        """All of it, as it is compiled for a device."""
+        """The complete source for a device."""
         return _sparing(self) if device == CUDA else _text(self, device)
 
     def call(self, function: str, layout: Any, outputs: Outputs, inputs: Sequence[Var]) -> list[Var]:
         """Run `function(layout, rows of the first input, inputs ..., outputs ...)` at the next synchronisation.
 
-        It is compiled at its first use, once for each function, whatever the numbers in `layout`.
+        It is compiled at its first use, once per function for any values of `layout`.
         """
         if (emulator := _emulator.get()) is not None:
             return emulator(self, function, layout, outputs, inputs)
@@ -100,7 +100,7 @@ class Source:
 
 
 def numbers(layout: Any) -> dict[str, float]:
-    """The values of a layout by name; those of a tuple are numbered, its length comes without a number."""
+    """The values of a layout by name; tuple entries have numbered names, the length has the plain name."""
     found: dict[str, float] = {}
     for field in fields(layout):
         value = getattr(layout, field.name)
@@ -109,12 +109,13 @@ def numbers(layout: Any) -> dict[str, float]:
         elif isinstance(value, tuple):
             found |= {field.name: len(value)} | {f"{field.name}{index}": entry for index, entry in enumerate(value)}
         else:
-            found[field.name] = float(value) if isinstance(value, np.float64) else value  # Jittor takes Python's alone
+            # Jittor accepts only Python numbers
+            found[field.name] = float(value) if isinstance(value, np.float64) else value
     return found
 
 
 def _struct(layout: type) -> str:
-    """The C++ struct of a layout, read from Jittor's map of names to numbers."""
+    """The C++ struct of a layout, initialised from Jittor's map of names to numbers."""
     if not is_dataclass(layout):
         raise TypeError(f"{layout} is no dataclass")
     members, parts, reads = [], [], []
@@ -140,9 +141,9 @@ def _struct(layout: type) -> str:
 
 @cache
 def _text(source: Source, name: str) -> str:
-    """The whole text: constants, structs, then the header with the local ones it includes, each once.
+    """Constants, structs, then the header with its local includes inserted once each.
 
-    Jittor recompiles when this text changes, not when a file does.
+    Jittor recompiles when this text changes, not when a file changes.
     """
     kinds: Mapping[type, str] = {int: "int", float: "float"}
     constants = [f"constexpr {kinds[type(value)]} {name} = {value!r};" for name, value in source.constants]
@@ -153,9 +154,9 @@ def _text(source: Source, name: str) -> str:
 
 @cache
 def _sparing(source: Source) -> str:
-    """The text for CUDA with all its functions as templates, of which nvcc compiles what one operation calls.
+    """The CUDA source with all functions as templates, so that nvcc compiles only those that an operation calls.
 
-    It would compile all lambdas and kernels that it reads, in each of a source's operations those of the others too.
+    Otherwise it would compile all lambdas and kernels of a source for each of its operations.
     """
     text = _text(source, CUDA)
     text = _FUNCTION.sub(lambda found: found[0] if found[1] else f"{_UNUSED}inline ", text)
@@ -168,7 +169,7 @@ def _sparing(source: Source) -> str:
 
 
 def _expanded(folders: Sequence[Path], header: str, seen: set[str]) -> str:
-    """A header, from the first of the folders that has it, with its local includes in their place."""
+    """A header, from the first folder that contains it, with its local includes inserted."""
     if header in seen:
         return ""
     seen.add(header)

@@ -1,4 +1,4 @@
-"""Examples of the operations of splats and of pictures, for `examples`."""
+"""Examples of the operations on Gaussians and images, for `examples`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.ops.splat_shade import shade_splats
 from models.ops.splat_wander import step_of, wander_splats
 from models.structs import Var
 
-COUNT, WIDTH, HEIGHT = 40, 37, 18  # several tiles, those at the borders not full
+COUNT, WIDTH, HEIGHT = 40, 37, 18  # several tiles, those at the borders incomplete
 DEGREE, REST = 3, 15
 DISTANCE = 3.0
 WANDER_RATE = 20.0
@@ -25,20 +25,20 @@ def _var(values: np.ndarray) -> Var:
 
 
 def _camera() -> Var:
-    """One that looks at the origin."""
+    """A camera that looks at the origin."""
     pose = np.eye(4)
     pose[2, 3] = DISTANCE
     return _var(camera_numbers(pose, np.array([[WIDTH, 0, WIDTH / 2], [0, WIDTH, HEIGHT / 2], [0, 0, 1.0]])))
 
 
 def _splats(rng: np.random.Generator) -> tuple[Var, Var, Var]:
-    """Centres, quaternions and logarithms of sizes."""
+    """Means, quaternions and logarithms of sizes."""
     means, quats = rng.normal(0.0, 0.4, (COUNT, 3)), rng.normal(size=(COUNT, 4))
     return _var(means), _var(quats), _var(rng.uniform(-3.0, -1.5, (COUNT, 3)))
 
 
 def _project(kernel: Kernel, compared: int) -> Maker:
-    """The radii, which are rounded up, are left out."""
+    """Without the radii, which are rounded up."""
 
     def make(rng: np.random.Generator) -> Example:
         splats = _splats(rng)
@@ -48,11 +48,11 @@ def _project(kernel: Kernel, compared: int) -> Maker:
 
 
 def _composite(project: Kernel, kernel: Kernel) -> Maker:
-    """Splats as they are projected, with looks of their own."""
+    """Projected Gaussians with colours."""
 
     def make(rng: np.random.Generator) -> Example:
         seen = project(*_splats(rng), _camera(), WIDTH, HEIGHT)
-        parts = {name: jt.array(value.numpy()) for name, value in vars(seen).items()}  # no longer the projection's
+        parts = {name: jt.array(value.numpy()) for name, value in vars(seen).items()}  # independent of the projection
         colors, opacities = _var(rng.random((COUNT, 3))), _var(rng.uniform(0.1, 0.9, (COUNT, 1)))
         look = Look(colors, opacities, _var(rng.random(3)), _var(np.zeros((COUNT, 2))))
         trained = [value for name, value in parts.items() if name != "radii"]
@@ -68,7 +68,7 @@ def _shade(rng: np.random.Generator) -> Example:
 
 
 def _wander(rng: np.random.Generator) -> Example:
-    """Most of them faint enough to move, and by as much as they lie apart."""
+    """Most of them transparent enough to move, by about their distance."""
     opacities = _var(rng.uniform(-9.0, -1.0, (COUNT, 1)))
     return Example(wander_splats, (*_splats(rng), opacities, step_of(WANDER_RATE, False, 0)))
 

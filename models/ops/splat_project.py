@@ -1,8 +1,9 @@
-"""Splats as a camera sees them: ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888).
+"""Projection of ellipsoids (3DGS, arXiv 2308.04079) and surfels (2DGS, arXiv 2403.17888) to an image.
 
-N splats: means [N, 3] in the world, quaternions [N, 4] (w, x, y, z, of any length), logarithms of the standard
-deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres lie at +0.5. Both are differentiable
-once, with respect to the splats. The constants are those of gsplat 1.x, which states the published formulas in PyTorch.
+N Gaussians: means [N, 3] in the world frame, quaternions [N, 4] (w, x, y, z, of any length), logarithms of the standard
+deviations [N, 3]. A camera is 17 numbers, see `camera_numbers`. Pixel centres are at +0.5. Both are differentiable
+once, with respect to the Gaussians. The constants are those of gsplat 1.x, which implements the published formulas in
+PyTorch.
 """
 
 from __future__ import annotations
@@ -17,19 +18,20 @@ from models.ops.network import filled, shapes32
 from models.ops.source import Source
 from models.structs import Var
 
-BLUR = 0.3  # added to a variance in the picture, in square pixels: no ellipsoid falls between pixels
-REACH = 3.33  # standard deviations: an opaque splat falls below 1 / 255 there
-FARTHEST_REACH = 1e6  # pixels; a whole number beyond it would not tell more
-MARGIN = 0.3  # of the half picture: beyond it an ellipsoid's slope is taken at that margin, lest it grow without bounds
-NEAR = 0.01  # what is nearer to the camera's plane is not seen
-LEAST_EXTENT = 1e-4  # of a surfel's bounding box, in square pixels
-SHORTEST = 1e-24  # of a quaternion, squared
+BLUR = 0.3  # added to the variances in the image, in square pixels, so that no ellipsoid falls between pixels
+REACH = 3.33  # standard deviations at which an opaque Gaussian falls below 1 / 255
+FARTHEST_REACH = 1e6  # largest radius in pixels
+# in half images: outside this margin the Jacobian of an ellipsoid is evaluated at the margin, to keep it bounded
+MARGIN = 0.3
+NEAR = 0.01  # near plane
+LEAST_EXTENT = 1e-4  # minimum extent of a surfel's bounding box, in square pixels
+SHORTEST = 1e-24  # smallest squared length of a quaternion
 MINORS = ((1, 2), (2, 0), (0, 1))  # columns of each 2 x 2 minor of a 2 x 3 matrix
 
 
 @dataclass(frozen=True)
 class Projection:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
     height: int
@@ -38,19 +40,19 @@ class Projection:
 
 @dataclass(frozen=True)
 class Ellipsoids:
-    """Ellipsoids in a picture."""
+    """Projected ellipsoids."""
 
     means2d: Var  # [N, 2] pixels
     depths: Var  # [N, 1] of the centres
     conics: Var  # [N, 3]: a, b, c of (a x^2 + c y^2) / 2 + b x y
-    radii: Var  # int32 [N, 2] pixels; 0, 0 where it is not seen
+    radii: Var  # int32 [N, 2] pixels; 0, 0 if invisible
 
 
 @dataclass(frozen=True)
 class Surfels:
-    """Surfels in a picture."""
+    """Projected surfels."""
 
-    means2d: Var  # [N, 2], the middle of the projected bounding box
+    means2d: Var  # [N, 2], centre of the projected bounding box
     depths: Var  # [N, 1] of the centres
     to_picture: Var  # [N, 3, 3], (u, v, 1) of the surfel in standard deviations -> homogeneous pixels
     normals: Var  # [N, 3] unit, camera frame, towards the camera
@@ -90,20 +92,20 @@ def rotations(quats: Var) -> Var:
 
 
 def _placed(means: Var, camera: Var) -> tuple[Var, Var, list[Var]]:
-    """Rotation [3, 3], centres in the camera's frame [N, 3], and the intrinsics fx, skew, cx, fy, cy."""
+    """Rotation [3, 3], means in the camera frame [N, 3], and the intrinsics fx, skew, cx, fy, cy."""
     turn = camera[:9].reshape((3, 3))
     return turn, jt.matmul(means, turn.transpose()) + camera[9:12].reshape((1, 3)), [camera[k] for k in range(12, 17)]
 
 
 def _turned(turn: Var, matrices: Var) -> Var:
-    """A rotation [3, 3] times each of [N, 3, 3]; repeated, for on a card two batches have to be equally long."""
+    """A rotation [3, 3] times each of [N, 3, 3]; repeated, since on a card both batches must have equal length."""
     return jt.matmul(turn.broadcast(matrices.shape, [0]), matrices)
 
 
 def _ellipsoids_reference(
     means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
 ) -> Ellipsoids:
-    """Ellipsoids by the slope of the projection at their centres."""
+    """Ellipsoids, projected with the Jacobian at their centres."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
     x, y, z = placed[:, 0], placed[:, 1], placed[:, 2].maximum(near)
     axes = _turned(turn, rotations(quats) * log_sizes.exp().unsqueeze(1))
@@ -116,7 +118,8 @@ def _ellipsoids_reference(
     xx, yy = flat[:, 0].sqr().sum(dim=1) + BLUR, flat[:, 1].sqr().sum(dim=1) + BLUR
     xy = (flat[:, 0] * flat[:, 1]).sum(dim=1)
     minors = jt.stack([flat[:, 0, i] * flat[:, 1, k] - flat[:, 0, k] * flat[:, 1, i] for i, k in MINORS], dim=1)
-    determinant = minors.sqr().sum(dim=1) + BLUR * (xx + yy - BLUR)  # a sum of squares: a needle's is not lost
+    # a sum of squares, which does not vanish for a needle
+    determinant = minors.sqr().sum(dim=1) + BLUR * (xx + yy - BLUR)
     means2d = jt.stack([(fx * x + skew * y) / z + cx, fy * y / z + cy], dim=1)
     radii = _radii(means2d, jt.stack([xx, yy], dim=1).sqrt(), placed[:, 2:], width, height, near)
     conics = jt.stack([yy / determinant, -xy / determinant, xx / determinant], dim=1)
@@ -126,7 +129,7 @@ def _ellipsoids_reference(
 def _surfels_reference(
     means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
 ) -> Surfels:
-    """Surfels exactly, as planes; the third size is not read."""
+    """Surfels, projected exactly as planes; the third size is not used."""
     turn, placed, (fx, skew, cx, fy, cy) = _placed(means, camera)
     seen = _turned(turn, rotations(quats))
     sizes = log_sizes[:, :2].exp().unsqueeze(1)
@@ -144,7 +147,7 @@ def _surfels_reference(
 
 
 def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int, near: float) -> Var:
-    """int32 [N, 2] of standard deviations in pixels [N, 2]; 0 for what lies beside the picture or behind."""
+    """int32 [N, 2] from standard deviations in pixels [N, 2]; 0 outside the image or behind the camera."""
     radii = (extent * REACH).minimum(FARTHEST_REACH).ceil()
     size = jt.array(np.array([[width, height]], np.float32))
     is_inside = jt.logical_and(means2d + radii > 0.0, means2d - radii < size).float32()
@@ -155,7 +158,6 @@ def _radii(means2d: Var, extent: Var, depths: Var, width: int, height: int, near
 def _ellipsoids_native(
     means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
 ) -> Ellipsoids:
-    """One operation each way."""
     outputs = ((2,), (1,), (3,))
     return Ellipsoids(
         *_Project("ellipsoids", camera, Projection(width, height, near), outputs)(means, quats, log_sizes)
@@ -165,20 +167,19 @@ def _ellipsoids_native(
 def _surfels_native(
     means: Var, quats: Var, log_sizes: Var, camera: Var, width: int, height: int, near: float = NEAR
 ) -> Surfels:
-    """One operation each way."""
     outputs = ((2,), (1,), (3, 3), (3,))
     return Surfels(*_Project("surfels", camera, Projection(width, height, near), outputs)(means, quats, log_sizes))
 
 
 class _Project(jt.Function):
-    """Either form; keeps its inputs and which splats are seen."""
+    """Both forms; stores its inputs and the visible Gaussians."""
 
     def __init__(self, form: str, camera: Var, layout: Projection, outputs: tuple[tuple[int, ...], ...]) -> None:
         super().__init__()
         self.form, self.camera, self.layout, self.outputs = form, camera, layout, outputs
 
     def execute(self, means: Var, quats: Var, log_sizes: Var) -> tuple[Var, ...]:
-        """What is seen, and the radii last."""
+        """The projections; the radii are last."""
         self.inputs = [means, quats, log_sizes]
         count = means.shape[0]
         self.shapes = [(count, *width) for width in self.outputs]
@@ -188,7 +189,7 @@ class _Project(jt.Function):
         return (*found[:-1], self.radii)
 
     def grad(self, *cotangents: Var | None) -> tuple[Var, ...]:
-        """Cotangents of the splats."""
+        """Cotangents of the Gaussians."""
         inputs = [*self.inputs, self.camera, self.radii, *filled(cotangents[:-1], self.shapes)]
         shapes = shapes32(*(value.shape for value in self.inputs))
         return tuple(SOURCE.call(f"project_{self.form}_backward", self.layout, shapes, inputs))

@@ -1,13 +1,12 @@
-"""Splats laid over each other from front to back (3DGS, arXiv 2308.04079, section 4; 2DGS, arXiv 2403.17888).
+"""Rasterise Gaussians front to back (3DGS, arXiv 2308.04079, section 4; 2DGS, arXiv 2403.17888).
 
-N splats, pixels H x W with centres at +0.5, splats in the order of their centres' depths. At a pixel its opacity is
-min(0.99, opacity exp(-sigma)); below 1 / 255 it does not count, and once it would let 1e-4 of the light or less pass,
-the pixel ends before it. The results are one picture [H, W, C]: sums by weight, and the opacity last. Differentiable
-once. `probe` [N, 2] is not read: its cotangent is what densification looks at, the gradient of the projected centres,
-or under `absolute` the sum over the pixels of the sizes of their parts (arXiv 2404.10484).
-
-Ranks may share a picture: each takes some of its tiles, and all get the whole picture, and all of the gradients, which
-are added in float64 and rounded once. So they are those of one process.
+N Gaussians sorted by the depth of their centres, H x W pixels with centres at +0.5. The opacity at a pixel is min(0.99,
+opacity exp(-sigma)), and it is ignored below 1 / 255. A pixel ends before the Gaussian that would reduce its
+transmittance to 1e-4 or less. The result is one image [H, W, C]: weighted sums, and the opacity last. Differentiable
+once. `probe` [N, 2] does not affect the image. Its cotangent is the statistic of densification: the gradient of the
+projected centres, or with `absolute` the sum over pixels of the magnitudes of their parts (arXiv 2404.10484). Ranks may
+share an image: each renders some of its tiles, and all get the whole image and all gradients, added in float64 and
+rounded once, as in one process.
 """
 
 from __future__ import annotations
@@ -27,30 +26,30 @@ from models.structs import Var
 
 MOST_ALPHA = 0.99
 LEAST_ALPHA = 1.0 / 255.0
-LEAST_LEFT = 1e-4  # of the light
-SMALLEST = 1e-12  # that is divided by: a surfel seen from its edge
-EDGE = 0.01  # pixels by which a window is wider than the splat, for roundings
+LEAST_LEFT = 1e-4  # transmittance at which a pixel ends
+SMALLEST = 1e-12  # smallest divisor, for a surfel seen edge-on
+EDGE = 0.01  # pixels added to the bounding box because of rounding
 
-# Channels of a picture of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
-# normal in the camera's frame, depth of the hits, first and second moment of 1 / depth about that of the first hit, and
-# depth of the hits as far as they take the first part of the light, through which nothing passes back.
+# Channels of an image of ellipsoids: colour, depth of the centres, opacity. Of surfels: colour, depth of the centres,
+# normal in the camera frame, depth of the hits, first and second moment of 1 / depth relative to the first hit, and
+# depth of the hits within the first part of the accumulated weight, which is not differentiated.
 COLOR, DEPTH, NORMAL = slice(0, 3), slice(3, 4), slice(4, 7)
 HIT, FIRST, SECOND, FRONT, OPACITY = slice(7, 8), slice(8, 9), slice(9, 10), slice(10, 11), slice(-1, None)
 ELLIPSOID_CHANNELS, SURFEL_CHANNELS = 5, 12
 CHANNELS = {"ellipsoids": ELLIPSOID_CHANNELS, "surfels": SURFEL_CHANNELS}
-GRADIENTS = {"ellipsoids": 12, "surfels": 21}  # of a splat, those of the probe among them
-FRONT_LEFT = 0.85  # of the light, behind the hits that show where a surface is
+GRADIENTS = {"ellipsoids": 12, "surfels": 21}  # numbers per Gaussian, including the probe
+FRONT_LEFT = 0.85  # transmittance behind the hits that define the surface
 
 
 @dataclass(frozen=True)
 class Raster:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
     width: int
     height: int
-    absolute: int = 0  # 1: the probe hears of sizes
-    part: int = 0  # which tiles are taken
-    parts: int = 1  # by how many processes
+    absolute: int = 0  # 1: the probe receives magnitudes
+    part: int = 0  # which tiles are rendered
+    parts: int = 1  # number of processes
 
 
 SOURCE = Source(
@@ -69,7 +68,7 @@ SOURCE = Source(
 
 @dataclass(frozen=True)
 class Look:
-    """What a picture is made of besides where the splats are."""
+    """The appearance of Gaussians and the inputs of an image besides the projections."""
 
     colors: Var  # [N, 3]
     opacities: Var  # [N, 1]
@@ -78,15 +77,15 @@ class Look:
 
 
 class _Sizes(jt.Function):
-    """Its input; the probe's cotangent is the sum of sizes of what passes back."""
+    """The identity; the probe's cotangent is the sum of the magnitudes of the backward values."""
 
     def execute(self, offsets: Var, probe: Var) -> Var:
-        """[P, N, 2]."""
+        """The input [P, N, 2], unchanged."""
         del probe
         return offsets * 1.0
 
     def grad(self, cotangent: Var) -> tuple[Var, Var]:
-        """As it came, and the sizes over all pixels."""
+        """The cotangent unchanged, and its magnitudes summed over all pixels."""
         return cotangent, cotangent.abs().sum(dim=0)
 
 
@@ -97,14 +96,14 @@ def _pixels(width: int, height: int) -> Var:
 
 
 def _offsets(centres: Var, probe: Var, layout: Raster) -> Var:
-    """From pixels to centres, [P, N, 2], through which the probe hears of gradients."""
+    """From pixels to centres, [P, N, 2]; passes gradients to the probe."""
     if layout.absolute:
         return _Sizes()(centres.unsqueeze(0) - _pixels(layout.width, layout.height), probe)
     return (centres + probe).unsqueeze(0) - _pixels(layout.width, layout.height)
 
 
 def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, Var]:
-    """Weights [P, N] of splats by sigma [P, N], and what is left [P, 1]."""
+    """Weights [P, N] of Gaussians from sigma [P, N], and the transmittance [P, 1]."""
     order, _ = jt.argsort(depths.reshape((-1,)).stop_grad())
     rank, _ = jt.argsort(order)
     is_seen = (radii[:, 0] > 0).float32()
@@ -115,14 +114,14 @@ def _weights(sigma: Var, opacities: Var, depths: Var, radii: Var) -> tuple[Var, 
     before = _products_before(1.0 - alpha)
     after = (before * (1.0 - alpha)).stop_grad()
     takes_part = jt.logical_or(after > LEAST_LEFT, alpha == 0.0).float32()
-    # once a pixel ended nothing behind it counts
+    # nothing counts behind the end of a pixel
     takes_part = 1.0 - ((1.0 - takes_part).cumsum(dim=1) > 0.0).float32()
     weights = alpha * before * takes_part.stop_grad()
     return weights[:, rank], 1.0 - weights.sum(dim=1, keepdims=True)
 
 
 def _products_before(factors: Var) -> Var:
-    """Products along the second axis of all that stand before, by doubling."""
+    """Exclusive products along the second axis, by doubling."""
     rows, count = factors.shape
     product, step = jt.concat([jt.ones((rows, 1)), factors[:, :-1]], dim=1), 1
     while step < count:
@@ -139,7 +138,7 @@ def _picture(weights: Var, left: Var, channels: Var, look: Look, layout: Raster)
 
 
 def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """Every ellipsoid at every pixel; ranks do it each for itself."""
+    """Evaluates every ellipsoid at every pixel, on each rank."""
     del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     x, y = offset[:, :, 0], offset[:, :, 1]
@@ -150,11 +149,13 @@ def _ellipsoids_reference(seen: Ellipsoids, look: Look, layout: Raster, ranks: R
 
 
 def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """Every surfel at every pixel; under `absolute` the probe hears of the blur alone."""
+    """Evaluates every surfel at every pixel; with `absolute` the probe receives only the part of the low-pass
+    filter.
+    """
     del ranks
     offset = _offsets(seen.means2d, look.probe, layout)
     pixels = _pixels(layout.width, layout.height)
-    # the plane moves with its centre's homogeneous pixel: what the probe adds to the centre it adds to the plane
+    # the plane moves with the homogeneous pixel of its centre, so the probe is added to both
     shift = look.probe * seen.depths.detach()
     rows = [seen.to_picture[:, k].unsqueeze(0) for k in range(3)]
     shifts = [jt.concat([jt.zeros((shift.shape[0], 2)), shift[:, k : k + 1]], dim=1).unsqueeze(0) for k in range(2)]
@@ -179,7 +180,7 @@ def _surfels_reference(seen: Surfels, look: Look, layout: Raster, ranks: Ranks =
 
 
 def _front(hit: Var, weights: Var, depths: Var) -> Var:
-    """Of each pixel the sum [P] of the hits' depths by what they take of the light above FRONT_LEFT."""
+    """The sum [P] of hit depths of each pixel, weighted by the part of their weight above FRONT_LEFT."""
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     taken = weights.numpy()[:, order]
     before = 1.0 - np.cumsum(taken, axis=1) + taken
@@ -188,7 +189,7 @@ def _front(hit: Var, weights: Var, depths: Var) -> Var:
 
 
 def _first(places: Var, weights: Var, depths: Var) -> Var:
-    """Of each pixel the place [P, 1] of the nearest splat that weighs something; 0 without one."""
+    """The index [P, 1] of the first Gaussian with a weight; 0 without one."""
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     has_weight = weights.numpy()[:, order] > 0
     found = places.numpy()[np.arange(len(has_weight)), order[has_weight.argmax(axis=1)]]
@@ -196,21 +197,20 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
 
 
 def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """One operation each way."""
     call = _Composite("ellipsoids", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.conics, look.colors, look.opacities, seen.depths, look.probe)
 
 
 def _surfels_native(seen: Surfels, look: Look, layout: Raster, ranks: Ranks = ALONE) -> Var:
-    """One operation each way."""
     call = _Composite("surfels", seen.radii, look.background, layout, ranks)
     return call(seen.means2d, seen.to_picture, seen.normals, look.colors, look.opacities, seen.depths, look.probe)
 
 
 class _Composite(jt.Function):
-    """Either form; keeps its inputs and the picture.
+    """Both forms; stores its inputs and the image.
 
-    It computes at once, as ranks must: what Jittor fuses, and so how it rounds, hangs on what is waiting.
+    It computes at once, because ranks must wait for each other, and because the fusion of pending operations would
+    change the rounding.
     """
 
     def __init__(self, form: str, radii: Var, background: Var, layout: Raster, ranks: Ranks) -> None:
@@ -219,7 +219,7 @@ class _Composite(jt.Function):
         self.layout = replace(layout, part=ranks.rank, parts=ranks.size)
 
     def execute(self, *values: Var) -> Var:
-        """The picture."""
+        """The rasterised image [H, W, C]."""
         *self.inputs, self.probe = values
         shape = (self.layout.height, self.layout.width, CHANNELS[self.form])
         inputs = [*self.inputs, self.radii, self.background]
@@ -227,12 +227,12 @@ class _Composite(jt.Function):
         jt.sync([self.picture])
         if self.ranks.size > 1:
             tiles = self.picture.numpy()
-            self.ranks.add(tiles)  # those of another rank are zeros
+            self.ranks.add(tiles)  # those of other ranks are zero
             self.picture = jt.array(tiles)
         return self.picture
 
     def grad(self, d_picture: Var) -> tuple[Var, ...]:
-        """Cotangents of the inputs, the probe's last."""
+        """Cotangents of the inputs, that of the probe last."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
         wide = [((self.probe.shape[0], GRADIENTS[self.form]), "float64")]
         sums = _now(SOURCE.call(f"composite_{self.form}_backward", self.layout, wide, inputs))[0]
@@ -246,7 +246,7 @@ class _Composite(jt.Function):
 
 
 def _now(values: list[Var]) -> tuple[Var, ...]:
-    """The same, computed."""
+    """The same Vars, computed."""
     jt.sync(values)
     return tuple(values)
 

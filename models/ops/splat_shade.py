@@ -1,7 +1,7 @@
-"""Colours of splats seen from a camera: real spherical harmonics of the direction, up to degree 3.
+"""Colours of Gaussians as seen from a camera: real spherical harmonics of the direction, up to degree 3.
 
-N splats; colour = max(0, sum_k Y_k(direction from the camera) c_k + 0.5), with the functions in the order and with the
-signs of 3D Gaussian Splatting (arXiv 2308.04079). Differentiable once.
+N Gaussians; colour = max(0, sum_k Y_k(direction from the camera) c_k + 0.5), with the order and the signs of 3D
+Gaussian Splatting (arXiv 2308.04079). Differentiable once.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from models.structs import Var
 
 @dataclass(frozen=True)
 class Shading:
-    """The layout."""
+    """The sizes and constants that reference and native source share."""
 
-    degree: int  # that is read
-    rest: int  # coefficients beyond the first that there are
+    degree: int  # active degree
+    rest: int  # number of coefficients beyond the first
 
 
 SOURCE = Source("splat_shade.h", (Shading,), (("SHORTEST", SHORTEST), ("REACH", 1.0), ("FARTHEST_REACH", 1.0)))
@@ -33,7 +33,7 @@ def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
 
     Args:
         dc: [N, 3], coefficients of degree 0.
-        rest: [N, K, 3], those of the degrees above; no more than `degree` asks for are read.
+        rest: [N, K, 3], those of higher degrees; only those up to `degree` are used.
         camera: [17], see `splat_project.camera_numbers`.
     """
     turn, shift = camera[:9].reshape((3, 3)), camera[9:12].reshape((3, 1))
@@ -48,19 +48,17 @@ def _reference(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
 
 
 def _native(means: Var, dc: Var, rest: Var, camera: Var, degree: int) -> Var:
-    """One operation each way."""
     return _Shade(camera, Shading(degree, rest.shape[1]))(means, dc, rest)
 
 
 class _Shade(jt.Function):
-    """Keeps its inputs and the colours."""
+    """Stores its inputs and the colours."""
 
     def __init__(self, camera: Var, layout: Shading) -> None:
         super().__init__()
         self.camera, self.layout = camera, layout
 
     def execute(self, means: Var, dc: Var, rest: Var) -> Var:
-        """Colours."""
         self.inputs = [means, self.camera, dc, rest]
         self.rgb = SOURCE.call("shade_splats", self.layout, shapes32(dc.shape), self.inputs)[0]
         return self.rgb

@@ -1,9 +1,9 @@
-"""The noise by which splats that are hardly seen look for where they are wanted (MCMC, arXiv 2404.09591, section 4).
+"""The SGLD noise of 3DGS-MCMC (arXiv 2404.09591, section 4).
 
-N splats; each centre moves by rate * gate(opacity) * covariance * eta, where eta is a standard normal vector. What is
-drawn for a splat follows from the step's key and the splat's index alone, by Philox4x32-10 (Salmon, Moraes, Dror and
-Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011) and Box and Muller's transform: whoever computes it, with
-however many threads and however many splats, draws the same.
+N Gaussians; each centre moves by rate * gate(opacity) * covariance * eta, where eta is a standard normal vector. The
+numbers of a Gaussian depend only on the key of the step and its index, by Philox4x32-10 (Salmon, Moraes, Dror and Shaw,
+"Parallel random numbers: as easy as 1, 2, 3", SC 2011) and the Box-Muller transform. They do not depend on the device,
+on the number of threads, or on the number of Gaussians.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from models.ops.source import Source
 from models.ops.splat_project import SHORTEST, rotations
 from models.structs import Var
 
-GATE_SLOPE, GATE_MIDDLE = 100.0, 0.005  # of the opacity, in the published noise
-GATE_END = 0.1  # the noise of splats that are more opaque is below 1e-4 of the largest: they stay
-ROUNDS = 10  # as is usual: with 7 its numbers pass for random in the published tests
+GATE_SLOPE, GATE_MIDDLE = 100.0, 0.005  # of the opacity gate, as published
+GATE_END = 0.1  # the noise of more opaque Gaussians is below 1e-4 of the maximum and is skipped
+ROUNDS = 10  # the usual number; 7 rounds already pass the published tests
 MULTIPLIERS, STEPS_OF_KEY = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)  # of Philox4x32
 WORD = 0xFFFFFFFF  # 32 bits
-BITS = 24  # of each 32 that are used: so many a float32 holds exactly
+BITS = 24  # used bits of 32: as many as float32 represents exactly
 
 
 @dataclass(frozen=True)
 class Wander:
     """The layout of a step."""
 
-    rate: float  # 0: nothing moves
-    flat: int  # 1: surfels, which stay in their planes: off them they would be fog in front of the surface
-    first_key: int  # of the random numbers: two words of 32 bits as signed numbers
+    rate: float  # 0: no noise
+    flat: int  # 1: surfels, which move only in their planes; otherwise they would blur the surface
+    first_key: int  # key of the random numbers: two 32-bit words as signed numbers
     second_key: int
 
 
 def _words(name: str, values: tuple[int, ...]) -> tuple[tuple[str, int], ...]:
-    """Words as constants of native text, which are signed there."""
+    """Words as constants of the native source, where they are signed."""
     return tuple((f"{name}_{place}", int(np.uint32(value).view(np.int32))) for place, value in enumerate(values))
 
 
@@ -60,7 +60,7 @@ SOURCE = Source(
 
 
 def step_of(rate: float, flat: bool, *entropy: int) -> Wander:
-    """The layout of a step whose random numbers are decided by `entropy`: the seed and the step."""
+    """The layout of a step with random numbers from `entropy`: the seed and the step."""
     words = np.random.SeedSequence(entropy).generate_state(2, np.uint32).view(np.int32)
     return Wander(float(rate), int(flat), *words.tolist())
 
@@ -88,11 +88,11 @@ def normals(words: np.ndarray) -> np.ndarray:
 
 
 def _reference(means: Var, quats: Var, sizes: Var, opacities: Var, step: Wander) -> Var:
-    """Centres [N, 3] after the noise of a step; nothing is differentiated.
+    """The means [N, 3] after the noise of a step; not differentiable.
 
     Args:
         quats: [N, 4], w, x, y, z, of any length.
-        sizes: [N, 3], logarithms of the standard deviations; the third of a surfel means nothing.
+        sizes: [N, 3], logarithms of the standard deviations; the third of a surfel is not used.
         opacities: [N, 1], logits.
     """
     if step.rate == 0.0:
@@ -109,7 +109,6 @@ def _reference(means: Var, quats: Var, sizes: Var, opacities: Var, step: Wander)
 
 
 def _native(means: Var, quats: Var, sizes: Var, opacities: Var, step: Wander) -> Var:
-    """One operation."""
     inputs = [value.detach() for value in (means, quats, sizes, opacities)]
     return SOURCE.call("wander_splats", step, [(tuple(means.shape), "float32")], inputs)[0].stop_grad()
 

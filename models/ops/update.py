@@ -1,7 +1,7 @@
-"""One step of Adam over a group of parameters, and the readings by which a step is judged beforehand.
+"""One step of Adam over a group of parameters, and the readings by which the guard checks a step.
 
-Adam: arXiv 1412.6980, algorithm 1, with epsilon added after the bias correction as in PyTorch. Jittor's own adds it
-before: its steps shrink where gradients are about 1e-8, as a small network's often are.
+Adam: arXiv 1412.6980, algorithm 1, with epsilon added after the bias correction as in PyTorch. Jittor adds it before,
+which shrinks steps where gradients are about 1e-8, as they often are in small networks.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from models.ops.kernel import Kernel
 from models.ops.source import Source
 from models.structs import Var
 
-BETA_2, EPSILON = 0.999, 1e-8  # where the conf does not say
+BETA_2, EPSILON = 0.999, 1e-8  # defaults of the conf
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True)
 class AdamStep:
-    """The layout of a step."""
+    """The sizes of a step."""
 
-    root: np.float64  # 1 over the root of the bias correction of the second
+    root: np.float64  # 1 over the root of the bias correction of the second moment
     beta_1: np.float64
     beta_2: np.float64
     epsilon: np.float64
 
     @classmethod
     def after(cls, steps: int, beta_2: float = BETA_2, epsilon: float = EPSILON) -> AdamStep:
-        """The layout of step number `steps`, counted from 1."""
+        """The sizes and factors of step number `steps`, counted from 1."""
         root = 1.0 / math.sqrt(1.0 - beta_2**steps)
         return cls(*map(np.float64, (root, BETA_1, beta_2, epsilon)))
 
 
 @dataclass(frozen=True)
 class Readings:
-    """The layout of what is looked at: how many of the Vars are gradients."""
+    """The layout of the readings: the number of Vars that are gradients."""
 
     gradients: int
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a step reads and replaces, entry by entry."""
+    """The inputs and the results of an update, per parameter."""
 
     parameters: list[Var]
     exp_avg: list[Var]
     exp_avg_sq: list[Var]
-    taken: Var  # bool [1]: before a step whether it may be, after it whether it was
+    taken: Var  # bool [1]: before a step whether it may be taken, after it whether it was
 
 
 SOURCE = Source("update.h", (AdamStep, Readings), lists=True)
 
 
 def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
-    """The update after a step; nothing is differentiated. See `gated`.
+    """The update after a step; not differentiable. See `gated`.
 
-    Computed in float64, as on the CPU: see csrc/both/adam.h, and why moments below the smallest normal number are 0.
+    Computed in float64, as on the CPU: see csrc/both/adam.h, also for why subnormal moments are set to 0.
 
     Args:
         rates: of each parameter, learning rate over the bias correction of the first moment.
@@ -78,9 +78,9 @@ def _adam_reference(before: Update, gradients: Sequence[Var], rates: Sequence[fl
 
 
 def gated(before: Update, made: Sequence[tuple[Var, Var, Var]]) -> Update:
-    """The update to these parameters and moments, one tuple for each parameter, stored as float32.
+    """The update of parameters and moments, one tuple per parameter, stored as float32.
 
-    Where it may not be taken, or any number is not finite, all are as they were and `taken` is False.
+    If it may not be taken, or any value is not finite, all are unchanged and `taken` is False.
     """
     parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*made, strict=True))
     firsts, seconds = ([_without_subnormal(value) for value in values] for values in (firsts, seconds))
@@ -96,12 +96,11 @@ def gated(before: Update, made: Sequence[tuple[Var, Var, Var]]) -> Update:
 
 
 def _without_subnormal(x: Var) -> Var:
-    """The same with 0 for numbers below the smallest normal one."""
+    """The same with 0 for subnormal numbers."""
     return jt.ternary(x.abs() < SMALLEST_NORMAL, jt.zeros_like(x), x)
 
 
 def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:
-    """One operation."""
     values = (before.parameters, gradients, before.exp_avg, before.exp_avg_sq)
     inputs = [before.taken, jt.array(np.array(rates, np.float32))]
     inputs += [value.detach() for entries in values for value in entries]
@@ -112,10 +111,10 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
 
 
 def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """The loss, each gradient's sum of magnitudes and the sum of all parameters, G + 2 numbers in one Var or several.
+    """The loss, the L1 norm of each gradient and the sum of all parameters, G + 2 numbers in one Var or several.
 
-    What is not finite in a step is not finite in here. The parameters are included because a ReLU, or a clip, does not
-    pass their NaN on to the loss.
+    If any value of a step is not finite, at least one of these is not finite. The parameters are included because a
+    ReLU or a clip may not propagate their NaN to the loss.
     """
     total = sum(value.detach().sum() for value in parameters)
     values = [loss.detach(), *(gradient.detach().abs().sum() for gradient in gradients), total]
@@ -123,19 +122,17 @@ def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequenc
 
 
 def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """One operation."""
     inputs = [value.detach() for value in (loss, *gradients, *parameters)]
     outputs = [((len(gradients) + 2,), "float32")]
     return [value.stop_grad() for value in SOURCE.call("step_readings", Readings(len(gradients)), outputs, inputs)]
 
 
 def _finite_reference(values: Sequence[Var]) -> Var:
-    """Whether every reading is finite, bool [1]."""
+    """Whether all readings are finite, bool [1]."""
     return is_finite(sum(value.sum() for value in values)).stop_grad()
 
 
 def _finite_native(values: Sequence[Var]) -> Var:
-    """One operation."""
     return SOURCE.call("all_finite", Readings(0), [((1,), "bool")], list(values))[0].stop_grad()
 
 

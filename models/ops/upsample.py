@@ -1,6 +1,6 @@
-"""One up-sampling round: where to look closer at a surface. Nothing here is differentiated.
+"""One up-sampling round of NeuS. Not differentiable.
 
-R rays, N depths: section starts along the unit direction, ascending (NeuS, arXiv 2106.10689, section 3.3 and appendix
+R rays, N depths: interval starts along the unit direction, ascending (NeuS, arXiv 2106.10689, section 3.3 and appendix
 B; the constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
 """
 
@@ -25,9 +25,9 @@ from models.ops.volrend import (
 )
 from models.structs import Var
 
-COS_MIN = -1e3  # steepest descent of the sdf believed between two depths
-DEPTH_EPS = 1e-5  # keeps the slope finite between equal depths
-WEIGHT_EPS = 1e-5  # gives every section a little probability, so that a ray without surface is sampled evenly
+COS_MIN = -1e3  # steepest descent of the SDF assumed between two depths
+DEPTH_EPS = 1e-5  # keeps the derivative finite for equal depths
+WEIGHT_EPS = 1e-5  # gives every interval a small probability, so that a ray without a surface is sampled uniformly
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class UpsampleRound:
 
     depths: int  # N
     count: int  # new depths per ray
-    inv_s: float  # sharpness of the density that is assumed
+    inv_s: float  # sharpness of the assumed density
     cos_min: float = COS_MIN
     depth_eps: float = DEPTH_EPS
     weight_eps: float = WEIGHT_EPS
@@ -49,14 +49,15 @@ Depths = tuple[Var, Var, Var]
 
 
 def _reference(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> Depths:
-    """`count` new depths per ray where a density of sharpness inv_s has its weight.
+    """`count` new depths per ray, sampled from the weights of a density with sharpness inv_s.
 
     Args:
         origins, directions: [R, 3].
         depths, sdf: [R, N], N >= 2.
+
     Returns:
-        New depths [R, count]; all depths ascending [R, N + count]; where each of these came from in the concatenation
-        of old and new ones [R, N + count].
+        New depths [R, count]; all depths ascending [R, N + count]; their indices in the concatenation of old and new
+            ones [R, N + count].
     """
     radius = length(points_along(origins, directions, depths))
     new = invert_cdf(depths, upsample_weights(depths, sdf, radius, inv_s), count)
@@ -64,7 +65,6 @@ def _reference(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: floa
 
 
 def _native(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, count: int) -> Depths:
-    """One operation."""
     rows, before = depths.shape
     outputs = [((rows, count), "float32"), ((rows, before + count), "float32"), ((rows, before + count), "int32")]
     layout = UpsampleRound(before, count, inv_s)
@@ -72,10 +72,11 @@ def _native(origins: Var, directions: Var, depths: Var, sdf: Var, inv_s: float, 
 
 
 def upsample_weights(depths: Var, sdf: Var, radius: Var, inv_s: float) -> Var:
-    """Weights of the sections between depths, for a density of sharpness inv_s: [R, N] -> [R, N-1].
+    """Weights of the intervals between depths, for a density of sharpness inv_s: [R, N] -> [R, N-1].
 
-    The slope of a section is the steeper descent of it and the one before (the first has none before): robust where
-    two samples straddle a surface's far side. Sections outside the unit sphere count as flat.
+    The derivative of an interval is the steeper descent of this interval and the previous one (the first has none),
+    which is robust where two samples are on both sides of a thin object. Intervals outside the unit sphere have
+    derivative 0.
     """
     inside = jt.logical_or(radius[:, :-1] < 1.0, radius[:, 1:] < 1.0).float32()
     lengths = depths[:, 1:] - depths[:, :-1]
@@ -93,14 +94,16 @@ def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) 
     Args:
         edges: [R, N] ascending.
         weights: [R, N-1], not negative, of any sum.
-        jitter: [R, count] uniform in [0, 1), takes the place of the 1/2; None for the 1/2.
+        jitter: [R, count] uniform in [0, 1), replaces the 1/2; None for the 1/2.
+
     Returns:
         [R, count] ascending, within the edges.
     """
     weights = weights + WEIGHT_EPS
     density = weights / weights.sum(dim=1, keepdims=True)
     bins = density.shape[1]
-    # A triangular product instead of cumsum, which Jittor computes through NumPy, one thread, outside the graph.
+    # A product with a triangular matrix instead of cumsum, which Jittor computes in NumPy on one thread, outside the
+    # graph.
     cdf = jt.matmul(density, jt.array(np.triu(np.ones((bins, bins), np.float32))))
     cdf = jt.concat([jt.zeros_like(cdf[:, :1]), cdf], dim=1)
     if jitter is None:
@@ -118,9 +121,9 @@ def invert_cdf(edges: Var, weights: Var, count: int, jitter: Var | None = None) 
 
 
 def merge_depths(depths: Var, new_depths: Var) -> tuple[Var, Var]:
-    """Depths in ascending order, [R, N] and [R, K] -> [R, N+K], and where each came from in their concatenation."""
+    """Depths in ascending order, [R, N] and [R, K] -> [R, N+K], and their indices in the concatenation."""
     joined = jt.concat([depths, new_depths], dim=1)
-    order, merged = jt.argsort(joined, dim=1)  # Jittor returns the order first, PyTorch's sort the values
+    order, merged = jt.argsort(joined, dim=1)  # Jittor returns the order first, PyTorch the values
     return merged, order
 
 

@@ -1,9 +1,8 @@
 """Volume rendering: every formula once, in plain Jittor. The specification of the native operations.
 
-S samples of R rays lie ray by ray and along each ray from the camera outwards; those of ray r are offsets[r] to
-offsets[r + 1] (int32, [R + 1], ascending, from 0). A ray may have none. Rows from offsets[R] on belong to no ray: their
-weights are 0. Equations are those of NeuS (arXiv 2106.10689), constants of
-https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py.
+S samples of R rays, sorted by ray and by distance; those of ray r are offsets[r] to offsets[r + 1] (int32, [R + 1],
+ascending, from 0). A ray may have none. Rows from offsets[R] on belong to no ray: their weights are 0. Equations are
+those of NeuS (arXiv 2106.10689), constants of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py.
 """
 
 from __future__ import annotations
@@ -15,26 +14,26 @@ from models.ops.elementwise import hard_clip, length
 from models.ops.scan import count_up_to, exclusive_cumprod
 from models.structs import Var
 
-# Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and without it alpha would be
-# 0/0 there; with it the inside counts as opaque. Outside it gives each empty interval an opacity of 1e-5.
+# Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and alpha would be 0/0; with it
+# the inside is opaque. Outside it gives each empty interval an opacity of 1e-5.
 ALPHA_EPS = 1e-5
-# Added to each factor of the transmittance of dense samples, so that an opaque interval (alpha = 1) leaves a gradient
-# behind it.
+# Added to each factor of the transmittance of dense samples, so that samples behind an opaque interval (alpha = 1) have
+# gradients.
 TRANSMITTANCE_EPS = 1e-7
-# Half the change of the SDF along an interval counts up to this: by then either CDF is 0 or 1, and an infinite product
+# Half the change of the SDF along an interval is clamped to this: there either CDF is 0 or 1, and an infinite product
 # would make the gradient of inv_s infinity times zero.
 LARGEST_CHANGE = 1e30
-# Once the transmittance is below it, a ray of packed samples ends: what follows could not change a colour of 8 bits.
+# Transmittance at which a ray of packed samples ends: samples behind cannot change an 8-bit colour.
 OPAQUE = 1e-4
-SEEN_OPACITY = 1e-2  # below it the expected distance of a ray is the mean of next to nothing
+SEEN_OPACITY = 1e-2  # smallest opacity with a meaningful expected distance
 
 
 def annealed_cos(cos: Var, ratio: float) -> Var:
-    """The non-positive slope of the SDF along a ray, blended while training starts.
+    """The non-positive cosine of the SDF along a ray, annealed at the start of training.
 
     Args:
         cos: direction . SDF gradient, any shape.
-        ratio: 0 at the start, where back faces still get a gradient; 1 later, where only front faces count.
+        ratio: 0 at the start, where back faces have gradients too; 1 later, where only front faces count.
     """
     soft = jt.maximum(-cos * 0.5 + 0.5, 0.0)
     hard = jt.maximum(-cos, 0.0)
@@ -42,7 +41,7 @@ def annealed_cos(cos: Var, ratio: float) -> Var:
 
 
 def interval_cdfs(sdf: Var, slope: Var, deltas: Var, inv_s: Var | float) -> tuple[Var, Var]:
-    """Phi_s at both ends of intervals whose middle has `sdf` and along which it changes by `slope` per length.
+    """Phi_s at both ends of intervals with `sdf` at the midpoint and derivative `slope` along the ray.
 
     All of one shape; inv_s a number or a Var of shape [1]. Returns (entry, exit), with entry >= exit for slope <= 0.
     """
@@ -74,7 +73,7 @@ def alpha_from_density(density: Var, deltas: Var | float) -> Var:
 def weights_from_alpha(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
     """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j + eps) (eq. 10), and the transmittance of whole rays.
 
-    alpha [S, 1] -> weights [S, 1], transmittance [R, 1]. A sample at which T_i < `opaque` takes no part: its weight and
+    alpha [S, 1] -> weights [S, 1], transmittance [R, 1]. A sample with T_i < `opaque` is ignored: its weight and
     gradient are 0, and it absorbs nothing.
     """
     rays, starts, is_used = _places(offsets, alpha.shape[0])
@@ -90,12 +89,12 @@ def weights_from_alpha(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: fl
 
 
 def dense_weights(alpha: Var) -> Var:
-    """The same of rays with N samples each, as published, [R, N] -> [R, N]: up-sampling depends on its rounding."""
+    """The same for rays with N samples each, as published, [R, N] -> [R, N]: up-sampling depends on its rounding."""
     return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
 
 
 def composite(weights: Var, values: Var, offsets: Var) -> Var:
-    """Sums of values by weight over each ray (eq. 3): [S, 1], [S, C] -> [R, C]; 0 for a ray without samples."""
+    """Weighted sums of values over each ray (eq. 3): [S, 1], [S, C] -> [R, C]; 0 for a ray without samples."""
     rays, _, is_used = _places(offsets, weights.shape[0])
     weighted = jt.ternary(is_used.broadcast(values.shape), weights * values, jt.zeros_like(values))
     shape = [offsets.shape[0] - 1, values.shape[1]]
@@ -103,14 +102,14 @@ def composite(weights: Var, values: Var, offsets: Var) -> Var:
 
 
 def over_background(rgb: Var, opacity: Var, background_rgb: np.ndarray | None) -> Var:
-    """Colours [R, 3] of what has opacity [R, 1] before a constant colour [3]; None for black."""
+    """Colours [R, 3] with opacity [R, 1] over a constant colour [3]; None for black."""
     if background_rgb is None:
         return rgb
     return rgb + jt.array(background_rgb.reshape(1, 3).astype(np.float32)) * (1.0 - opacity)
 
 
 def expected_distance(weighted: np.ndarray, opacity: np.ndarray) -> np.ndarray:
-    """Mean distance [R, 1] of rays from its weighted sum [R, 1] and the opacity [R, 1]; 0 where that is too small."""
+    """Mean distance [R, 1] of rays from its weighted sum [R, 1] and the opacity [R, 1]; 0 if that is too small."""
     return np.divide(weighted, opacity, out=np.zeros_like(weighted), where=opacity > SEEN_OPACITY)
 
 
@@ -120,7 +119,7 @@ def points_along(origins: Var, directions: Var, depths: Var) -> Var:
 
 
 def inverted_sphere(points: Var) -> Var:
-    """NeRF++'s coordinates (x / r, 1 / r) of points outside the unit sphere, r >= 1: [..., 3] -> [..., 4]."""
+    """NeRF++ coordinates (x / r, 1 / r) of points outside the unit sphere, r >= 1: [..., 3] -> [..., 4]."""
     radius = jt.maximum(length(points, keepdims=True), 1.0)
     return jt.concat([points / radius, 1.0 / radius], dim=-1)
 
@@ -131,7 +130,7 @@ def dense_offsets(rays: int, per_ray: int) -> Var:
 
 
 def _places(offsets: Var, samples: int) -> tuple[Var, Var, Var]:
-    """Of each sample its ray [S], the first sample of that [S, 1], and whether it has one [S, 1]."""
+    """The ray [S] of each sample, the first sample of that ray [S, 1], and whether the sample has a ray [S, 1]."""
     places = jt.arange(samples)
     rays = count_up_to(offsets.unsqueeze(0), places.unsqueeze(0))[0] - 1
     last = offsets.shape[0] - 2
@@ -141,7 +140,7 @@ def _places(offsets: Var, samples: int) -> tuple[Var, Var, Var]:
 
 
 def _exclusive_product(factors: Var, starts: Var) -> Var:
-    """Products of the factors of the same ray before each, [S, 1], by doubling; 1 for a ray's first.
+    """Exclusive products of the factors of the same ray, [S, 1], by doubling; 1 for the first of a ray.
 
     Jittor's `cumprod` is exp(cumsum(log x)): NaN for a zero factor, in value or gradient.
     """

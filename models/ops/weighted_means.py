@@ -11,18 +11,18 @@ from models.ops.network import shapes32
 from models.ops.source import Source
 from models.structs import Var
 
-MOST_TERMS = 16  # of the operation: what tells of them travels with a launch
+MOST_TERMS = 16  # maximum number of terms: the layout is passed with each launch
 
 
 @dataclass(frozen=True)
 class WeightedMeans:
-    """The layout, an entry for each term."""
+    """The layout, with an entry for each term."""
 
     weights: tuple[float, ...]
     margins: tuple[float, ...]  # added to the counts
-    counts: tuple[float, ...]  # those that are known; the others are Vars
-    known: tuple[int, ...]  # 1 where a count is
-    given: int = 0  # bit k is set where a loss depends on output k
+    counts: tuple[float, ...]  # known counts; the others are Vars
+    known: tuple[int, ...]  # 1 if a count is a Var
+    given: int = 0  # bit k is set if a loss depends on output k
 
 
 SOURCE = Source("weighted_means.h", (WeightedMeans,), (("MOST_TERMS", MOST_TERMS),), lists=True)
@@ -41,7 +41,6 @@ def _reference(
 def _native(
     totals: Sequence[Var], counts: Sequence[Var | float], margins: Sequence[float], weights: Sequence[float]
 ) -> list[Var]:
-    """One operation each way."""
     if len(totals) > MOST_TERMS:
         return _reference(totals, counts, margins, weights)
     known = [int(not hasattr(count, "shape")) for count in counts]
@@ -51,7 +50,7 @@ def _native(
 
 
 class _Means(jt.Function):
-    """Keeps the counts."""
+    """Stores the counts."""
 
     def __init__(self, counts: list[Var], layout: WeightedMeans) -> None:
         super().__init__()
@@ -71,5 +70,5 @@ class _Means(jt.Function):
         return tuple(SOURCE.call("weighted_means_backward", replace(self.layout, given=bits), outputs, inputs))
 
 
-# On the CPU one number costs nothing, however it is computed.
+# On the CPU a single number costs nothing in either form.
 weighted_means = Kernel(_reference, cuda=_native)

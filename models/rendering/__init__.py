@@ -1,1 +1,1 @@
-"""Rays to colours: where to sample, how opaque each section is, how sections add up."""
+"""From rays to colours: samples, opacities of intervals, compositing."""

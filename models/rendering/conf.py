@@ -1,4 +1,4 @@
-"""The blocks of confs that losses read. Knows no Jittor."""
+"""The conf blocks of losses. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.config.strict import ConfigError, limits
 
 @dataclass(frozen=True)
 class PatchesConfig:
-    """The comparison of patches across photographs; times are shares of train.end_iter."""
+    """The patch comparison across photographs; times are fractions of train.end_iter."""
 
     weight: float = limits(0.0, at_least=0)
     begins: float = limits(0.2, at_least=0, at_most=1)
@@ -18,6 +18,6 @@ class PatchesConfig:
     best: int = limits(4, at_least=1)
 
     def check(self) -> None:
-        """Raises ConfigError where more of the neighbours are to agree than there are."""
+        """Raises ConfigError if `best` exceeds the number of neighbours."""
         if self.best > self.neighbours:
             raise ConfigError(f"model.patches.best = {self.best}: must not be above neighbours = {self.neighbours}")

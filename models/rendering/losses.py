@@ -1,7 +1,7 @@
-"""The losses of all volume methods: one table. A method names those that it trains with.
+"""The losses of all volume rendering methods, in one table. A method lists the names of its losses.
 
-A loss is a function of what was rendered; it returns a `Term`, a sum and a count, or None where it does not apply. It
-may evaluate the fields at points of its own (`rendered.method.fields`). R rays, S samples.
+A loss is a function of a rendering; it returns a `Term`, a sum and a count, or None if it does not apply. It may
+evaluate the fields at further points (`rendered.method.fields`). R rays, S samples.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from models.ops.elementwise import hard_clip, length, magnitude
 from models.structs import MASK_THRESHOLD, RenderOutput, Term, Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
-# Opacities are kept this far from 0 and 1 in the mask loss; beyond it a ray gets no gradient (as published).
+# Opacities are clamped this far from 0 and 1 in the mask loss; clamped rays have no gradient (as published).
 OPACITY_MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A batch, its rendering and what it is compared with."""
+    """A batch, its rendering and its targets."""
 
     rendering: RenderOutput
     batch: Any  # of the method's estimator, host arrays
     target: Var  # [R, 3], colours
-    counts: Var  # [R, 1], 1 where the colour of a ray counts, else 0
-    mask: Var | None  # [R, 1], opacity that a ray should have; None where nothing says so
-    method: Any  # the method: `fields`, `loss_weight(name)`, and what its conf has
+    counts: Var  # [R, 1], 1 if the colour of a ray counts, else 0
+    mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
+    method: Any  # the method: `fields`, `loss_weight(name)`, and its conf
     step: int  # finished training steps
 
     def generator(self) -> np.random.Generator:
@@ -66,7 +66,7 @@ def eikonal(rendered: Rendered) -> Term:
 
 
 def mask(rendered: Rendered) -> Term | None:
-    """Binary cross-entropy of opacities against masks (NeuS, section 3.4); of both passes where there are two."""
+    """Binary cross-entropy of opacities against masks (NeuS, section 3.4); of both passes if there are two."""
     if rendered.mask is None:
         return None
     rendering, weight = rendered.rendering, rendered.method.loss_weight("mask")
@@ -78,9 +78,9 @@ def mask(rendered: Rendered) -> Term | None:
 
 
 def free_space(rendered: Rendered) -> Term | None:
-    """Mean depth inside the object of samples on rays that show it is not there.
+    """Mean depth inside the object of the samples on rays that do not hit it.
 
-    The mask loss says the same of a whole ray, but has no gradient once the ray is opaque.
+    The mask loss constrains the same rays, but has no gradient once a ray is opaque.
     """
     is_free = rendered.method.free_rays(rendered.batch)
     if is_free is None:
@@ -118,10 +118,10 @@ def curvature(rendered: Rendered) -> Term | None:
 
 
 def exposure(rendered: Rendered) -> Term | None:
-    """Mean square of how far the exposure of images is from that of the scene."""
+    """Mean square of the difference of exposures from the identity."""
     if rendered.method.exposure is None:
         return None
-    # A share for each part of the batch, so that the parts add up to the whole.
+    # An equal part for each part of the batch, so that the parts add up to the whole.
     entries = float(len(rendered.batch))
     size = rendered.method.exposure.changes().sqr().mean() * entries
     return Term(size, entries, rendered.method.loss_weight("exposure"))
@@ -141,7 +141,7 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-# What methods train with; a term is left out where its loss returns None.
+# The losses of the methods; terms are omitted if their loss returns None.
 NEUS_LOSSES = ("color", "eikonal", "mask", "exposure")
 FAST_NEUS_LOSSES = (*NEUS_LOSSES, "free", "points", "patches", "curvature")
 NERF_LOSSES = ("color_mse", "coarse_mse", "mask", "exposure")
@@ -155,12 +155,12 @@ def terms_of(names: Sequence[str], rendered: Rendered) -> dict[str, Term]:
 
 
 def color_term(rgb: Var, target: Var, counts: Var) -> Term:
-    """|rgb - target| over channels and rays that count, by their number (3 times the mean)."""
+    """|rgb - target| summed over channels and counted rays, divided by their number (3 times the mean)."""
     return Term((magnitude(rgb - target) * counts).sum(), counts.sum(), margin=COUNT_EPS)
 
 
 def squared_term(rgb: Var, target: Var, counts: Var) -> Term:
-    """Mean over channels, and over the rays that count, of (rgb - target)^2."""
+    """Mean of (rgb - target)^2 over channels and counted rays."""
     return Term(((rgb - target).sqr() * counts).sum(), counts.sum() * 3.0, margin=COUNT_EPS * 3.0)
 
 
@@ -177,7 +177,7 @@ def mask_term(opacity: Var, mask: Var, weight: float = 1.0) -> Term:
 
 
 def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:
-    """The 0/1 mask [R, 1] of the losses: all ones where masks are absent or not used."""
+    """The 0/1 mask [R, 1] of the losses: all ones without masks, or if they are not used."""
     if mask is None or conf.mask_weight == 0.0:
         return jt.ones((rays, 1))
     return (mask > MASK_THRESHOLD).float32()

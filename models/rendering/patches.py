@@ -1,4 +1,4 @@
-"""Photo-consistency: patches of images warped by the surface that a batch meets (Geo-NeuS, arXiv 2205.15848)."""
+"""Photo-consistency: image patches warped by the surface at a batch's rays (Geo-NeuS, arXiv 2205.15848)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from models.ops.patches import CAMERA, Patches, patch_costs
 from models.rendering.conf import PatchesConfig
 from models.structs import RenderOutput, Var
 
-MOST_COMPARED = 512  # rays of a batch: more cost as much as the rest of a step, and a surface is met again and again
-WORST = 0.9  # cost of a pair that says nothing: a correlation of 0.1, as chance gives it
-LEAST_OPACITY = 0.5  # of the region along a ray whose surface is compared
-MOST_STEPS = 1.0  # from the heaviest sample to the surface: more, and the ray has met none
-STEEPEST = 0.1  # least slope of the distance against a ray
+MOST_COMPARED = 512  # rays of a batch: more would double the cost of a step, and surface points recur in later steps
+WORST = 0.9  # cost of a pair without information: a random correlation of 0.1
+LEAST_OPACITY = 0.5  # smallest accumulated weight of the region along a ray
+MOST_STEPS = 1.0  # largest distance from the sample with the largest weight to the surface
+STEEPEST = 0.1  # smallest derivative of the distance against the ray
 
 
 class PatchComparison:
-    """The photographs of a scene as the operation reads them."""
+    """The photographs of a scene as inputs of the operation."""
 
     def __init__(self, scene: Scene, conf: PatchesConfig) -> None:
         self.conf = conf
@@ -51,7 +51,7 @@ class PatchComparison:
     def costs(self, batch: Any, rendering: RenderOutput) -> tuple[Var, Var]:
         """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each.
 
-        batch: a batch of packed samples, with the image of each ray in `view` and its share of rays in `every`.
+        batch: a batch of packed samples, with the image of each ray in `view` and the sampling fraction in `every`.
         """
         samples, geometry, weights = rendering.samples, rendering.geometry, rendering.region_weights
         reach = MOST_STEPS * float(batch.step[0])
@@ -66,7 +66,7 @@ class PatchComparison:
 
 
 def _rows(cameras: Cameras) -> np.ndarray:
-    """Cameras as `ops.patches` has them, float32 [V, CAMERA]."""
+    """Cameras as in `ops.patches`, float32 [V, CAMERA]."""
     rows = np.zeros((len(cameras), CAMERA))
     for row, (intrinsics, c2w, size) in zip(rows, cameras, strict=True):
         turned, place = c2w[:3, :3], c2w[:3, 3]

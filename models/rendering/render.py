@@ -1,4 +1,4 @@
-"""From pixels to a loss. Open this file first.
+"""From pixels to a loss. Read this file first.
 
     batch --estimator--> RaySamples --fields--> alpha, colour --volume rendering--> RenderOutput --losses--> terms
 
@@ -35,7 +35,7 @@ class SurfaceFields:
 
 @dataclass(frozen=True)
 class SurfaceAtWeights:
-    """The same, bound to their parameters."""
+    """The same with bound parameters."""
 
     sdf: DistanceAtWeights
     color: ColorField

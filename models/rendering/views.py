@@ -1,4 +1,4 @@
-"""What rendered rays show, as images are made of it. R rays."""
+"""Values of rendered rays for images. R rays."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ class Viewed(Protocol):
     """An estimator of packed samples."""
 
     def view_samples(self, rays: Rays) -> tuple[np.ndarray, RaySamples, int]:
-        """Of the first rays: which have samples [R], these, and how many rays these are."""
+        """Sample the first rays that fit the budget: which of them have samples [R], their samples, and the number
+        of rays.
+        """
 
 
 def region_view(rendering: RenderOutput, normals: Var) -> RayView:
-    """Colours, background included; normals, distance and opacity of the samples in the unit sphere."""
+    """Colours with background; normals, distance and opacity of the samples in the unit sphere."""
     samples = rendering.samples
     weights = rendering.region_weights
     if samples.in_sphere is not None:
@@ -36,7 +38,7 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
 
 
 def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
-    """What R rays show, as many at a time as the estimator takes; rays without samples show `behind`, or black."""
+    """Render R rays, as many at a time as the estimator packs; rays without samples show `behind`, or black."""
     count = len(rays)
     rgb, normal = np.zeros((count, 3), np.float32), np.zeros((count, 3), np.float32)
     distance, opacity = np.zeros((count, 1), np.float32), np.zeros((count, 1), np.float32)

@@ -1,1 +1,1 @@
-"""Pages for a browser: one self-contained file each, that opens without a network."""
+"""HTML pages of runs: self-contained files that open without a network."""

@@ -1,4 +1,4 @@
-"""compare.html: the pictures, meshes and curves of several runs beside each other, out of their own pages."""
+"""compare.html: images, meshes and curves of several runs, read from their report pages."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from models.evaluation.metric_table import rows
 from models.report.document import REPORT, document, read_page
 
 PAGE = "compare.html"
-SHOWN = ("pictures", "photographs", "mesh", "curves", "up", "front")  # of a run's page
+SHOWN = ("pictures", "photographs", "mesh", "curves", "up", "front")  # of the page of a run
 
 
 def write_page(
     folders: Sequence[Path], found: Runs, output: Path | None, language: str | None, say: Callable[[str], None]
 ) -> None:
-    """Write the page and say where; raises UserError where the disk does not take one whose place was given."""
+    """Write the page and log its path; raises UserError if the path given by the user cannot be written."""
     path = output or folders[0] / PAGE
     names = [str(folder) for folder in folders]
     content = {
@@ -33,20 +33,20 @@ def write_page(
     except UserError as error:
         if output is not None:
             raise
-        say(f"no page: {error}, or name another place with --output FILE.html")
+        say(f"no page: {error}, or pass another file with --output FILE.html")
     else:
-        say(f"pictures and meshes side by side: {path}")
+        say(f"page with images and meshes: {path}")
 
 
 def _run(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
-    """What the page of a run shows; without a page of its own, a run has figures only, which is told."""
+    """The data of a run's page. Without a page only the metrics are returned, and a warning is logged."""
     path = folder / REPORT
     try:
         if not is_file(path):
-            say(f"{folder}: has no {REPORT}, so that the page shows its figures only")
+            say(f"{folder}: has no {REPORT}, so the page shows only its metrics")
             return {}
         content = read_page(path)
     except (UserError, OSError) as error:
-        say(f"{path}: cannot be read ({error}), so that the page shows its figures only")
+        say(f"{path}: cannot be read ({error}), so the page shows only its metrics")
         return {}
     return {key: content.get(key) for key in SHOWN}

@@ -1,6 +1,6 @@
-"""A page as one file: its data, its words in two languages, its programs, and the library that shows meshes.
+"""A self-contained HTML page: data, texts in two languages, scripts, and three.js for meshes.
 
-Nothing is fetched when it is opened. three.js (MIT) comes out of trimesh's wheel, where it is part of a viewer.
+three.js (MIT) is read from the wheel of trimesh, where it is part of a viewer.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from data.errors import UserError, reason
 from data.io.files import read_regular
 
 REPORT = "report.html"  # the page of a run
-MOST_BYTES = 1 << 26  # of a page that is read back
+MOST_BYTES = 1 << 26  # largest page that is read back
 ASSETS = Path(__file__).resolve().parent / "assets"
 LANGUAGES = ("en", "zh")
-TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in trimesh's resources
-LIBRARY_MARK = "THREE"  # what three.js calls itself
+TEMPLATE, PAGE = "templates/viewer.zip", "viewer.html.template"  # in the resources of trimesh
+LIBRARY_MARK = "THREE"  # the name that three.js gives itself
 DATA_BEGIN, DATA_END = '<script id="data" type="application/json">', "</script>"
 
 
 def document(app: str, title: str, data: Mapping[str, Any], language: str | None) -> bytes:
-    """The page of assets/<app>.js showing `data`, JSON values, in a language; None: the browser's."""
+    """The page of assets/<app>.js with `data`, JSON values, in `language`; None for the language of the browser."""
     content = {"language": language, "title": title, **data}
     scripts = (_asset("probe.js"), mesh_library(), _words(), _asset("base.js"), _asset("mesh.js"), _asset(f"{app}.js"))
     head = (
@@ -39,21 +39,21 @@ def document(app: str, title: str, data: Mapping[str, Any], language: str | None
 
 
 def data_of(page: bytes) -> dict[str, Any]:
-    """What a page shows, read back from it; raises ValueError where it is none of ours."""
+    """The data of a page; raises ValueError if it is not a page of this program."""
     text = page.decode("utf-8")
     start, end = text.find(DATA_BEGIN), -1
     if start >= 0:
         end = text.find(DATA_END, start)
     if end < 0:
-        raise ValueError("it holds no data of a page")
+        raise ValueError("it contains no page data")
     found = json.loads(text[start + len(DATA_BEGIN) : end])
     if not isinstance(found, dict):
-        raise ValueError("its data is no object")
+        raise ValueError("its data is not an object")
     return found
 
 
 def read_page(path: Path) -> dict[str, Any]:
-    """The data of a page's file; raises UserError for one that is none of ours or too large, OSError as `open`."""
+    """The data of a page file; raises UserError for a file of another program or a too large one, OSError as `open`."""
     content = read_regular(path, MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise UserError(f"it is larger than {MOST_BYTES >> 20} MiB")
@@ -65,7 +65,7 @@ def read_page(path: Path) -> dict[str, Any]:
 
 @lru_cache
 def mesh_library() -> str:
-    """three.js, out of the viewer in trimesh's wheel; "" where that has none, and pages say so."""
+    """three.js from the viewer in the wheel of trimesh; "" if it is missing, which pages report."""
     from trimesh import resources, util
 
     try:
@@ -73,7 +73,7 @@ def mesh_library() -> str:
         text = archive[PAGE].read().decode("utf-8")
     except (OSError, KeyError, ValueError):
         return ""
-    library = text.partition("<script>")[2].partition("\n(function(){")[0]  # its controls and loaders follow
+    library = text.partition("<script>")[2].partition("\n(function(){")[0]  # controls and loaders follow it
     return library if LIBRARY_MARK in library and library.rstrip().endswith(";") else ""
 
 
@@ -87,12 +87,12 @@ def _words() -> str:
 
 
 def _as_json(content: Any) -> str:
-    """JSON within a script element: nothing in it ends the element, and a number that is none becomes null."""
+    """JSON for a script element: it cannot end the element, and NaN and Inf become null."""
     return json.dumps(_finite(content), ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _finite(value: Any) -> Any:
-    """The value with None for every number that JSON has no word for."""
+    """The value with None in place of NaN and Inf."""
     if isinstance(value, Mapping):
         return {str(key): _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

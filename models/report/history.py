@@ -1,4 +1,4 @@
-"""What a training's page shows of its course: bounded lists, that get sparser as they grow."""
+"""The history of a training on its page: lists of bounded length, which are thinned as they grow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MOST_POINTS = 2000  # of a curve: more than a screen has columns
+MOST_POINTS = 2000  # entries of a curve, more than a screen has columns; steps of the slider, 100 kB each
 MOST_PICTURES = 40  # steps of the slider; 100 kB each
 MOST_WARNINGS = 200
 STEP = "step"
@@ -14,9 +14,9 @@ STEP = "step"
 
 @dataclass
 class History:
-    """Curves and pictures over the steps of a training. Grown by `add_*`; every second entry goes where it is full."""
+    """Curves and images over the steps of a training; when a list is full, every second entry is removed."""
 
-    rows: list[dict[str, float]] = field(default_factory=list)  # the numbers of a report by name, `step` among them
+    rows: list[dict[str, float]] = field(default_factory=list)  # logged scalars by name, with `step`
     pictures: list[dict[str, Any]] = field(default_factory=list)
     photographs: dict[str, str] = field(default_factory=dict)  # by view, the photographs of `pictures`
     mesh: dict[str, Any] | None = None
@@ -24,13 +24,13 @@ class History:
     warnings: list[str] = field(default_factory=list)
 
     def add_row(self, step: int, values: Mapping[str, float]) -> None:
-        """The numbers of a report."""
+        """Add the logged scalars of a step."""
         self.rows.append({STEP: step, **values})
         if len(self.rows) > MOST_POINTS:
             self.rows = self.rows[:-1:2] + self.rows[-1:]
 
     def add_picture(self, picture: dict[str, Any], photograph: str) -> None:
-        """A picture and the photograph of its `view`."""
+        """Add an image and the photograph of its `view`."""
         self.pictures = [shown for shown in self.pictures if shown[STEP] < picture[STEP]] + [picture]
         self.photographs[str(picture["view"])] = photograph
         if len(self.pictures) > MOST_PICTURES:
@@ -39,12 +39,12 @@ class History:
             self.photographs = {view: uri for view, uri in self.photographs.items() if view in shown}
 
     def curves(self) -> dict[str, list[float | None]]:
-        """The columns of the rows by name."""
+        """The columns of the rows, by name."""
         names = dict.fromkeys(name for row in self.rows for name in row)
         return {name: [_short(row.get(name)) for row in self.rows] for name in names}
 
     def parts(self) -> dict[str, Any]:
-        """As the page is given it."""
+        """The history as JSON values for the page."""
         return {
             "curves": self.curves(),
             "pictures": self.pictures,
@@ -56,7 +56,7 @@ class History:
 
 
 def restored(parts: Mapping[str, Any], step: int) -> History:
-    """The history of an earlier session up to `step`; raises ValueError, KeyError, TypeError for what is none."""
+    """The history of an earlier session up to `step`; raises ValueError, KeyError or TypeError for invalid data."""
     curves = {str(name): list(column) for name, column in dict(parts["curves"]).items()}
     length = len(curves.get(STEP, ()))
     if any(len(column) != length for column in curves.values()):
@@ -75,5 +75,5 @@ def restored(parts: Mapping[str, Any], step: int) -> History:
 
 
 def _short(value: float | None) -> float | None:
-    """Six digits: more than a screen shows."""
+    """Six digits, more than a screen resolves."""
     return None if value is None else float(f"{value:.6g}")

@@ -1,13 +1,13 @@
-"""Texts in pages of Markdown."""
+"""Escape texts for Markdown pages."""
 
 from __future__ import annotations
 
 from data.errors import one_line
 
-# What is markup somewhere in a line, of Markdown or of the HTML that it may hold.
+# Markup within a line, of Markdown and of embedded HTML.
 SPECIAL = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|~#$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
 
 def escaped(text: str) -> str:
-    """`text`, a name or a sentence, as it reads on the page: one line, in which nothing is markup."""
+    """`text` as one line of Markdown without markup."""
     return one_line(text).translate(SPECIAL)

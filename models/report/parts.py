@@ -1,4 +1,4 @@
-"""Pictures, meshes and cameras as the values that pages are given."""
+"""Images, meshes and cameras as values for the pages."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from data.scenes.scene import Scene
 from models.surface.clean import thinned
 from models.surface.mesh import Surface
 
-LONGEST = 640  # pixels of a picture's longer side: two of them fill a screen
-QUALITY = 85  # of JPEG, in per cent
-MESH_FACES = 40_000  # about a megabyte: what a phone turns without stutter
-CAMERA_DEPTH = 0.2  # of a drawn camera, radii
+LONGEST = 640  # longer side of an image in pixels; two of them fit on a screen
+QUALITY = 85  # JPEG quality in per cent
+MESH_FACES = 40_000  # about one megabyte, which phones rotate smoothly
+CAMERA_DEPTH = 0.2  # height of a drawn camera, radii
 
 
 def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
-    """uint8 [h, w, 3] or grey [h, w] as a data URI, made smaller where a side exceeds `longest` pixels."""
+    """uint8 [h, w, 3] or grey [h, w] as a data URI, reduced if a side exceeds `longest` pixels."""
     height, width = rgb.shape[:2]
     size, scale = size_within((width, height), longest)
     small = rgb if scale == 1.0 else cv2.resize(rgb, size, interpolation=cv2.INTER_AREA)
@@ -31,7 +31,7 @@ def picture_uri(rgb: np.ndarray, longest: int = LONGEST) -> str:
 
 
 def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
-    """A coloured mesh, thinned out to about `faces` triangles; raises UserError for one too large for that."""
+    """A coloured mesh, decimated to about `faces` triangles; raises UserError if it is too large to decimate."""
     thin, rgb = thinned(surface, faces)
     part = {
         "positions": _encoded(np.asarray(thin.vertices, "<f4")),
@@ -45,7 +45,7 @@ def mesh_part(surface: Surface, faces: int = MESH_FACES) -> dict[str, Any]:
 
 
 def camera_lines(scene: Scene) -> str:
-    """The cameras of a scene as edges of pyramids: pairs of points [E, 2, 3] in the working frame, encoded."""
+    """The cameras of a scene as edges of pyramids: encoded pairs of points [E, 2, 3] in the working frame."""
     lines = []
     for view in range(scene.n_views):
         width, height = scene.size(view)
@@ -59,12 +59,12 @@ def camera_lines(scene: Scene) -> str:
 
 
 def up_of(scene: Scene) -> list[float]:
-    """The cameras' mean up, a unit vector of the working frame."""
+    """The mean up direction of the cameras, a unit vector in the working frame."""
     return mean_up(scene.c2w).tolist()
 
 
 def front_of(scene: Scene) -> list[float]:
-    """The direction in which most cameras are, from the middle of the working frame."""
+    """The mean direction of the cameras from the origin of the working frame."""
     return scene.c2w[:, :3, 3].mean(axis=0).tolist()
 
 

@@ -1,7 +1,7 @@
-"""report.html: a training as a page, written while it runs. One file, which opens without a network.
+"""report.html: the page of a training, updated during the training.
 
-It takes a hundredth of the training's time: it is not written again before a hundred times as long has passed as all
-that was done for it took. The picture of the scene is made once, before the first step; the last state is always
+Its cost is limited to one per cent of the training time: it is not written again before a hundred times the time spent
+on it has passed. The overview image of the scene is rendered once, before the first step. The last state is always
 written.
 """
 
@@ -37,20 +37,20 @@ from models.report.parts import camera_lines, front_of, mesh_part, picture_uri, 
 from models.results.render import distance_picture, error_picture, normal_picture
 from models.surface.mesh import Surface
 
-SHARE = 0.01  # of the training's time
+SHARE = 0.01  # fraction of the training time
 OVERVIEW_LONGEST = 1200  # pixels
 PACKAGES = ("jittor", "numpy", "opencv-python-headless", "trimesh")
 
 
 class TrainingReport(Callback):
-    """Grows with a training and writes itself."""
+    """The report of a training, a `Callback` that writes report.html."""
 
     name = "the report"
 
     def __init__(
         self, experiment: Experiment, log: RunLogger, language: str | None, step: int, has_surface: bool
     ) -> None:
-        """`step`: the step a training goes on from; what the page of an earlier session shows up to it stays."""
+        """`step`: the step from which the training resumes; the history of an earlier session is kept up to it."""
         self._experiment, self._log, self._language = experiment, log, language
         makes_meshes = "mesh_soon" if experiment.conf.train.val_mesh_freq > 0 else "mesh_none"
         self._mesh_words = makes_meshes if has_surface else "mesh_never"
@@ -64,7 +64,7 @@ class TrainingReport(Callback):
         self._begun = time.perf_counter()
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """A row of the curves."""
+        """Add a row to the curves."""
         with self._timed():
             row = {name: float(value) for name, value in values.items() if name != "Statistics/s_val"}
             if (s_val := values.get("Statistics/s_val")) is not None and s_val > 0:
@@ -72,16 +72,16 @@ class TrainingReport(Callback):
             self._history.add_row(step, row | {"seconds": seconds, "memory": memory.held_bytes() / memory.GB})
 
     def picture(self, step: int, picture: ValidationImage) -> None:
-        """An entry of the slider."""
+        """Add an image to the slider."""
         with self._timed():
             self._history.add_picture(*_shown(step, picture))
 
     def mesh(self, step: int, surface: Surface) -> None:
-        """The newest mesh; it waits until there is time for it."""
+        """Keep the newest mesh until the next write."""
         self._waits_for_mesh = (step, surface)
 
     def write(self, step: int, seconds: float, state: str) -> None:
-        """Write the page, where that is due; raises UserError where the disk does not take it."""
+        """Write the page if it is due; raises UserError if it cannot be written."""
         if state == TRAINING and self._spent > SHARE * (time.perf_counter() - self._begun):
             return
         with self._timed():
@@ -95,10 +95,12 @@ class TrainingReport(Callback):
             content = {**self._fixed, "status": status, **history.parts()}
             write_result(self._path, document("report", _title(self._experiment), content, self._language))
         if state != TRAINING:
-            self._log.note(f"{self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s")
+            self._log.note(
+                f"writing {self._path} took {self._spent:.2f} s of {time.perf_counter() - self._begun:.0f} s"
+            )
 
     def _take_mesh(self) -> None:
-        """The mesh that waits, thinned out."""
+        """Add the pending mesh, decimated."""
         if self._waits_for_mesh is None:
             return
         (step, surface), self._waits_for_mesh = self._waits_for_mesh, None
@@ -109,7 +111,7 @@ class TrainingReport(Callback):
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
-        """What is done here counts as the report's time."""
+        """Count the time of the enclosed block as the report's."""
         begun = time.perf_counter()
         try:
             yield
@@ -118,12 +120,12 @@ class TrainingReport(Callback):
 
 
 def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, Any], language: str | None) -> None:
-    """Put the figures of an evaluation into the experiment's page; without one, a page of figures alone is made."""
+    """Add the metrics of an evaluation to the page of the experiment; without a page, create one with metrics only."""
     path = experiment.folder / REPORT
     try:
         content = read_page(path) if is_file(path) else {}
     except (UserError, OSError) as error:
-        log.warn(f"{path}: cannot be read and is made anew ({error})")
+        log.warn(f"{path}: cannot be read and is created again ({error})")
         content = {}
     if not content:
         status = {"step": figures["step"], "end": figures["step"], "seconds": figures["seconds"], "state": "result"}
@@ -135,11 +137,11 @@ def with_metrics(experiment: Experiment, log: RunLogger, figures: Mapping[str, A
     try:
         write_result(path, document("report", _title(experiment), {**content, "language": chosen}, chosen))
     except UserError as error:
-        log.warn(f"the figures do not reach the page: {error}")
+        log.warn(f"the metrics cannot be added to the page: {error}")
 
 
 def with_warning(path: Path, text: str) -> None:
-    """Put a warning on a training's page, if it has one that can be read; UserError where the disk does not take it."""
+    """Add a warning to the page of a training, if it can be read; raises UserError if it cannot be written."""
     try:
         content = read_page(path) if is_file(path) else {}
     except (UserError, OSError):
@@ -152,7 +154,7 @@ def with_warning(path: Path, text: str) -> None:
 
 
 def fixed_parts(experiment: Experiment) -> dict[str, Any]:
-    """What does not change while a training runs."""
+    """The parts of the page that do not change during a training."""
     scene, values, base = experiment.scene, flat(experiment.conf), base_values(experiment.conf.model.type)
     differs = [[key, _text(base.get(key)), _text(value)] for key, value in values.items() if not same(value, base, key)]
     return {
@@ -169,7 +171,7 @@ def fixed_parts(experiment: Experiment) -> dict[str, Any]:
 
 
 def _environment(experiment: Experiment) -> list[list[str]]:
-    """Where and how the run was started."""
+    """Command, device, versions and folder of the run."""
     found = [["folder", str(experiment.folder.absolute())], ["command", one_line(" ".join(sys.argv))]]
     found += [["started", datetime.now().astimezone().isoformat(" ", timespec="seconds")]]
     found += [["device", backend.device_info().line()], ["processor", str(os.cpu_count())]]
@@ -181,7 +183,7 @@ def _environment(experiment: Experiment) -> list[list[str]]:
 
 
 def _shown(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
-    """A picture as the page has it, and its photograph."""
+    """An image encoded for the page, and its photograph."""
     rendered, told = picture.rendered, picture.figures
     panels = {"rendering": picture_uri(to_uint8(rendered.rgb))}
     if rendered.normal.any():
@@ -194,21 +196,21 @@ def _shown(step: int, picture: ValidationImage) -> tuple[dict[str, Any], str]:
 
 
 def _earlier(path: Path, step: int, log: RunLogger) -> History:
-    """The history that the page of an earlier session holds; an empty one where it holds none, which is told."""
+    """The history on the page of an earlier session; empty if there is none. A damaged page is logged."""
     try:
         if not is_file(path):
             return History()
         return restored(read_page(path), step)
     except (UserError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        log.warn(f"{path}: the course of the training before step {step} cannot be read from it ({reason(error)})")
+        log.warn(f"{path}: the history before step {step} cannot be read from it ({reason(error)})")
         return History()
 
 
 def _title(experiment: Experiment) -> str:
-    """The experiment by its folder's name."""
+    """The name of the experiment folder."""
     return experiment.folder.absolute().name
 
 
 def _text(value: Any) -> str:
-    """A value of a conf as the page shows it."""
+    """A value of a conf as text."""
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

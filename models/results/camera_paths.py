@@ -1,10 +1,12 @@
-"""Camera paths: around the object, between images, or from a file.
+"""Camera paths: around the object, between photographs, or from a file.
 
-The file is JSON: `keys`, a list of `camera_to_world` (four rows of four numbers, in the world of the scene's cameras;
-x right, y up, looking along -z, as Blender has it) and `fov`, degrees from the upper to the lower border; `width`,
-`height`, `fps`, `seconds`; `is_cycle` leads back to the first key. That of nerfstudio's viewer is read as it is:
-`camera_path` holds a camera for every frame, https://docs.nerf.studio/quickstart/viewer_quickstart.html. What its
-training did to the world stands in dataparser_transforms.json, which is undone where that lies beside the file.
+The file is JSON. `keys` is a list of `camera_to_world` (four rows of four numbers, in the world frame of the scene's
+cameras; x right, y up, looking along -z, as in Blender) and `fov`, the vertical field of view in degrees. Further
+entries: `width`, `height`, `fps`, `seconds`, and `is_cycle`, which returns to the first key.
+
+Files of nerfstudio's viewer are read, too: `camera_path` contains a camera for every frame,
+https://docs.nerf.studio/quickstart/viewer_quickstart.html. Its training transforms the world by
+dataparser_transforms.json; the transform is inverted if that file is in the same folder.
 """
 
 from __future__ import annotations
@@ -21,11 +23,11 @@ from data.errors import SceneError, UserError
 from data.io import json_file
 from data.scenes.scene import FARTHEST_CAMERA, Scene
 
-BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # y up and -z forwards, to y down and z forwards
+BLENDER_AXES = np.diag([1.0, -1.0, -1.0, 1.0])  # from y up and -z forwards to y down and z forwards
 TRANSFORM_FILE = "dataparser_transforms.json"
-ROTATION_TOLERANCE = 1e-2  # of an axis's length and of right angles, in files with few digits
+ROTATION_TOLERANCE = 1e-2  # tolerance of axis lengths and right angles, for files with few digits
 MOST_FRAMES = 100_000
-MOST_PIXELS = 1 << 26  # of a frame: 8192 x 8192, beyond what players show
+MOST_PIXELS = 1 << 26  # pixels of a frame: 8192 x 8192, more than players support
 FASTEST = 240.0  # frames per second
 SECONDS, FPS = 4.0, 24.0
 WIDEST = 170.0  # degrees
@@ -34,7 +36,7 @@ NARROWEST = math.degrees(1.0 / LONGEST_FOCAL)
 
 @dataclass(frozen=True, eq=False)
 class Shot:
-    """One frame's camera."""
+    """The camera of one frame."""
 
     intrinsics: np.ndarray  # [3, 3]
     c2w: np.ndarray  # [4, 4], camera to working frame
@@ -42,7 +44,7 @@ class Shot:
 
 @dataclass(frozen=True, eq=False)
 class CameraPath:
-    """The cameras of a film."""
+    """The cameras of a video."""
 
     name: str
     shots: tuple[Shot, ...]
@@ -52,7 +54,7 @@ class CameraPath:
 
 
 def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
-    """Once around the middle, at the mean height and distance of the photographs, with the first one's lens."""
+    """A circle around the origin, at the mean height and distance of the cameras, with the first intrinsics."""
     up = mean_up(scene.c2w)
     centres = scene.c2w[:, :3, 3]
     distance, height = float(np.median(np.linalg.norm(centres, axis=1))), float(np.mean(centres @ up))
@@ -71,7 +73,7 @@ def orbit(scene: Scene, seconds: float, fps: float) -> CameraPath:
 
 
 def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
-    """The pose [4, 4] at `eye` [3] that looks at the origin, with `up` [3] upwards in the picture."""
+    """The pose [4, 4] at `eye` [3] that looks at the origin, with `up` [3] upwards in the image."""
     forward = -eye / np.linalg.norm(eye)
     right = np.cross(forward, up)
     right /= np.linalg.norm(right)
@@ -82,14 +84,14 @@ def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
 
 
 def between(scene: Scene, views: Sequence[int], seconds: float, fps: float) -> CameraPath:
-    """From photograph to photograph, with the first one's lens."""
+    """A path through the cameras of photographs, with the first one's intrinsics."""
     poses = [scene.c2w[view] for view in views]
     shots = tuple(Shot(scene.intrinsics[views[0]], pose) for pose in _along(poses, _count(seconds, fps, "--seconds")))
     return CameraPath("_".join(map(str, views)), shots, *scene.size(views[0]), fps)
 
 
 def from_file(path: Path, scene: Scene) -> CameraPath:
-    """The way that a file describes; raises UserError naming what of it cannot be used."""
+    """The path in a file; raises UserError naming an invalid entry."""
     try:
         content = json_file.read_object(path)
         fps = json_file.positive(str(path), "fps", content.get("fps", FPS))
@@ -107,15 +109,15 @@ def from_file(path: Path, scene: Scene) -> CameraPath:
 
 
 def _of_keys(path: Path, content: dict[str, object], scene: Scene, fps: float) -> tuple[int, int, tuple[Shot, ...]]:
-    """Width, height and cameras of a file of keys."""
+    """Width, height and cameras of a file with `keys`."""
     where = str(path)
     keys = content.get("keys")
     if not isinstance(keys, list) or not all(isinstance(key, dict) for key in keys):
         raise SceneError(
-            f"{where}: has no list `keys` of objects, nor a `camera_path` of nerfstudio; see docs/looking.md"
+            f"{where}: contains neither a list `keys` of objects nor a `camera_path` of nerfstudio; see docs/looking.md"
         )
     if len(keys) < 2:
-        raise SceneError(f"{where}: keys has {len(keys)} of them, and a way needs two at least; add one")
+        raise SceneError(f"{where}: keys has {len(keys)} entries, and a path needs at least two; add one")
     own_width, own_height = scene.size(0)
     width = json_file.side(where, "width", content.get("width", own_width))
     height = json_file.side(where, "height", content.get("height", own_height))
@@ -138,7 +140,9 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     """Width, height and cameras of a file of nerfstudio's viewer."""
     where = str(path)
     if content.get("camera_type", "perspective") != "perspective":
-        raise SceneError(f"{where}: camera_type is {content['camera_type']!r}, and only perspective ones are rendered")
+        raise SceneError(
+            f"{where}: camera_type is {content['camera_type']!r}, and only perspective cameras are supported"
+        )
     width = json_file.side(where, "render_width", content.get("render_width"))
     height = json_file.side(where, "render_height", content.get("render_height"))
     cameras = json_file.objects(where, "camera_path", content)
@@ -153,18 +157,18 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
 
 
 def _undone(path: Path) -> np.ndarray:
-    """[4, 4] from the frame that nerfstudio trained in to the world, without change of scale in its rotation part."""
+    """[4, 4] from nerfstudio's training frame to the world; its rotation part has no scale."""
     if not path.is_file():
         return np.eye(4)
     content = json_file.read_object(path)
     transform = json_file.matrix(str(path), "transform", content.get("transform"))
     scale = json_file.positive(str(path), "scale", content.get("scale"))
-    with np.errstate(all="ignore"):  # of numbers that overflow
+    with np.errstate(all="ignore"):  # numbers may overflow
         if not ROTATION_TOLERANCE <= abs(np.linalg.det(transform[:3, :3])) <= 1.0 / ROTATION_TOLERANCE:
-            raise SceneError(f"{path}: transform is singular, or no rotation; write it again")
+            raise SceneError(f"{path}: transform is singular or not a rotation; write it again")
         undone = np.linalg.inv(transform) @ np.diag([np.divide(1.0, scale)] * 3 + [1.0])
     if not np.abs(undone).max() < FARTHEST_CAMERA**2:
-        raise SceneError(f"{path}: scale is {scale:g}, too small, or transform too large; write it again")
+        raise SceneError(f"{path}: scale {scale:g} is too small, or transform too large; write it again")
     return undone
 
 
@@ -175,10 +179,12 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
         value = [value[row : row + 4] for row in range(0, 16, 4)]
     pose = json_file.matrix(where, "camera_to_world", value)
     axes = pose[:3, :3]
-    with np.errstate(all="ignore"):  # of numbers that overflow
+    with np.errstate(all="ignore"):  # numbers may overflow
         deviation = np.abs(axes.T @ axes - np.eye(3)).max()
     if not deviation <= ROTATION_TOLERANCE or np.linalg.det(axes) < 0:
-        raise SceneError(f"{where}: camera_to_world holds no rotation (axes of length 1 at right angles); correct it")
+        raise SceneError(
+            f"{where}: camera_to_world contains no rotation (axes of length 1 at right angles); correct it"
+        )
     moved = np.linalg.inv(scene.scene_to_world) @ to_world @ pose @ BLENDER_AXES
     if not np.linalg.norm(moved[:3, 3]) <= FARTHEST_CAMERA:
         raise SceneError(
@@ -186,12 +192,12 @@ def _pose(where: str, entry: dict[str, object], scene: Scene, to_world: np.ndarr
             f"{FARTHEST_CAMERA:g}; correct its last column"
         )
     left, _, right = np.linalg.svd(moved[:3, :3])
-    moved[:3, :3] = left @ right  # the nearest rotation: scales are taken off
+    moved[:3, :3] = left @ right  # the nearest rotation, which removes scales
     return moved
 
 
 def _fov(where: str, value: object) -> float:
-    """Degrees from the upper to the lower border."""
+    """The vertical field of view in degrees."""
     fov = json_file.positive(where, "fov", value)
     if not NARROWEST <= fov <= WIDEST:
         raise SceneError(f"{where}: fov is {fov:g} degrees and must be {NARROWEST:.1g} to {WIDEST:g}; correct it")
@@ -199,23 +205,24 @@ def _fov(where: str, value: object) -> float:
 
 
 def _lens(width: int, height: int, fov: float) -> np.ndarray:
-    """[3, 3], square pixels, the axis through the middle."""
+    """[3, 3], square pixels, principal point at the centre."""
     focal = 0.5 * height / math.tan(0.5 * math.radians(fov))
     return np.array([[focal, 0.0, 0.5 * (width - 1)], [0.0, focal, 0.5 * (height - 1)], [0.0, 0.0, 1.0]])
 
 
 def _along(poses: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
-    """`count` poses from the first to the last of `poses`, the same time between each two."""
+    """`count` poses from the first to the last of `poses`, equal times between neighbouring poses."""
     places = np.linspace(0.0, len(poses) - 1.0, count)
     starts = np.minimum(places.astype(int), len(poses) - 2)
     return [interpolate_pose(poses[at], poses[at + 1], place - at) for place, at in zip(places, starts, strict=True)]
 
 
 def _count(seconds: float, fps: float, where: str) -> int:
-    """Frames of a film; raises UserError for none and for too many."""
+    """The number of frames; raises UserError for too few or too many."""
     count = round(min(seconds * fps, 1e9))
     if not 2 <= count <= MOST_FRAMES:
         raise UserError(
-            f"{where}: {seconds:g} s of {fps:g} frames each are {count} frames; 2 to {MOST_FRAMES} can be made"
+            f"{where}: {seconds:g} s at {fps:g} frames per second are {count} frames; the number must be 2 to "
+            f"{MOST_FRAMES}"
         )
     return count

@@ -1,7 +1,7 @@
-"""Rays of an image and points of a grid that are computed at a time: as the conf says, or as many as fit.
+"""Chunk sizes for the rays of images and the points of grids.
 
-Under `auto` it is the largest chunk that fits `train.memory_limit` by measurements on the run's own model
-(models.machine.memory), made once and kept.
+Under `auto` the size is the largest one that fits `train.memory_limit`, measured once on the model
+(models.machine.memory).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from models.machine import memory
 from models.methods.protocol import Model
 from models.structs import StepContext
 
-MOST_RENDER_RAYS = 2048  # a picture takes as long with more, and a tenth longer with half of it
-MOST_GRID_POINTS = 2**16  # likewise a grid
+MOST_RENDER_RAYS = 2048  # larger chunks are not faster, half of it is 10 % slower
+MOST_GRID_POINTS = 2**16  # the same for grids
 
 
 def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
-    """Rays of a picture at a time under `auto`; any rays will do, for a ray that shows much takes what this takes."""
+    """Rays per chunk of an image under `auto`, measured with arbitrary rays: the content does not matter."""
 
     def render(count: int) -> object:
         columns = (rays.origins, rays.directions, rays.near, rays.far)
@@ -33,14 +33,14 @@ def render_chunk(model: Model, rays: Rays, conf: TrainConfig) -> memory.Choice:
 
 
 def grid_chunk(distance: Callable[[np.ndarray], object], conf: TrainConfig) -> memory.Choice:
-    """Points of a mesh's grid at a time; `distance` takes float32 [P, 3]."""
+    """Points per chunk of a mesh grid; `distance` takes float32 [P, 3]."""
     return memory.chunk_that_fits(
         MOST_GRID_POINTS, lambda count: distance(np.zeros((count, 3), np.float32)), conf.memory_limit
     )
 
 
 class ResultChunks:
-    """The chunks of pictures and meshes, chosen at their first use."""
+    """The chunk sizes of images and meshes, determined at first use."""
 
     def __init__(self, conf: TrainConfig) -> None:
         self._conf = conf
@@ -48,13 +48,13 @@ class ResultChunks:
         self._points = 0
 
     def rays(self, model: Model, rays: Rays) -> int:
-        """For pictures; all of them where the model shows none but whole ones."""
+        """Rays per chunk; all rays if the model renders only whole images."""
         if model.shows_pictures:
             return len(rays)
         self._rays = self._rays or render_chunk(model, rays, self._conf).chunk
         return self._rays
 
     def points(self, distance: Callable[[np.ndarray], object]) -> int:
-        """For meshes."""
+        """Points per chunk of a mesh grid."""
         self._points = self._points or grid_chunk(distance, self._conf).chunk
         return self._points

@@ -1,4 +1,4 @@
-"""A trained model at one step, with what its outputs depend on."""
+"""A trained model at one step, with everything that its outputs depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.results.chunks import ResultChunks
 from models.results.render import RenderedView, as_view, render_rays, render_view, together
 from models.structs import StepContext
 
-A_MOMENT = 1.0  # seconds; a picture that takes more has a bar with the time left
+A_MOMENT = 1.0  # seconds; longer renderings have a progress bar
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class EvalContext:
     experiment: Experiment
     model: Model
     step: int
-    seconds: float  # of training so far
+    seconds: float  # training time so far
     background_rgb: np.ndarray | None  # [3], None for black
     log: RunLogger
     chunks: ResultChunks
-    ranks: Ranks = ALONE  # that compute the result together; only the first writes files
+    ranks: Ranks = ALONE  # ranks that compute the result together; only the first writes files
 
     def render(self, rays: Rays, shape: tuple[int, int]) -> RenderedView:
-        """The image of rays [h * w] of shape (h, w); a progress bar where it takes longer than A_MOMENT."""
+        """The image of rays [h * w] with shape (h, w); shows a progress bar if it takes longer than A_MOMENT."""
         chunk = self.chunks.rays(self.model, rays)
         context = StepContext(self.step, self.background_rgb)
         bar = partial(self.log.progress, desc="picture", unit="chunk", leave=False, delay=A_MOMENT)

@@ -11,7 +11,7 @@ from data.io.images import to_uint8
 from models.results.context import EvalContext
 from models.results.video_file import write_video
 
-VIDEO_FRAMES = 60  # one way, as published; the way back repeats them
+VIDEO_FRAMES = 60  # frames in one direction, as published; the way back repeats them
 VIDEO_FRAMES_PER_SECOND = 30
 INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as published
 
@@ -19,7 +19,7 @@ INTERPOLATION_LEVEL = 4  # frames are a quarter of the photographs' size, as pub
 def interpolate(context: EvalContext, first: int, second: int) -> Path | None:
     """A video from one photograph's camera to another's and back, with the first one's intrinsics.
 
-    Of several ranks the first one writes it; None for the others.
+    Only the first rank writes it; other ranks get None.
     """
     scene = context.experiment.scene
     pixels = image_pixels(*scene.size(first), INTERPOLATION_LEVEL)

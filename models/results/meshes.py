@@ -1,4 +1,4 @@
-"""The surface as a mesh: extracted, moved onto the level set, cleaned, coloured, written."""
+"""Extract the surface as a mesh, refine, clean, colour and write it."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from models.surface.mesh import About, Surface
 from models.surface.refine import onto_level
 from models.surface.visibility import Visibility, cameras_of
 
-UNFINISHED = "unfinished"  # below meshes/: the blocks of a mesh that is being made
+UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
-# Slopes and colours take that many times the memory of a value alone: the activations of all layers, and the features.
+# Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
-NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii: 2048 points in less are no more apart than float32 tells
+NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii; float32 cannot separate 2048 points in a smaller box
 
 
 def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
-    """The surface in the working frame, as marching cubes give it; raises EmptySurfaceError where there is none."""
+    """The marching-cubes surface in the working frame; raises EmptySurfaceError if there is none."""
     return _extract(context, request, None).mesh
 
 
 def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
-    """Write the mesh that is asked for; returns it in the working frame. Raises EmptySurfaceError where there is none.
+    """Write the requested mesh; returns it in the working frame. Raises EmptySurfaceError if there is no surface.
 
-    A mesh that is being made keeps its finished blocks in the experiment's folder, until it is written. Of several
-    ranks the first one writes.
+    Finished blocks of an incomplete mesh are kept in the experiment folder until it is written. Only the first rank
+    writes.
     """
     suffix = ".glb" if request.color == TEXTURE else ".ply"
-    if context.ranks.size > 1:  # blocks that one of them has kept would leave the others waiting
+    if context.ranks.size > 1:  # ranks with different saved blocks would wait for each other
         found = _extract(context, request, None)
     else:
         found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED)
@@ -58,17 +58,17 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
 
 
 def finished_mesh(context: EvalContext, request: MeshRequest) -> Surface:
-    """The mesh that is asked for in the working frame, unwritten; raises EmptySurfaceError where there is none."""
+    """The requested mesh in the working frame, not written; raises EmptySurfaceError if there is no surface."""
     return _finished(context, request, extract_mesh(context, request))
 
 
 def write_world_mesh(context: EvalContext, mesh: trimesh.Trimesh, path: Path) -> None:
-    """A mesh of the working frame to `path`, in world coordinates and in the colour network's colours."""
+    """Write a mesh of the working frame to `path`, in world coordinates, with the colours of the colour network."""
     _write(context, MeshRequest(0, color=NETWORK), _as_the_network_says(context, mesh, None), path)
 
 
 def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) -> sparse.Sparse:
-    """The surface in the working frame; the number of evaluations is logged."""
+    """The surface in the working frame; logs the number of evaluations."""
     level_set = _level_set(context)
     low, high = box(context.experiment.scene, request)
     found = sparse.extract(
@@ -83,14 +83,14 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
     context.log.note(
-        f"surface: {level_set.quantity} asked {found.queries} times, {found.share:.1%} of a dense grid, in "
+        f"surface: {level_set.quantity} evaluated {found.queries} times, {found.share:.1%} of a dense grid, in "
         f"{found.blocks} blocks{resumed}; {found.rule}"
     )
     return found
 
 
 def _level_set(context: EvalContext) -> LevelSet:
-    """What is marched; raises EmptySurfaceError for a kind of model without a surface."""
+    """The field and level to extract; raises EmptySurfaceError for a method without a surface."""
     level_set = context.model.level_set
     if level_set is None:
         raise EmptySurfaceError(no_surface(context.experiment.conf.model.type))
@@ -106,28 +106,28 @@ def _level_set(context: EvalContext) -> LevelSet:
 
 
 def _chunk(context: EvalContext) -> int:
-    """Points at which the field is asked at a time: what fits the rank where least does, times their number."""
+    """Points per evaluation: the minimum over the ranks times the number of ranks."""
     own = context.chunks.points(context.model.level_set.outward)
     return min(context.ranks.everyone(own)) * context.ranks.size
 
 
 def _threshold(level_set: LevelSet, request: MeshRequest) -> float:
-    """The level that is meshed."""
+    """The level of the surface."""
     return level_set.threshold if request.threshold is None else request.threshold
 
 
 def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
-    """The corners [3] of what is meshed, in the working frame.
+    """The corners [3] of the box to extract, in the working frame.
 
-    A box of the world is turned there; what is meshed is the smallest upright one that holds it. Raises UserError
-    where numbers of 32 bits cannot tell its grid points apart, or all of it is far off.
+    A box in the world frame is rotated; the result is its axis-aligned bounding box. Raises UserError if float32 cannot
+    separate its grid points, or if it is too far away.
     """
     if request.bbox is None:
         return scene.bbox_min, scene.bbox_max
     corners = np.array(list(itertools.product(*zip(request.bbox[:3], request.bbox[3:], strict=True))))
     if request.frame != UNIT:
         to_unit = np.linalg.inv(scene.scene_to_world)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        with np.errstate(over="ignore", invalid="ignore"):  # rejected below
             corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
     low, high = corners.min(axis=0), corners.max(axis=0)
     if not (np.abs(corners).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
@@ -139,7 +139,7 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:
-    """Cleaned, decimated, on the level set and coloured, in this order: each step has less to do for the one before."""
+    """Clean, decimate, refine and colour, in this order: each step reduces the work of the next ones."""
     mesh = _cleaned(context, request, mesh)
     faces = request.decimate
     if request.color == TEXTURE and faces is None:
@@ -157,7 +157,7 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh)
 
 
 def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
-    """Without what --clean takes away; raises EmptySurfaceError where nothing is left."""
+    """Apply --clean; raises EmptySurfaceError if nothing is left."""
     if request.clean is None:
         return mesh
     scene = context.experiment.scene
@@ -166,8 +166,8 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
         mesh = clean.as_seen(mesh, cameras_of(scene), scene.masks, Visibility(mesh))
         if len(mesh.faces) == 0:
             raise EmptySurfaceError(
-                f"No surface: --clean {request.clean} leaves nothing, no camera sees it or the masks exclude all of "
-                "it; check the masks (--mode inspect draws them), or leave it out"
+                f"No surface: --clean {request.clean} removes all of it, because no camera sees it or the masks "
+                "exclude it; check the masks (--mode inspect draws them), or omit --clean"
             )
         context.log.info(f"{before - len(mesh.faces)} triangles that no camera sees or the masks exclude are removed")
     is_alone = request.clean == LARGEST
@@ -181,7 +181,7 @@ def _cleaned(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) 
 def _on_level(
     context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh
 ) -> tuple[trimesh.Trimesh, np.ndarray | None]:
-    """Moved onto the level set with the field's normals, where the field can be followed; else as it is, and None."""
+    """Move the vertices onto the level set along the normals of the field; unchanged, and None, if it has none."""
     level_set = _level_set(context)
     if not request.is_refined or level_set.gradient is None:
         return mesh, None
@@ -194,12 +194,14 @@ def _on_level(
         _wide_chunk(context),
         partial(context.log.progress, desc="level set", leave=False),
     )
-    context.log.note(f"vertices {found.before:.3g} from the level set in the mean, {found.after:.3g} after refinement")
+    context.log.note(
+        f"mean distance of the vertices to the level set: {found.before:.3g}, after refinement {found.after:.3g}"
+    )
     return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
 
 
 def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
-    """With the colours of the photographs, at the vertices or as a texture."""
+    """Colours from the photographs, per vertex or as a texture."""
     scene, level_set, visibility = context.experiment.scene, _level_set(context), Visibility(mesh)
     photographs = Photographs(cameras_of(scene), scene.images, scene.masks)
     shares = []
@@ -229,7 +231,7 @@ def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, 
 
 
 def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
-    """With the colour network's colours at the vertices; without any where there is no such network."""
+    """Vertex colours of the colour network; none if there is no such network."""
     level_set = _level_set(context)
     color = _in_chunks(level_set.color, _wide_chunk(context))
     if color is None:
@@ -240,12 +242,12 @@ def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: n
 
 
 def _wide_chunk(context: EvalContext) -> int:
-    """Points at which slopes or colours are asked for at a time."""
+    """Points per evaluation of gradients or colours."""
     return max(1, _chunk(context) // WIDE)
 
 
 def _in_chunks(color: Fallback | None, chunk: int) -> Fallback | None:
-    """The colour of points and normals [P, 3], asked for `chunk` at a time."""
+    """The colours of points and normals [P, 3], `chunk` at a time."""
     if color is None:
         return None
     return lambda points, normals: np.concatenate(

@@ -1,4 +1,4 @@
-"""`--mode render`: a video along a camera path, frame by frame; frames are kept until it is complete."""
+"""`--mode render`: a video along a camera path. Frames are kept on disk until the video is complete."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from models.results.shading import paint_mesh, shade_mesh
 from models.results.video_file import write_video
 from models.surface.mesh import Surface
 
-FRAMES = "[0-9]" * 5 + ".png"  # what their files are called
-UNFINISHED = ".frames"  # suffix of the folder that keeps the frames of a film until it is whole
-STAMP = "film.txt"  # in it: what the frames are of
+FRAMES = "[0-9]" * 5 + ".png"  # file names of the frames
+UNFINISHED = ".frames"  # suffix of the folder with the frames of an incomplete video
+STAMP = "film.txt"  # file in that folder that identifies the video
 
 
 def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Path:
-    """Make the film; one that was interrupted goes on. Returns where it is. Of several ranks the first one writes."""
+    """Render the video and return its path; an interrupted video is resumed. Only the first rank writes."""
     kinds = "_".join(request.shown)
     name = f"{context.step:08d}_{path.name}_{kinds}.mp4"
     is_first = context.ranks.is_first
@@ -38,7 +38,7 @@ def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Pat
     wanted = context.ranks.broadcast([index for index, file in enumerate(files) if not _is_whole(file)])
     missing = [(index, path.shots[index]) for index in wanted]
     if len(missing) < len(files):
-        context.log.info(f"going on: {len(files) - len(missing)} of {len(files)} frames are there already")
+        context.log.info(f"resuming: {len(files) - len(missing)} of {len(files)} frames exist already")
     surface = finished_mesh(context, request.mesh) if missing and set(request.shown) & set(OF_MESH) else None
     for index, shot in context.log.progress(missing, desc="frames"):
         frame = _frame(context, path, request, shot, surface)
@@ -56,22 +56,26 @@ def render(context: EvalContext, path: CameraPath, request: VideoRequest) -> Pat
 
 
 def _frame_files(context: EvalContext, path: CameraPath, request: VideoRequest, folder: Path) -> list[Path]:
-    """The file of every frame, in a folder that is made if need be; of a video, frames of another film there go.
+    """The file of every frame, in a folder that is created if needed; frames of another video are deleted from it.
 
-    Raises UserError for a folder that holds something else or another film, or cannot be made.
+    Raises UserError if the output folder contains other files or another video, or cannot be created.
     """
     try:
         make_folder(folder.parent, folder.name)
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
-        raise UserError(f"the folder {folder} cannot be made ({error.strerror}); choose another --output") from error
+        raise UserError(f"the folder {folder} cannot be created ({error.strerror}); choose another --output") from error
     files = [folder / f"{index:05d}.png" for index in range(len(path.shots))]
     stamp, wanted = folder / STAMP, _stamp(context, path, request)
     if names and STAMP not in names:
-        raise UserError(f"--output {folder}: holds {names[0]}, which is of no film; name an empty or a new folder")
+        raise UserError(
+            f"--output {folder}: contains {names[0]}, which is not a frame of a video; name an empty or a new folder"
+        )
     if names and stamp.read_bytes() != wanted:
-        if folder == request.output:  # the frames are what was asked for, then, and may be whole
-            raise UserError(f"--output {folder}: holds the frames of another film; name another folder, or delete it")
+        if folder == request.output:  # the existing frames belong to this video and may be complete
+            raise UserError(
+                f"--output {folder}: contains the frames of another video; name another folder, or delete it"
+            )
         for frame in folder.glob(FRAMES):
             remove(frame)
     write_result(stamp, wanted)
@@ -79,7 +83,7 @@ def _frame_files(context: EvalContext, path: CameraPath, request: VideoRequest, 
 
 
 def _stamp(context: EvalContext, path: CameraPath, request: VideoRequest) -> bytes:
-    """What tells this film from another one."""
+    """A text that identifies the video."""
     digest = hashlib.sha256()
     for shot in path.shots:
         digest.update(shot.intrinsics.tobytes() + shot.c2w.tobytes())
@@ -90,7 +94,7 @@ def _stamp(context: EvalContext, path: CameraPath, request: VideoRequest) -> byt
 
 
 def _is_whole(file: Path) -> bool:
-    """Whether a frame is there; they are written in one go."""
+    """Whether a complete frame exists; frames are written atomically."""
     try:
         return file.is_file() and min(image_size(file)) > 0
     except ImageError:
@@ -100,7 +104,7 @@ def _is_whole(file: Path) -> bool:
 def _frame(
     context: EvalContext, path: CameraPath, request: VideoRequest, shot: Shot, surface: Surface | None
 ) -> np.ndarray:
-    """One frame, uint8 [h, n w, 3] of n pictures side by side."""
+    """One frame, uint8 [h, n w, 3], n images side by side."""
     pixels = image_pixels(path.width, path.height, request.level)
     height, width = pixels.shape[:2]
     found: dict[str, np.ndarray] = {}
@@ -121,5 +125,5 @@ def _frame(
 
 
 def _read(files: Sequence[Path]) -> Iterator[np.ndarray]:
-    """The frames from the disk."""
+    """Read the frames from disk."""
     return (read_image(file) for file in files)

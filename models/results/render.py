@@ -1,4 +1,4 @@
-"""Whole views, rendered a chunk of rays at a time, without gradients."""
+"""Render whole images in chunks of rays, without gradients."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from data.rays import Rays
 from models.methods.protocol import Model
 from models.structs import RayView, StepContext
 
-PICTURE_AXES = np.array([1.0, -1.0, -1.0])  # cameras look along +z with y down; normal maps have y up, z to the viewer
-SMALLEST_SPAN = 1e-6  # a flat picture's span of distances, to divide by
-ERROR_OF_WHITE = 0.25  # mean difference of the channels that an error picture shows as its brightest
-FARTHEST_GREY = 0.15  # what is seen, however far, differs from what is not
+# cameras look along +z with y down; normal maps have y up and z towards the viewer
+PICTURE_AXES = np.array([1.0, -1.0, -1.0])
+SMALLEST_SPAN = 1e-6  # smallest range of distances, to avoid division by zero
+ERROR_OF_WHITE = 0.25  # mean difference of the channels that has the brightest colour of an error map
+FARTHEST_GREY = 0.15  # grey value of the farthest point, to differ from empty pixels
 
 
-Progress = Callable[[Iterable[int]], Iterable[int]]  # wraps a sequence of chunk starts: tqdm, say
+Progress = Callable[[Iterable[int]], Iterable[int]]  # wraps a sequence of chunk starts, such as tqdm
 
 
 @dataclass(frozen=True)
 class RenderedView:
-    """What a camera sees, float32."""
+    """A rendered image, float32."""
 
     rgb: np.ndarray  # [h, w, 3] in [0, 1]
     normal: np.ndarray  # [h, w, 3], working frame, outwards; length up to about opacity
@@ -35,18 +36,18 @@ class RenderedView:
 def render_view(
     model: Model, rays: Rays, shape: tuple[int, int], chunk: int, context: StepContext, progress: Progress = iter
 ) -> RenderedView:
-    """Render rays [h * w] without jitter, `chunk` at a time; the chunk bounds memory and changes nothing else."""
+    """Render rays [h * w] without jitter, `chunk` at a time; the chunk size affects only memory and speed."""
     return as_view(render_rays(model, rays, chunk, context, progress), shape)
 
 
 def as_view(seen: RayView, shape: tuple[int, int]) -> RenderedView:
-    """The picture of shape (h, w) that its rays show."""
+    """The image of shape (h, w) from its rays."""
     rgb, normal, distance, opacity = (column.reshape(*shape, -1) for column in vars(seen).values())
     return RenderedView(rgb, normal, distance[..., 0], opacity[..., 0])
 
 
 def render_rays(model: Model, rays: Rays, chunk: int, context: StepContext, progress: Progress = iter) -> RayView:
-    """What R rays show; nothing of a chunk's graph outlives it."""
+    """Render R rays; the graph of each chunk is freed."""
     parts = [
         model.view(rays.at(slice(start, start + chunk)), context) for start in progress(range(0, len(rays), chunk))
     ]
@@ -54,23 +55,23 @@ def render_rays(model: Model, rays: Rays, chunk: int, context: StepContext, prog
 
 
 def together(parts: Sequence[RayView]) -> RayView:
-    """The rays of several parts one after the other."""
+    """Concatenate the rays of several parts."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return RayView(*(np.concatenate(column) for column in columns))
 
 
 def normal_picture(normal: np.ndarray, c2w: np.ndarray) -> np.ndarray:
-    """Normals [h, w, 3] of the working frame as the camera sees them, uint8, 127.5 (1 + n) as normal maps have it.
+    """Normals [h, w, 3] of the working frame in camera coordinates, uint8, 127.5 (1 + n) as in normal maps.
 
-    Red is to the right, green up, blue towards the camera.
+    Red is right, green is up, blue is towards the camera.
     """
     return to_uint8(normal @ c2w[:3, :3] * PICTURE_AXES * 0.5 + 0.5)
 
 
 def distance_picture(distance: np.ndarray, opacity: np.ndarray, span: tuple[float, float] | None = None) -> np.ndarray:
-    """Distances [h, w] as uint8 grey: near bright, far dark, black where nothing is seen.
+    """Distances [h, w] as uint8 grey values: near is bright, far is dark, empty is black.
 
-    `span`: the distances of the brightest and the darkest grey; None for the picture's own.
+    `span`: the distances of the brightest and the darkest value; None for those of the image.
     """
     seen = opacity > 0.5
     if not seen.any():
@@ -81,12 +82,12 @@ def distance_picture(distance: np.ndarray, opacity: np.ndarray, span: tuple[floa
 
 
 def error_picture(rendered: np.ndarray, photograph: np.ndarray) -> np.ndarray:
-    """How far a rendering [h, w, 3] is from its photograph, uint8 [h, w, 3]: black is right, red, yellow."""
+    """The error map of a rendering [h, w, 3], uint8 [h, w, 3]: black for no error, then red, then yellow."""
     error = np.abs(rendered - photograph).mean(axis=-1) / ERROR_OF_WHITE
     return cv2.cvtColor(cv2.applyColorMap(to_uint8(error), cv2.COLORMAP_INFERNO), cv2.COLOR_BGR2RGB)
 
 
 def psnr(rendered: np.ndarray, photograph: np.ndarray) -> float:
-    """Peak signal-to-noise ratio in dB of two pictures in [0, 1] of one shape, over all pixels and channels."""
+    """Peak signal-to-noise ratio in dB of two images in [0, 1] of equal shape, over all pixels and channels."""
     error = float(np.mean((rendered.astype(np.float64) - photograph) ** 2))
     return float("inf") if error == 0.0 else -10.0 * np.log10(error)

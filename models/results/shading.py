@@ -1,4 +1,4 @@
-"""Images of a mesh, ray-cast and smoothly shaded. No window and no graphics driver is needed."""
+"""Ray-cast, smoothly shaded images of a mesh, without a window or graphics driver."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from data.cameras import image_pixels, pixels_to_rays
 
 BACKGROUND = np.array([1.0, 1.0, 1.0])
 CLAY = np.array([0.80, 0.83, 0.88])
-AMBIENT = 0.16  # faces turned away from the lamp stay readable
-# The lamp sits beside the camera (camera frame: x right, y down, z forward), up and to the left: with a lamp at the
-# camera itself, shape would show at the outline only.
+AMBIENT = 0.16  # minimum brightness of faces turned away from the light
+# Direction to the light in the camera frame (x right, y down, z forward): left and above. With a light at the camera,
+# only outlines would show the shape.
 LAMP = np.array([-0.45, -0.55, -1.0]) / np.linalg.norm([-0.45, -0.55, -1.0])
-SUPERSAMPLES = 2  # rays per pixel and axis, for smooth outlines
+SUPERSAMPLES = 2  # rays per pixel and axis, for antialiasing
 
 
 def shade_mesh(mesh: trimesh.Trimesh, intrinsics: np.ndarray, c2w: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Image float32 [height, width, 3] in [0, 1] of `mesh`, in the frame that `c2w` [4, 4] leads to.
+    """Image float32 [height, width, 3] in [0, 1] of `mesh`, in the frame of `c2w` [4, 4].
 
-    `intrinsics` [3, 3] and pixels as in `data.cameras`. A matt surface with interpolated normals, lit from beside the
-    camera, on white; a face seen from behind is shaded like one seen from the front. A mesh without faces gives the
-    background.
+    `intrinsics` [3, 3] and pixels as in `data.cameras`. Lambertian surface with interpolated normals, lit from the side
+    of the camera, on white; back faces are shaded like front faces. A mesh without faces gives the background.
     """
     pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
     origins, directions = pixels_to_rays(pixels.reshape(-1, 2), intrinsics, c2w)
@@ -41,7 +40,7 @@ def paint_mesh(
     height: int,
     width: int,
 ) -> np.ndarray:
-    """The same in the colours `rgb` uint8 [V, 3] of the vertices, as they are; shaded where there are none."""
+    """The same with the unlit vertex colours `rgb` uint8 [V, 3]; shaded if there are none."""
     if rgb is None:
         return shade_mesh(mesh, intrinsics, c2w, height, width)
     pixels = image_pixels(width, height)[:, :, None, :] + _offsets()
@@ -55,29 +54,29 @@ def paint_mesh(
 
 
 def _offsets() -> np.ndarray:
-    """Places of the rays of one pixel about its centre, [SUPERSAMPLES**2, 2], in pixels."""
+    """Offsets of the rays of one pixel from its centre, [SUPERSAMPLES**2, 2], in pixels."""
     steps = (np.arange(SUPERSAMPLES) + 0.5) / SUPERSAMPLES - 0.5
     return np.stack(np.meshgrid(steps, steps, indexing="xy"), axis=-1).reshape(-1, 2)
 
 
 def _first_faces(mesh: trimesh.Trimesh, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The face [P] each ray [P, 3] meets first, -1 for none."""
+    """The face [P] that each ray [P, 3] hits first, -1 for none."""
     if len(mesh.faces) == 0:
         return np.full(len(origins), -1)
     return np.asarray(mesh.ray.intersects_first(origins, directions))
 
 
 def _smooth_normals(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Unit normals [P, 3], interpolated between the corners of `face` [P] where the rays [P, 3] meet its plane."""
+    """Unit normals [P, 3], interpolated from the vertices of `face` [P] at the intersections with rays [P, 3]."""
     weights = _weights(mesh, face, origins, directions)
     normals = np.sum(weights[..., None] * mesh.vertex_normals[mesh.faces[face]], axis=1)
     return normals / np.maximum(np.linalg.norm(normals, axis=-1, keepdims=True), np.finfo(float).tiny)
 
 
 def _weights(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """The shares [P, 3] of the corners of `face` [P] in the points where the rays [P, 3] meet its plane.
+    """Barycentric coordinates [P, 3] in `face` [P] of the intersections with rays [P, 3].
 
-    Barycentric coordinates by Moller and Trumbore, "Fast, minimum storage ray/triangle intersection", 1997.
+    Moller and Trumbore, "Fast, minimum storage ray/triangle intersection", 1997.
     """
     corners = mesh.vertices[mesh.faces[face]]
     edge_1, edge_2 = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
@@ -91,7 +90,7 @@ def _weights(mesh: trimesh.Trimesh, face: np.ndarray, origins: np.ndarray, direc
 
 
 def _clay(normals: np.ndarray, directions: np.ndarray, lamp: np.ndarray) -> np.ndarray:
-    """Colours [P, 3] of matt clay with unit normals [P, 3] seen along `directions` [P, 3], lit from `lamp` [3]."""
+    """Shaded colours [P, 3] for unit normals [P, 3] seen along `directions` [P, 3], lit from `lamp` [3]."""
     backwards = np.sum(normals * directions, axis=-1, keepdims=True) > 0.0
     lambert = np.maximum(np.where(backwards, -normals, normals) @ lamp, 0.0)
     return CLAY * (AMBIENT + (1.0 - AMBIENT) * lambert)[:, None]

@@ -1,4 +1,4 @@
-"""A field that ranks ask together: all ask for the same points at the same time, and each computes some of them."""
+"""Distribute the evaluation of a field over ranks: all ranks pass the same points, and each computes a part."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.machine.ranks.ranks import Ranks
 
 
 def shared_out(ranks: Ranks, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of arrays with a row per point, whose values are an array or several of them.
+    """A distributed version of a function that maps arrays with a row per point to an array or several of them.
 
     Every rank gets the values of all points.
     """

@@ -1,4 +1,4 @@
-"""Frames as a video file: H.264 where imageio-ffmpeg is installed, else VP9 by OpenCV; both play in browsers."""
+"""Write frames as a video file: H.264 if imageio-ffmpeg is installed, else VP9 by OpenCV. Browsers play both."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from data.prepare.video import frames as read_frames
 
 PACKAGE = "imageio_ffmpeg"
 H264, VP9 = "H.264", "VP9"
-VP9_CODE = "vp09"  # as MP4 names it
-H264_QUALITY = 8  # of 10, as imageio-ffmpeg counts
+VP9_CODE = "vp09"  # its name in MP4
+H264_QUALITY = 8  # of 10, the scale of imageio-ffmpeg
 
 
 def codec() -> str:
-    """What videos are written in."""
+    """The codec of videos."""
     return H264 if importlib.util.find_spec(PACKAGE) is not None else VP9
 
 
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float, wanted: str | None = None) -> str:
-    """RGB uint8 frames [h, w, 3] of one size as MP4, renamed when complete and read back; returns what it is coded in.
+    """Write RGB uint8 frames [h, w, 3] of equal size as MP4; returns the codec.
 
-    A side of odd length is a pixel longer, as the codecs have it. Raises UserError where it is not whole: neither
-    program says anything of a disk that takes no more.
+    The file is renamed when complete and is read back. Odd sides are padded by one pixel, as the codecs require. Raises
+    UserError if the file is incomplete: neither library reports a full disk.
     """
     coded = wanted or codec()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}").absolute()
     try:
-        temporary.unlink(missing_ok=True)  # a link there would lead elsewhere
+        temporary.unlink(missing_ok=True)  # a link would redirect the output
         count = (_h264 if coded == H264 else _vp9)(temporary, _even(frames), fps)
         if count == 0 or sum(1 for _ in read_frames(temporary)) != count:
             raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
@@ -49,14 +49,14 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float, wanted: st
 
 
 def _even(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """The frames with even sides."""
+    """Pad odd sides of the frames."""
     for frame in frames:
         height, width = frame.shape[:2]
         yield np.ascontiguousarray(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
 
 
 def _vp9(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
-    """Write the frames with OpenCV; returns how many there were, 0 where it cannot."""
+    """Write the frames with OpenCV; returns their number, 0 if it fails."""
     count, writer = 0, None
     with native_stderr_silenced():
         for frame in frames:
@@ -73,7 +73,7 @@ def _vp9(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
 
 
 def _h264(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
-    """Write the frames with imageio-ffmpeg's program; returns how many there were."""
+    """Write the frames with imageio-ffmpeg; returns their number."""
     import imageio_ffmpeg
 
     count, writer = 0, None

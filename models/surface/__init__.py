@@ -1,1 +1,1 @@
-"""From a signed distance function to triangles, and their files."""
+"""From a signed distance function to triangles and mesh files."""

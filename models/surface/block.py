@@ -1,7 +1,7 @@
-"""One block of cells: evaluated where the surface may be, closed along it, and marched.
+"""One block of cells: evaluated near the surface, and marched.
 
 A block has as many cells per axis as its coarse lattice times the stride. Values are zero on the surface, negative
-inside. What is not evaluated is interpolated between values of one sign, and so has their sign.
+inside. Points that are not evaluated are interpolated between values of one sign, and so have that sign.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from models.surface.lattice import (
 )
 from models.surface.rules import Rule
 
-Sample = Callable[[np.ndarray], np.ndarray]  # places int [P, 3] in the block, in cells -> values [P]
+Sample = Callable[[np.ndarray], np.ndarray]  # points int [P, 3] in the block, in cells -> values [P]
 
 
 @dataclass(frozen=True)
 class Block:
-    """What is known of a block before it is refined."""
+    """The coarse values of a block before refinement."""
 
     values: np.ndarray  # [K + 1]^3, evaluated on its coarse lattice
-    active: np.ndarray  # bool [K]^3: the coarse cells to look into
-    forced: np.ndarray  # bool [K]^3: those that are evaluated whole
+    active: np.ndarray  # bool [K]^3: the coarse cells to refine
+    forced: np.ndarray  # bool [K]^3: the coarse cells to evaluate completely
     stride: int  # cells of the block per coarse cell, a power of 2
-    spacing: np.ndarray  # [3], of the block's own cells, working-frame units
+    spacing: np.ndarray  # [3], of the block's cells, working-frame units
 
 
 @dataclass(frozen=True)
 class Refined:
-    """A block with its own cells."""
+    """A block at full resolution."""
 
-    values: np.ndarray  # [B + 1]^3; evaluated at the corners of every cell that the surface goes through
-    steepest: float  # slope that was seen
+    values: np.ndarray  # [B + 1]^3; evaluated at the corners of every cell that the surface crosses
+    steepest: float  # the largest gradient norm found
 
 
 def refine(block: Block, rule: Rule, sample: Sample) -> Refined:
-    """Halve the lattice until it is the block's own, looking into those cells only that `rule` cannot exclude.
+    """Halve the lattice down to the block's cells, refining only cells that `rule` cannot exclude.
 
-    A cell that was passed over, but on whose border values of both signs turn up, is looked into after all.
+    An excluded cell with values of both signs on its border is refined, too.
     """
     values, known, stride = block.values, np.ones(block.values.shape, bool), block.stride
     active, forced, slope = block.active | block.forced, block.forced, 0.0
@@ -63,9 +63,9 @@ def refine(block: Block, rule: Rule, sample: Sample) -> Refined:
 
 
 def _evaluate(values: np.ndarray, known: np.ndarray, cells: np.ndarray, stride: int, sample: Sample) -> np.ndarray:
-    """Evaluate, in place, the points of these parent cells and of all that the surface leaves them into.
+    """Evaluate, in place, the points of these parent cells and of all cells that the surface enters from them.
 
-    Returns the parent cells that were evaluated, the given ones among them.
+    Returns the evaluated parent cells, including the given ones.
     """
     wanted = cells | mixed_parents(values)
     while True:
@@ -82,8 +82,8 @@ def _evaluate(values: np.ndarray, known: np.ndarray, cells: np.ndarray, stride: 
 def march(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Vertices float64 [V, 3], in cells from `origin` [3], and faces int32 [F, 3] of a block's surface.
 
-    A vertex lies on an edge of the lattice. Its place is computed from that edge alone, so that the two blocks that
-    share an edge give it the same numbers.
+    A vertex lies on an edge of the lattice. Its position depends only on that edge, so that two blocks with a common
+    edge compute the same numbers.
     """
     if not mixed_corners(values).any():
         return np.zeros((0, 3)), np.zeros((0, 3), np.int32)
@@ -100,6 +100,6 @@ def march(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def face_signs(values: np.ndarray) -> np.ndarray:
-    """Whether the points of the six faces lie inside, bool [3 axes, 2 ends, B + 1, B + 1]."""
+    """Whether the points of the six faces are inside, bool [3 axes, 2 ends, B + 1, B + 1]."""
     inside = values < 0
     return np.stack([np.stack([np.take(inside, end, axis=axis) for end in (0, -1)]) for axis in range(3)])

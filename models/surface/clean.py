@@ -1,4 +1,4 @@
-"""What of a mesh is kept: its large pieces, the part that cameras see, and as many triangles as are wanted."""
+"""Clean a mesh: remove small components and unseen faces, decimate."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from data.parsed_scene import MASK_HALF
 from models.surface.mesh import Surface
 from models.surface.visibility import Camera, Visibility, project
 
-SMALL = 0.01  # of the largest piece's area: what is below is dust
-# Masks grow by 50 pixels of a DTU photograph, 1600 wide, before what lies outside goes (as published for NeuS without
-# masks); in photographs of other sizes by the same part of the width.
+SMALL = 0.01  # of the area of the largest component: smaller ones are removed
+# Masks are dilated by 50 pixels of a DTU photograph, 1600 wide (as published for NeuS without masks); for other sizes
+# by the same fraction of the width.
 DILATION = 50 / 1600
-MOST_FACES = 4_000_000  # beyond it, thinning out takes longer than a training may wait
-FACES = 2**20  # whose corners are gathered at a time
+MOST_FACES = 4_000_000  # decimation of more triangles takes too long during a training
+FACES = 2**20  # faces processed at a time
 
 
 @dataclass(frozen=True)
 class Cleaned:
-    """A mesh without some of its pieces."""
+    """A mesh without some of its components."""
 
     mesh: trimesh.Trimesh
-    removed: int  # pieces that went
-    kept: int  # pieces that stay
+    removed: int  # number of removed components
+    kept: int  # number of remaining components
 
 
 def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
-    """Without the pieces whose area is below `small` of the largest one's."""
+    """Remove the components with an area below `small` of the largest one's."""
     count, label = pieces(mesh)
     area = np.bincount(label, weights=face_areas(mesh), minlength=count)
     stays = area >= small * area.max()
@@ -45,7 +45,7 @@ def without_dust(mesh: trimesh.Trimesh, small: float = SMALL) -> Cleaned:
 
 
 def pieces(mesh: trimesh.Trimesh) -> tuple[int, np.ndarray]:
-    """How many pieces a mesh has, and the piece of each face [F]; triangles that share a corner hang together."""
+    """The number of components, and the component of each face [F]; triangles with a common vertex are connected."""
     faces, vertices = mesh.faces, len(mesh.vertices)
     rows, columns = (part.T.reshape(-1).astype(np.int32) for part in (faces[:, :2], faces[:, 1:]))
     graph = coo_matrix((np.ones(len(rows), bool), (rows, columns)), shape=(vertices, vertices))
@@ -60,7 +60,7 @@ def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:
 
 
 def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Faces [K, 3], FACES at a time, with their normals [K, 3], which are twice as long as the faces' areas."""
+    """Faces [K, 3], FACES at a time, with their normals [K, 3], of twice the length of the areas."""
     vertices = np.asarray(mesh.vertices)
     for start in range(0, len(mesh.faces), FACES):
         faces = mesh.faces[start : start + FACES]
@@ -69,7 +69,7 @@ def _normals(mesh: trimesh.Trimesh) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
-    """The mesh of those faces (bool [F]) and of the vertices that they have."""
+    """The mesh of these faces (bool [F]) and their vertices."""
     faces = mesh.faces[stays]
     used = np.zeros(len(mesh.vertices), bool)
     used[faces] = True
@@ -79,10 +79,10 @@ def with_faces(mesh: trimesh.Trimesh, stays: np.ndarray) -> trimesh.Trimesh:
 def as_seen(
     mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray] | None, visibility: Visibility
 ) -> trimesh.Trimesh:
-    """Without the faces that no camera sees a corner of, or of which a corner lies outside of a dilated mask.
+    """Remove faces without a visible vertex, and faces with a vertex outside a dilated mask.
 
-    masks: uint8 [H, W] of each camera; None for a scene without. What a photograph does not show is not outside of its
-    mask. The mesh may come back without faces.
+    masks: uint8 [H, W] of each camera; None for a scene without masks. Points outside an image are not outside its
+    mask. The result may have no faces.
     """
     vertices, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     seen = np.zeros(len(vertices), bool)
@@ -96,7 +96,7 @@ def as_seen(
 
 
 def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Whether each vertex lies in the dilated mask of every photograph that shows its place: bool [V]."""
+    """Whether each vertex is inside the dilated mask of every image that contains its projection: bool [V]."""
     vertices = np.asarray(mesh.vertices)
     within = np.ones(len(vertices), bool)
     for camera, mask in zip(cameras, masks, strict=True):
@@ -108,17 +108,17 @@ def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[Camera], masks: Sequen
 
 
 def _dilated(mask: np.ndarray) -> np.ndarray:
-    """A mask grown by DILATION, bool [H, W]."""
+    """A mask dilated by DILATION, bool [H, W]."""
     radius = max(1, round(DILATION * mask.shape[1]))
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
     return cv2.dilate((mask > MASK_HALF).astype(np.uint8), kernel).astype(bool)
 
 
 def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
-    """With about that many triangles, where there are more, by quadric errors (fast-simplification)."""
+    """Reduce to about this number of triangles by quadric errors (fast-simplification)."""
     if len(mesh.faces) <= faces:
         return mesh
-    import fast_simplification  # which only this needs
+    import fast_simplification  # imported only here
 
     vertices, triangles = fast_simplification.simplify(
         np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.int32), target_count=faces
@@ -127,15 +127,14 @@ def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:
 
 
 def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray | None]:
-    """The mesh with about `faces` triangles, and its colours uint8 [V, 3], where it has any.
-
-    Raises UserError for one too large.
+    """Reduce to about `faces` triangles, with colours uint8 [V, 3], if there are any. Raises UserError for a too
+    large mesh.
     """
     mesh, rgb, count = surface.mesh, surface.rgb, len(surface.mesh.faces)
     if count > MOST_FACES:
         raise UserError(
-            f"the mesh has {count} triangles, more than the {MOST_FACES} that a page thins out: lower "
-            "train.mesh_resolution or --resolution, or open the mesh's own file"
+            f"the mesh has {count} triangles, more than the {MOST_FACES} that can be decimated for a page: "
+            "lower train.mesh_resolution or --resolution, or open the mesh file"
         )
     thin = decimated(mesh, faces)
     if rgb is not None and thin is not mesh:
@@ -144,11 +143,11 @@ def thinned(surface: Surface, faces: int) -> tuple[trimesh.Trimesh, np.ndarray |
 
 
 def is_watertight(mesh: trimesh.Trimesh) -> bool:
-    """Whether every edge belongs to two triangles that run along it in opposite directions, and to no others."""
+    """Whether every edge belongs to exactly two triangles, in opposite directions."""
     count, faces = len(mesh.vertices), mesh.faces
     if len(faces) == 0 or len(faces) % 2:
         return False
-    edges = np.empty(3 * len(faces), np.int64)  # one number each: its ends without their order, then that
+    edges = np.empty(3 * len(faces), np.int64)  # one number per edge: its vertices without order, then the direction
     for index, (a, b) in enumerate(((0, 1), (1, 2), (2, 0))):
         begin, end = faces[:, a], faces[:, b]
         part = edges[index * len(faces) : (index + 1) * len(faces)]
@@ -159,7 +158,7 @@ def is_watertight(mesh: trimesh.Trimesh) -> bool:
 
 
 def vertex_normals(mesh: trimesh.Trimesh) -> np.ndarray:
-    """Unit normals [V, 3] of the vertices, by the areas of the triangles about them, for tens of millions of them."""
+    """Unit normals [V, 3] of the vertices, weighted by triangle areas; handles tens of millions of vertices."""
     total = np.zeros((len(mesh.vertices), 3))
     for faces, normal in _normals(mesh):
         for axis in range(3):

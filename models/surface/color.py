@@ -1,9 +1,9 @@
-"""The colours of points on a surface, blended from the photographs that see them. P points, V views.
+"""Colours of surface points, blended from the photographs that see them. P points, V views.
 
-A photograph counts by the angle that it sees a point at and by how many of its pixels there are to the surface there.
-What one says against most others (a highlight, a passer-by, an edge that another object is seen beyond) is left out.
-Most is by number: the photographs that see a point best are near each other, and often in one light of their own. On
-49 photographs of a skull, with shadows that move, that is worth 3 dB in the views held out.
+A photograph is weighted by the viewing angle and by its number of pixels per unit of surface. Colours that differ from
+the majority (highlights, moving objects, edges of other objects) are excluded. The majority is unweighted: the
+photographs with the largest weights are close to each other and often have the same lighting. On 49 photographs of a
+skull with moving shadows, this improves held-out views by 3 dB.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ import numpy as np
 from data.io.images import sample_bilinear
 from models.surface.visibility import Camera, Visibility, project
 
-GRAZING = 0.15  # cosine: a surface seen more edge-on than 81 degrees shows a smear of its neighbourhood
-SHARPNESS = 1  # of the cosine, so that pixels count; higher powers leave a few photographs and their light
-WITHIN_MASK = 0.99  # a pixel with any background in it has a wrong colour
-ROUNDS = 10  # towards the colour that most photographs agree on
-SOFTEST = 0.02  # of the range of colours: agreement finer than this tells nothing
-OUTLIER = 0.12  # of the range, in any channel, from what most say: less is shading, more is something else
-POINTS = 2**16  # coloured at a time: V photographs of each are kept at once
+GRAZING = 0.15  # cosine: at more than 81 degrees a pixel covers too much of the surface
+SHARPNESS = 1  # power of the cosine, so that the number of pixels counts; higher powers leave only a few photographs
+WITHIN_MASK = 0.99  # pixels that contain any background have a wrong colour
+ROUNDS = 10  # iterations of the geometric median
+SOFTEST = 0.02  # of the range of colours: convergence threshold
+# of the range, in any channel, from the median: smaller differences are shading, larger ones other objects
+OUTLIER = 0.12
+POINTS = 2**16  # points at a time: V colours of each are in memory
 
 Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals float32 [P, 3] -> RGB [P, 3] in [0, 1]
 
 
 @dataclass(frozen=True)
 class Photographs:
-    """What colours come from."""
+    """The images that colours are sampled from."""
 
     cameras: Sequence[Camera]
     images: Sequence[np.ndarray]  # V of [H, W, 3], unsigned integers, RGB
@@ -38,10 +39,10 @@ class Photographs:
 
 @dataclass(frozen=True)
 class Painted:
-    """Colours of points, and where they are from."""
+    """Colours of points, and their source."""
 
     rgb: np.ndarray  # float32 [P, 3] in [0, 1]
-    seen: float  # share of the points that some photograph shows
+    seen: float  # fraction of the points that some photograph sees
 
 
 def paint(
@@ -52,9 +53,9 @@ def paint(
     fallback: Fallback | None,
     progress: Callable[[Iterable], Iterable],
 ) -> Painted:
-    """Colours of points [P, 3] with outward unit normals, from the photographs, elsewhere from `fallback`.
+    """Colours of points [P, 3] with outward unit normals from the photographs, and from `fallback` elsewhere.
 
-    Without a fallback what no photograph shows gets the mean of what they show.
+    Without a fallback, unseen points get the mean colour of the seen ones.
     """
     rgb, seen = np.zeros((len(points), 3), np.float32), np.zeros(len(points), bool)
     for start in progress(range(0, len(points), POINTS)):
@@ -74,7 +75,7 @@ def paint(
 def gather(
     points: np.ndarray, normals: np.ndarray, photographs: Photographs, visibility: Visibility
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each photograph shows of each point: colours float32 [V, P, 3] and weights float32 [V, P], 0 if hidden."""
+    """Samples of each photograph: colours float32 [V, P, 3] and weights float32 [V, P], 0 if hidden."""
     views = len(photographs.cameras)
     colors = np.zeros((views, len(points), 3), np.float32)
     weights = np.zeros((views, len(points)), np.float32)
@@ -87,16 +88,16 @@ def gather(
             rows = rows[sample_bilinear(photographs.masks[view], pixels[rows]) >= WITHIN_MASK]
         rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
         colors[view, rows] = sample_bilinear(photographs.images[view], pixels[rows])
-        fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[rows] ** 2  # pixels to a unit of surface
+        fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[rows] ** 2  # pixels per unit of surface
         weights[view, rows] = cosine[rows] ** SHARPNESS * fine
     return colors, weights / max(float(weights.max(initial=0.0)), 1e-30)
 
 
 def blend(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """One colour [P, 3] of those [V, P, 3] that photographs show, by weights [V, P]; those that stand out are out.
+    """One colour [P, 3] from samples [V, P, 3] and weights [V, P], without outliers.
 
-    First the colour from which the distances are least (Weiszfeld's method for the geometric median), every photograph
-    with one vote; then the weighted mean of all that lie about it. Nothing is left out where nothing lies there.
+    The unweighted geometric median (Weiszfeld's method), then the weighted mean of the samples near it; of all samples
+    if none is near it.
     """
     votes = (weights > 0).astype(np.float32)
     middle = _mean(colors, votes)
@@ -108,6 +109,6 @@ def blend(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def _mean(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted mean over the views, [P, 3]; 0 where nothing weighs."""
+    """The weighted mean over the views, [P, 3]; 0 if all weights are 0."""
     total = weights.sum(axis=0)
     return np.einsum("vpc,vp->pc", colors, weights) / np.maximum(total, 1e-30)[:, None]

@@ -1,4 +1,4 @@
-"""Meshes from the working frame to the world."""
+"""Transform meshes from the working frame to the world frame."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from models.surface.mesh import Surface
 
 
 def surface_to_world(surface: Surface, scene_to_world: np.ndarray) -> Surface:
-    """A copy of `surface` with its vertices taken through `scene_to_world` [4, 4], an affine map (any similarity).
+    """A copy of `surface` with its vertices transformed by `scene_to_world` [4, 4], an affine map (any similarity).
 
-    Its colours stay, and its normals become unit normals of the new surface. A mirroring map turns the faces over, so
-    that they look outwards still. Raises ValueError for a matrix that is not 4x4, affine, finite and invertible.
+    Colours are kept, normals become unit normals of the new surface. If the map contains a reflection, faces are
+    flipped, so that they still face outwards. Raises ValueError for a matrix that is not 4x4, affine, finite and
+    invertible.
     """
     matrix = np.asarray(scene_to_world, dtype=np.float64)
     if matrix.shape != (4, 4) or not np.isfinite(matrix).all() or not np.array_equal(matrix[3], [0.0, 0.0, 0.0, 1.0]):

@@ -1,7 +1,7 @@
-"""A coloured mesh as PLY, OBJ with its material, GLB or STL, by the suffix of its file.
+"""Write a coloured mesh as PLY, OBJ with its material, GLB or STL, by the suffix of the file.
 
-trimesh writes all but OBJ, for which it takes three times as long and twice the memory (two million triangles: 12 s and
-1.0 GB, here 4 s and 0.6 GB), and rounds coordinates to eight decimals, whatever their scale.
+trimesh writes all formats but OBJ. For OBJ it needs three times the time and twice the memory (two million triangles:
+12 s and 1.0 GB, here 4 s and 0.6 GB), and rounds coordinates to eight decimals for any scale.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from models.requests import NONE, TEXTURE, VERTEX
 from models.surface.mesh import About, Surface
 
 HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
-# OBJ has y up and looks along -z, which is what Blender's importer takes it for: there, coordinates are again those of
-# the scene. (x, y, z) -> (x, z, -y).
+# Blender's importer interprets OBJ as y up and looking along -z; with (x, y, z) -> (x, z, -y) its coordinates are those
+# of the scene.
 BLENDER = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 STL_HEADER_BYTES = 80
 UNLIT = "KHR_materials_unlit"
 CHANNEL_LIMIT = 65535
-ROWS = 2**16  # of an OBJ, made into text at a time
+ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
 def require_format(path: Path, color: str | None) -> str:
-    """The colour that the file will have: what is asked for, or for None the vertices' where the format holds that.
+    """The colour of the file: the requested one, or for None vertex colours if the format supports them.
 
-    Raises UserError for a suffix that is not in HOLDS, and for a format that cannot hold what is asked for.
+    Raises UserError for a suffix that is not in HOLDS, and for a format that does not support the requested colour.
     """
     suffix = path.suffix.lower()
     if suffix not in HOLDS:
@@ -51,15 +51,15 @@ def require_format(path: Path, color: str | None) -> str:
 
 
 def companions(path: Path, color: str) -> list[Path]:
-    """The further files that a mesh at `path` consists of."""
+    """Further files of a mesh at `path`."""
     is_textured = path.suffix.lower() == ".obj" and color == TEXTURE
     return [path.with_suffix(suffix) for suffix in (".mtl", ".png")] if is_textured else []
 
 
 def write_surface(surface: Surface, path: Path, about: About) -> None:
-    """Write the mesh; `path` never holds half of one. Raises UserError for a place that cannot be written.
+    """Write the mesh; `path` never contains an incomplete file. Raises UserError if it cannot be written.
 
-    A textured OBJ has its .mtl and .png beside it, which are written first.
+    The .mtl and .png of a textured OBJ are in the same folder and are written first.
     """
     suffix = path.suffix.lower()
     image, material = path.with_suffix(".png"), path.with_suffix(".mtl")
@@ -71,33 +71,33 @@ def write_surface(surface: Surface, path: Path, about: About) -> None:
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:
-    """As trimesh writes it."""
+    """The mesh as a trimesh object."""
     normals = None if surface.normals is None else _unit(surface.normals)
     return trimesh.Trimesh(surface.mesh.vertices, surface.mesh.faces, vertex_normals=normals, process=False, **more)
 
 
 def _unit(normals: np.ndarray) -> np.ndarray:
-    """Normals [V, 3] of unit length; one that has none points along z, since a file may not hold others."""
+    """Normals [V, 3] of unit length; zero normals become the z axis, since files require unit normals."""
     length = np.linalg.norm(normals, axis=1, keepdims=True)
     return np.where(length > 0, normals / np.where(length > 0, length, 1.0), [0.0, 0.0, 1.0])
 
 
 def _ply(surface: Surface, about: About) -> bytes:
-    """Binary PLY with normals and colours where there are any, and comments."""
+    """Binary PLY with comments, and with normals and colours if there are any."""
     content = export_ply(_mesh(surface, vertex_colors=surface.rgb), vertex_normal=surface.normals is not None)
     head, mark, rest = content.partition(b"element vertex")
     return head + "".join(f"comment {line}\n" for line in about.lines()).encode("utf-8", "replace") + mark + rest
 
 
 def _stl(surface: Surface, about: About) -> bytes:
-    """Binary STL; as much of what there is to say as its header holds."""
-    # A header that begins with "solid" would be taken for text.
+    """Binary STL; the header contains as much of the comment as fits."""
+    # Readers take a header that begins with "solid" for the text format.
     words = f"mesh, {', '.join(about.lines())}".encode("ascii", "replace")[:STL_HEADER_BYTES]
     return words.ljust(STL_HEADER_BYTES) + export_stl(_mesh(surface))[STL_HEADER_BYTES:]
 
 
 def to_glb(surface: Surface, about: About) -> bytes:
-    """glTF 2.0 in one file. Colours are those of the photographs, light included, and so are shown without lamps."""
+    """glTF 2.0 in one file. Colours from photographs include the lighting, so the material is unlit."""
     mesh = _mesh(surface, metadata=vars(about))
     picture = None if surface.picture is None else Image.fromarray(surface.picture)
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)
@@ -108,7 +108,7 @@ def to_glb(surface: Surface, about: About) -> bytes:
     def finish(tree: dict[str, Any]) -> None:
         tree["asset"]["extras"] = vars(about)
         attributes = tree["meshes"][0]["primitives"][0]["attributes"]
-        if "_color" in attributes:  # trimesh itself takes sRGB of 8 bits for linear light
+        if "_color" in attributes:  # trimesh takes 8-bit sRGB colours for linear ones
             attributes["COLOR_0"] = attributes.pop("_color")
             tree["accessors"][attributes["COLOR_0"]]["normalized"] = True
         if surface.rgb is not None or picture is not None:
@@ -119,7 +119,9 @@ def to_glb(surface: Surface, about: About) -> bytes:
 
 
 def _linear(rgb: np.ndarray) -> np.ndarray:
-    """sRGB uint8 [V, 3] as linear light with opacity, uint16 [V, 4]: what glTF has at vertices (IEC 61966-2-1)."""
+    """sRGB uint8 [V, 3] as linear colours with opacity, uint16 [V, 4], as glTF requires for vertices (IEC
+    61966-2-1).
+    """
     levels = np.arange(256) / 255.0
     light = np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
     colors = np.rint(light * CHANNEL_LIMIT).astype("<u2")[rgb]
@@ -149,7 +151,7 @@ def _obj(surface: Surface, about: About, material: str) -> bytes:
 
 
 def _rows(pattern: str, values: np.ndarray) -> list[str]:
-    """Each row of `values` in `pattern`, as texts of ROWS rows."""
+    """The rows of `values` formatted by `pattern`, as texts of ROWS rows."""
     found = []
     for start in range(0, len(values), ROWS):
         part = values[start : start + ROWS]

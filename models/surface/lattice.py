@@ -1,6 +1,6 @@
-"""Cells and corners of a cubic lattice as arrays: halving it, and what of it lies on both sides of a surface.
+"""Cells and corners of a cubic lattice as arrays: halving, and cells with values of both signs.
 
-A lattice of K cells per axis holds K + 1 values per axis. Halved, it has 2 K cells; the parent cell i covers the cells
+A lattice of K cells per axis has K + 1 values per axis. Halved, it has 2 K cells; the parent cell i contains the cells
 2 i and 2 i + 1, and touches the 27 points of `parents`.
 """
 
@@ -12,23 +12,23 @@ from collections.abc import Callable
 import numpy as np
 
 AXES = (0, 1, 2)
-# To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any slope, so that
-# the steepest of them shows at least 0.88 of it.
+# To the 26 neighbours of a point, one of each opposite pair. Some direction is within 28 degrees of any gradient, so
+# that the largest difference is at least 0.88 of its norm.
 DIRECTIONS = tuple(step for step in itertools.product((-1, 0, 1), repeat=3) if step > (0, 0, 0))
 Pair = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def along_axes(values: np.ndarray, change: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """`values` changed along one axis after the other, which `change` has as its first."""
+    """Apply `change`, which acts on the first axis, to each axis in turn."""
     for axis in AXES:
         values = np.moveaxis(change(np.moveaxis(values, axis, 0)), 0, axis)
     return values
 
 
 def halved(values: np.ndarray) -> np.ndarray:
-    """Values [K + 1]^3 on the lattice of half the spacing, [2 K + 1]^3, between by linear interpolation.
+    """Values [K + 1]^3 interpolated linearly on the lattice of half the spacing, [2 K + 1]^3.
 
-    Where all corners of a cell have one sign, so has all that is interpolated in it.
+    If all corners of a cell have one sign, so have all interpolated values in it.
     """
 
     def finer(there: np.ndarray) -> np.ndarray:
@@ -40,35 +40,35 @@ def halved(values: np.ndarray) -> np.ndarray:
 
 
 def halved_marks(known: np.ndarray) -> np.ndarray:
-    """Marks [K + 1]^3 of points on the lattice of half the spacing; the points between have none."""
+    """Marks [K + 1]^3 of points on the lattice of half the spacing; new points are unmarked."""
     finer = np.zeros([2 * count - 1 for count in known.shape], bool)
     finer[::2, ::2, ::2] = known
     return finer
 
 
 def children(cells: np.ndarray) -> np.ndarray:
-    """Marks [K]^3 of cells, handed on to their eight children, [2 K]^3."""
+    """Marks [K]^3 of cells, copied to their eight children, [2 K]^3."""
     return along_axes(cells, lambda there: np.repeat(there, 2, axis=0))
 
 
 def corners(values: np.ndarray, pair: Pair) -> np.ndarray:
-    """What `pair` makes of each cell's eight corners, taken two by two: [K + 1]^3 -> [K]^3."""
+    """Reduce each cell's eight corners by `pair`: [K + 1]^3 -> [K]^3."""
     return along_axes(values, lambda there: pair(there[1:], there[:-1]))
 
 
 def parents(values: np.ndarray, pair: Pair) -> np.ndarray:
-    """What `pair` makes of the 27 points of each parent cell: [2 K + 1]^3 -> [K]^3."""
+    """Reduce the 27 points of each parent cell by `pair`: [2 K + 1]^3 -> [K]^3."""
     return along_axes(values, lambda there: pair(pair(there[:-1:2], there[1::2]), there[2::2]))
 
 
 def mixed_corners(values: np.ndarray) -> np.ndarray:
-    """The cells [K]^3 that have corners on both sides of zero."""
+    """The cells [K]^3 with corners of both signs."""
     inside = values < 0
     return corners(inside, np.logical_or) & ~corners(inside, np.logical_and)
 
 
 def mixed_parents(values: np.ndarray) -> np.ndarray:
-    """The parent cells [K]^3 among whose 27 points some lie on either side of zero."""
+    """The parent cells [K]^3 with values of both signs among their 27 points."""
     inside = values < 0
     return parents(inside, np.logical_or) & ~parents(inside, np.logical_and)
 
@@ -83,7 +83,7 @@ def points_of_parents(cells: np.ndarray) -> np.ndarray:
 
 
 def among_neighbours(cells: np.ndarray, pair: Pair) -> np.ndarray:
-    """What `pair` makes of each cell and its 26 neighbours, of those that there are: [K]^3 -> [K]^3."""
+    """Reduce each cell and its existing neighbours, up to 26, by `pair`: [K]^3 -> [K]^3."""
 
     def spread(there: np.ndarray) -> np.ndarray:
         found = there.copy()

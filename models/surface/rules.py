@@ -1,12 +1,11 @@
-"""Where a surface may be: which cells of a lattice are worth a closer look, and how that is checked.
+"""Rules that decide which cells of a lattice may contain the surface, and their checks.
 
-A signed distance has a bound: it changes by no more than its slope times the way. A cell whose corners are, in the
-mean, farther from zero than a surface through the cell allows has none in it. The slope is measured, taken with a
-margin, and compared with all that is evaluated later; where it was too small, the rule is widened.
-
-A density, or a distance that is cut off, has no bound. A cell is looked at where values change sign in it or in one of
-its 26 neighbours, or come close to zero by the measure of how they vary there. What neither rule foresees is followed:
-into every cell and every block that the surface leaves through (models.surface.block, models.surface.sparse).
+A signed distance is Lipschitz continuous: it changes by at most its gradient norm times the distance. A cell contains
+no surface if the mean distance of its corners from zero is too large for that. The gradient norm is measured,
+multiplied by a margin, and compared with all later values; if it was too small, the rule is widened. A density, or a
+truncated distance, has no such bound. A cell is refined if the sign changes in it or in one of its 26 neighbours, or if
+values are close to zero relative to their variation. Surfaces that neither rule predicts are followed into every cell
+and block that they enter (models.surface.block, models.surface.sparse).
 """
 
 from __future__ import annotations
@@ -19,13 +18,15 @@ import numpy as np
 
 from models.surface.lattice import among_neighbours, corners, mixed_corners
 
-# On the steepest slope that was measured: 1.13 for its direction (lattice.DIRECTIONS), the rest for what was not seen.
+# Factor on the largest measured gradient norm: 1.13 for the directions (lattice.DIRECTIONS), the rest for unmeasured
+# points.
 MARGIN = 1.25
-# Of the range of values in a cell, or on the coarse lattice in a cell and its neighbours: what is nearer to zero than
-# that many times may cross it. Of a NeRF that was trained for 1000 steps, whose density is rough, all 723 pieces are
-# found with these numbers, in 4.7 % of the queries; with 1/2 and 1/2, in 2.4 %, 46 of the smallest are not.
+# Fractions of the range of values in a cell, or on the coarse lattice in a cell and its neighbours, below which a value
+# may be near a crossing. For a NeRF after 1000 steps, with a rough density, these numbers find all 723 components with
+# 4.7 % of the queries; 1/2 and 1/2 miss 46 of the smallest with 2.4 %.
 NEAR, NEAR_COARSE = 3.0, 1.0
-# Cells of the coarsest lattice per axis, at the least. Without a bound what is smaller than such a cell may be missed.
+# Minimum number of cells of the coarsest lattice per axis. Without a bound, components smaller than such a cell may be
+# missed.
 COARSEST_BOUNDED = 32
 COARSEST_UNBOUNDED = 100
 
@@ -35,31 +36,32 @@ def _same(values: np.ndarray) -> np.ndarray:
 
 
 class Rule(Protocol):
-    """Which cells are refined; `values` are zero on the surface, negative inside."""
+    """Decides which cells are refined; `values` are zero on the surface, negative inside."""
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
-        """The cells [K]^3 through which the surface may go; values [K + 1]^3, `spacing` [3] apart.
+        """The cells [K]^3 that the surface may cross; values [K + 1]^3, `spacing` [3] apart.
 
-        coarse: these are the values of the coarse lattice, which nothing has been excluded by so far.
+        coarse: these are the values of the coarse lattice, where no cell has been excluded yet.
         """
 
     def widened(self, slope: float) -> Rule:
-        """The rule that holds where a slope was seen; this one where it allows for that."""
+        """The rule after a gradient norm was found; unchanged if it already allows for it."""
 
     def text(self) -> str:
-        """The rule in words, for the log."""
+        """The rule as a text for the log."""
 
 
 @dataclass(frozen=True)
 class Bounded:
-    """Of a signed distance."""
+    """The rule for a signed distance."""
 
-    slope: float  # no two values differ by more than this times their distance
+    slope: float  # an upper bound of the difference of two values over their distance
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
-        """Where the corners' mean distance from zero is not above the slope times their mean distance from a point.
+        """Cells whose corners have a mean distance from zero of at most the bound times their mean distance from a
+        point.
 
-        That mean is convex, so that no point of the cell has a larger one than its corners, which all have the same.
+        The mean distance from a point is convex, so its maximum in the cell is at the corners, where it is equal.
         """
         del coarse
         cube = np.stack(np.meshgrid(*[(0.0, step) for step in spacing], indexing="ij"), axis=-1)
@@ -67,23 +69,25 @@ class Bounded:
         return corners(np.abs(values), np.add) / 8.0 <= self.slope * reach
 
     def widened(self, slope: float) -> Bounded:
-        """With a margin again."""
+        """The rule with a new margin."""
         return self if slope <= self.slope else replace(self, slope=MARGIN * slope)
 
     def text(self) -> str:
-        """The bound."""
+        """The bound as a text for the log."""
         return f"a slope of at most {self.slope:.3g}"
 
 
 @dataclass(frozen=True)
 class Unbounded:
-    """Of everything else."""
+    """The rule for all other fields."""
 
-    level: float  # of the field, where the values are zero
+    level: float  # value of the field at the surface
     evened: Callable[[np.ndarray], np.ndarray] = _same
 
     def may_cross(self, values: np.ndarray, spacing: np.ndarray, coarse: bool) -> np.ndarray:
-        """Where signs differ, or values come near to zero by the measure of their range; coarse cells look around."""
+        """Cells with a sign change or values close to zero relative to their range; coarse cells include their
+        neighbours.
+        """
         del spacing
         even = self.evened(values + self.level) - self.evened(np.array(self.level))
         highest, lowest, crossing = corners(even, np.maximum), corners(even, np.minimum), mixed_corners(values)
@@ -95,10 +99,10 @@ class Unbounded:
         return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 
     def widened(self, slope: float) -> Unbounded:
-        """No slope is too steep."""
+        """The same rule, which does not depend on gradients."""
         del slope
         return self
 
     def text(self) -> str:
-        """The rule."""
-        return "near changes of sign"
+        """The rule as a text for the log."""
+        return "near sign changes"

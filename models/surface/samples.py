@@ -1,7 +1,7 @@
-"""The grid that a mesh is made on, and the field at its points. N is the resolution: grid points per axis.
+"""The grid of a mesh, and the values of the field at its points. N is the resolution: grid points per axis.
 
-Points are those of the dense grid (models.surface.extraction), to the bit, so that values are too. Places beyond the
-last point of an axis stand for that point, so that blocks of one size cover a grid of any.
+Points are bit-identical to those of the dense grid (models.surface.extraction), so values are, too. Indices beyond the
+last point of an axis refer to that point, so that equal blocks cover any grid.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import numpy as np
 from data.errors import UserError
 from models.surface.extraction import SMALLEST_RESOLUTION, not_finite
 
-BLOCK = 64  # cells per axis of what is evaluated, marched and kept as one: some 20 MB at work, a second of a network
-# A value nearer to zero than this part of a typical one is moved off it, so that no vertex falls on a point of the
-# grid, where several would coincide: a ten-thousandth of a cell, by a signed distance.
+BLOCK = 64  # cells per axis of a block; it takes about 20 MB and a second of a network
+# A value closer to zero than this fraction of a typical value is moved away from zero, so that no vertex falls on a
+# grid point, where several would coincide: a ten-thousandth of a cell, for a signed distance.
 TIE = 1e-6
 
 Progress = Callable[[Iterable], Iterable]
 
 
 def unchanged(items: Iterable) -> Iterable:
-    """No progress is shown."""
+    """No progress bar."""
     return items
 
 
 @dataclass(frozen=True)
 class Grid:
-    """N points per axis from `low` to `high`, corners included, in blocks whose coarse cells are `stride` wide."""
+    """N points per axis from `low` to `high`, inclusive, in blocks with coarse cells of width `stride`."""
 
     low: np.ndarray  # [3]
     high: np.ndarray  # [3]
@@ -38,7 +38,10 @@ class Grid:
 
     @classmethod
     def of(cls, low: np.ndarray, high: np.ndarray, resolution: int, coarsest: int) -> Grid:
-        """With the widest stride that leaves `coarsest` cells per axis. Raises UserError for a resolution below 2."""
+        """The grid with the largest stride that leaves at least `coarsest` cells per axis.
+
+        Raises UserError for a resolution below 2.
+        """
         if resolution < SMALLEST_RESOLUTION:
             raise UserError(
                 f"--resolution {resolution}: a mesh needs at least {SMALLEST_RESOLUTION} grid points per axis"
@@ -56,7 +59,7 @@ class Grid:
 
     @property
     def spacing(self) -> np.ndarray:
-        """Of neighbouring points, [3]."""
+        """The distance of neighbouring points, [3]."""
         return (self.high - self.low) / (self.resolution - 1)
 
     @property
@@ -70,15 +73,15 @@ class Grid:
         return BLOCK // self.stride
 
     def coarse(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
-        """Where the coarse values of a block lie among all of them."""
+        """The slice of a block's coarse values."""
         return tuple(slice(self.cells * index, self.cells * (index + 1) + 1) for index in block)
 
     def coarse_cells(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
-        """Where the coarse cells of a block lie among all of them."""
+        """The slice of a block's coarse cells."""
         return tuple(slice(self.cells * index, self.cells * (index + 1)) for index in block)
 
     def within(self, block: tuple[int, int, int]) -> tuple[slice, ...]:
-        """The part of a block's points that are points of the grid."""
+        """The part of a block's points that are grid points."""
         return tuple(slice(0, min(BLOCK, self.resolution - 1 - BLOCK * index) + 1) for index in block)
 
     def places(self, vertices: np.ndarray) -> np.ndarray:
@@ -87,7 +90,7 @@ class Grid:
 
 
 class Samples:
-    """The field at points of a grid, zero on the surface; counts what it is asked."""
+    """The field at points of a grid, zero on the surface; counts the evaluations."""
 
     def __init__(
         self, outward: Callable[[np.ndarray], np.ndarray], quantity: str, grid: Grid, threshold: float, chunk: int
@@ -98,10 +101,10 @@ class Samples:
         self._axes, self._last = grid.axes, grid.resolution - 1
         self._tie = 0.0
         self.queries = 0
-        self.lowest, self.highest = np.inf, -np.inf  # of the field itself
+        self.lowest, self.highest = np.inf, -np.inf  # range of the field
 
     def __call__(self, places: np.ndarray) -> np.ndarray:
-        """Values float64 [P] at places int [P, 3], in cells; raises EmptySurfaceError where one is not finite."""
+        """Values float64 [P] at points int [P, 3], in cells; raises EmptySurfaceError if one is not finite."""
         values = np.empty(len(places))
         for start in range(0, len(places), self._chunk):
             part = np.minimum(places[start : start + self._chunk], self._last)
@@ -117,7 +120,8 @@ class Samples:
         count = -(-self._last // grid.stride) + 1
         index = np.arange(count) * grid.stride
         values = np.empty((count,) * 3)
-        slab = max(1, self._chunk // count**2)  # planes at a time: the places of all would take more than the values
+        # planes at a time: the coordinates of all points would take more memory than the values
+        slab = max(1, self._chunk // count**2)
         for start in progress(range(0, count, slab)):
             places = np.stack(np.meshgrid(index[start : start + slab], index, index, indexing="ij"), axis=-1)
             values[start : start + slab] = self(places.reshape(-1, 3)).reshape(-1, count, count)
@@ -125,11 +129,11 @@ class Samples:
         return np.pad(self.off_zero(values), (0, grid.blocks * grid.cells + 1 - count), mode="edge")
 
     def off_zero(self, values: np.ndarray) -> np.ndarray:
-        """Without values that are almost zero."""
+        """Values moved away from zero."""
         return np.where(np.abs(values) < self._tie, np.where(values < 0, -self._tie, self._tie), values)
 
     def _note(self, field: np.ndarray) -> None:
-        """Keep the range of what was seen."""
+        """Update the range of values."""
         lowest, highest = float(field.min()), float(field.max())
         if not (np.isfinite(lowest) and np.isfinite(highest)):
             raise not_finite(self._quantity)

@@ -1,9 +1,9 @@
-"""A surface from a field that is asked only where the surface may be; the same triangles as from the dense grid.
+"""Extract a surface with evaluations only near it; gives the triangles of the dense grid.
 
-A coarse lattice is evaluated everywhere. Cells that the field's rule (rules.py) cannot exclude are refined, block by
-block; each block is marched and stored by itself (block_store.py). Then common faces of blocks are compared: where the
-surface leaves a block and its neighbour has no surface there, both are evaluated densely at that place, until all
-agree. So of each piece of the surface that is found, all is found.
+A coarse lattice is evaluated everywhere. Cells that the field's rule (rules.py) cannot exclude are refined block by
+block; each block is marched and stored (block_store.py). Then common faces of blocks are compared: where the surface
+leaves a block and its neighbour has no surface there, both are evaluated densely, until all are consistent. So each
+component that is found is complete.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from models.surface.weld import weld
 if TYPE_CHECKING:
     from models.methods.protocol import LevelSet
 
-SLOPE_SAMPLES = 1024  # places where the slope of a signed distance is measured, beside the coarse lattice
-NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # of a block, itself among them
+SLOPE_SAMPLES = 1024  # additional points at which the gradient norm of a signed distance is measured
+NEIGHBOURS = tuple(itertools.product((-1, 0, 1), repeat=3))  # a block and its neighbours
 
 
 @dataclass(frozen=True)
 class Sparse:
-    """A mesh, and what it took."""
+    """A mesh and its statistics."""
 
     mesh: trimesh.Trimesh
-    queries: int  # of the field
-    share: float  # of the dense grid's
-    blocks: int  # that the surface was looked for in
-    resumed: int  # of them, kept from an earlier run
-    rule: str  # in words
+    queries: int  # evaluations of the field
+    share: float  # fraction of those of the dense grid
+    blocks: int  # blocks that were refined
+    resumed: int  # blocks that were restored from an earlier run
+    rule: str  # the rule as a text
     kept: Kept
 
 
@@ -56,9 +56,9 @@ def extract(
 ) -> Sparse:
     """The surface of `field` between the corners `low` and `high` [3], on a grid of `resolution` points per axis.
 
-    As published, what is marched is minus the field at `threshold`. At most `chunk` points are asked at a time;
-    finished blocks are kept in `folder`, until `Sparse.kept.clear`. Raises EmptySurfaceError where there is no surface,
-    UserError for a resolution below 2 or a disk without room.
+    As published, marching cubes runs on minus the field at `threshold`. At most `chunk` points are evaluated at a time;
+    finished blocks are kept in `folder` until `Sparse.kept.clear`. Raises EmptySurfaceError if there is no surface,
+    UserError for a resolution below 2 or a full disk.
     """
     grid = Grid.of(low, high, resolution, COARSEST_BOUNDED if field.bounded else COARSEST_UNBOUNDED)
     samples = Samples(field.outward, field.quantity, grid, threshold, chunk)
@@ -84,7 +84,7 @@ def extract(
 
 
 def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
-    """The rule for this field; the slope of a signed distance is measured."""
+    """The rule for this field; measures the gradient norm of a signed distance."""
     if not field.bounded:
         return Unbounded(-threshold) if field.evened is None else Unbounded(-threshold, field.evened)
     places = np.random.default_rng(0).integers(1, max(2, grid.resolution - 1), (SLOPE_SAMPLES, 1, 3))
@@ -96,7 +96,7 @@ def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, thr
 
 
 class _Work:
-    """The blocks of an extraction, as they become finished."""
+    """The blocks of an extraction and their patches."""
 
     def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Rule, kept: Kept) -> None:
         self._grid, self._samples, self._coarse, self._rule, self.kept = grid, samples, coarse, rule, kept
@@ -112,11 +112,10 @@ class _Work:
         return [tuple(key) for key in np.argwhere(by_block).tolist()]
 
     def _active(self, coarse: np.ndarray, rule: Rule) -> np.ndarray:
-        """The coarse cells that the surface may cross."""
         return rule.may_cross(coarse, self._grid.stride * self._grid.spacing, coarse=True) | mixed_corners(coarse)
 
     def finish(self, key: Key) -> None:
-        """Have the patch of a block, kept or new."""
+        """Compute or restore the patch of a block."""
         patch = None if key in self.patches else self.kept.load(key)
         if patch is None:
             patch = self._evaluated(key)
@@ -127,7 +126,7 @@ class _Work:
         self.patches[key] = patch
 
     def _evaluated(self, key: Key) -> Patch:
-        """The patch of a block, with the widest slope seen in it or beside it."""
+        """Compute the patch of a block, with the largest gradient norm found in it and its neighbours."""
         grid, origin = self._grid, np.array(key) * BLOCK
         coarse = self._coarse[grid.coarse(key)]
         forced = self._forced.setdefault(key, np.zeros((grid.cells,) * 3, bool))
@@ -144,7 +143,7 @@ class _Work:
         return Patch(vertices, faces, face_signs(refined.values), forced, refined.steepest, max(slope, 0.0))
 
     def _active_in(self, key: Key, rule: Rule) -> np.ndarray:
-        """The coarse cells of a block that the surface may cross, by what is around them as well."""
+        """The coarse cells of a block that the surface may cross, also considering those around them."""
         around = tuple(slice(max(part.start - 1, 0), part.stop + 1) for part in self._grid.coarse(key))
         inner = tuple(
             slice(part.start - wide.start, part.start - wide.start + self._grid.cells)
@@ -153,12 +152,12 @@ class _Work:
         return self._active(self._coarse[around], rule)[inner]
 
     def _slope_near(self, key: Key) -> float:
-        """The steepest slope that was seen in a block and its neighbours so far."""
+        """The largest gradient norm found so far in a block and its neighbours."""
         near = (self.patches.get(tuple(np.add(key, step).tolist())) for step in NEIGHBOURS)
         return max((patch.steepest for patch in near if patch is not None), default=0.0)
 
     def too_steep(self) -> set[Key]:
-        """The blocks in which the rule has to be wider than it was, by what was seen beside them."""
+        """The blocks in which the rule was too narrow, according to their neighbours."""
         found = set()
         steep = [key for key, patch in self.patches.items() if self._rule.widened(patch.steepest) is not self._rule]
         for key in {tuple(np.add(key, step).tolist()) for key in steep for step in NEIGHBOURS}:
@@ -174,7 +173,7 @@ class _Work:
         return found
 
     def inconsistent(self) -> set[Key]:
-        """The blocks that have to be evaluated again: the surface leaves one, and the other does not know of it."""
+        """The blocks to evaluate again: the surface leaves one of two neighbours, and the other has none there."""
         found = set()
         for key, patch in self.patches.items():
             for axis, end in itertools.product(range(3), range(2)):
@@ -189,7 +188,7 @@ class _Work:
         return found
 
     def _signs(self, key: Key, axis: int, end: int) -> np.ndarray:
-        """Which points of a face lie inside; a block that was not looked into has one sign."""
+        """The inside points of a face; an unrefined block has one sign."""
         if key in self.patches:
             return self.patches[key].signs[axis, end]
         return self._coarse[tuple(part.start for part in self._grid.coarse(key))] < 0

@@ -1,4 +1,4 @@
-"""A mesh's surface laid out flat, and a picture painted on it."""
+"""Unwrap a mesh, and paint a texture."""
 
 from __future__ import annotations
 
@@ -13,53 +13,53 @@ from scipy.ndimage import distance_transform_edt
 from data.errors import UserError
 from models.surface.mesh import Surface
 
-TEXTURED_FACES = 100_000  # unless told otherwise: laying out takes minutes beyond, and the picture has the detail
-PADDING = 2  # texels between charts: a viewer's interpolation reaches one, its first smaller picture two
-SUBTEXEL = 4  # bits of a triangle's corners when it is drawn
-FEWEST_TEXELS = 0.5  # per triangle in the mean: a texture with less shows the charts' borders and no more
+TEXTURED_FACES = 100_000  # default number of triangles: unwrapping more takes minutes, and the texture has the detail
+PADDING = 2  # texels between charts: interpolation needs one, the first mipmap level two
+SUBTEXEL = 4  # fractional bits of vertex coordinates in drawing
+FEWEST_TEXELS = 0.5  # mean texels per triangle: a smaller texture shows mostly the borders of charts
 
 Paint = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals [P, 3] -> RGB [P, 3] in [0, 1]
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A mesh cut into charts that lie beside each other."""
+    """A mesh cut into charts in texture space."""
 
-    source: np.ndarray  # [V] which vertex of the mesh each new one is
-    faces: np.ndarray  # [F, 3] of the new ones
+    source: np.ndarray  # [V] index of the original vertex of each new one
+    faces: np.ndarray  # [F, 3] indices of new vertices
     uv: np.ndarray  # [V, 2] in [0, 1]
 
 
 def unwrap(mesh: trimesh.Trimesh, size: int) -> Layout:
-    """Charts for a picture of `size` texels each way; raises UserError where it is too small for them."""
+    """Charts for a texture of `size` texels per side; raises UserError if it is too small."""
     if len(mesh.faces) * FEWEST_TEXELS > size * size:
         raise _too_small(size, f"{len(mesh.faces)} triangles")
-    import xatlas  # which only this needs
+    import xatlas  # imported only here
 
     atlas = xatlas.Atlas()
     atlas.add_mesh(np.asarray(mesh.vertices, np.float32), np.asarray(mesh.faces, np.uint32))
     packing = xatlas.PackOptions()
     packing.resolution, packing.padding, packing.bilinear = size, PADDING, True
     atlas.generate(pack_options=packing)
-    # More than was asked for is squeezed into it, and the padding with it, down to less than a texel.
+    # xatlas shrinks charts that do not fit, and the padding with them, to less than a texel.
     if atlas.atlas_count > 1 or max(atlas.width, atlas.height) > PADDING * size:
         raise _too_small(size, f"{atlas.chart_count} charts")
     source, faces, uv = atlas[0]
-    # xatlas divides by the width and height of what it used; charts keep their shape in a square.
+    # xatlas divides by the width and height that it used; the larger one keeps the charts' aspect.
     scale = np.array([atlas.width, atlas.height]) / max(atlas.width, atlas.height, size)
     return Layout(source.astype(np.int64), faces.astype(np.int64), (uv * scale).astype(np.float64))
 
 
 def _too_small(size: int, what: str) -> UserError:
-    """A picture that does not hold what it should."""
+    """The error for a texture that is too small."""
     return UserError(f"--texture_size {size}: too small for the {what} of this mesh; raise it, or lower --decimate")
 
 
 def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Surface:
-    """The mesh with a picture of `size` texels each way, painted by `paint`; raises UserError for one too small.
+    """The mesh with a texture of `size` texels per side, painted by `paint`; raises UserError if it is too small.
 
-    Corners on the borders of charts are there once for each chart. Texels beyond a chart take the colour of its nearest
-    one, so that no seam shows where they are interpolated.
+    Vertices on chart borders are duplicated for each chart. Texels outside charts get the colour of the nearest one, so
+    that interpolation shows no seams.
     """
     layout = unwrap(mesh, size)
     face = _face_of_texels(layout, size)
@@ -80,7 +80,7 @@ def texture(mesh: trimesh.Trimesh, size: int, paint: Paint) -> Surface:
 
 
 def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
-    """The face that each texel belongs to, int32 [size, size], -1 for none; texels that a face only touches too."""
+    """The face of each texel, int32 [size, size], -1 for none; includes texels that a face only touches."""
     drawn = np.full((size, size), -1, np.int32)
     places = np.stack([layout.uv[:, 0] * size - 0.5, (1.0 - layout.uv[:, 1]) * size - 0.5], axis=1)
     fixed = np.rint(places * (1 << SUBTEXEL)).astype(np.int32)[layout.faces]
@@ -90,7 +90,7 @@ def _face_of_texels(layout: Layout, size: int) -> np.ndarray:
 
 
 def _barycentric(places: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Shares [P, 3] of a triangle's corners [P, 3, 2] at places [P, 2]; at its nearest border for places outside."""
+    """Barycentric coordinates [P, 3] in triangles [P, 3, 2] of points [P, 2], clamped to the triangle."""
     edge_1, edge_2, away = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0], places - corners[:, 0]
     area = edge_1[:, 0] * edge_2[:, 1] - edge_1[:, 1] * edge_2[:, 0]
     area = np.where(np.abs(area) < 1e-20, 1.0, area)

@@ -1,4 +1,4 @@
-"""Which points of a mesh which camera sees. The working frame throughout; P points."""
+"""Visibility of mesh points from cameras, in the working frame. P points."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import trimesh
 
 from data.scenes.scene import Scene
 
-# Of the unit sphere's radius: a ray begins this far off the surface that it starts from, which float32 rays and the
-# triangles about a vertex make necessary. Where another surface is nearer than that, its shadow is not seen.
+# Radii by which a ray starts above its surface, because of float32 rays and the triangles around a vertex. The shadow
+# of a surface closer than this is not detected.
 OFFSET = 2e-3
-RAYS = 2**18  # cast at a time
-MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes for each
-CLUSTER = 1 / 384  # of the radius: a grid of some 770 cells each way
+RAYS = 2**18  # rays at a time
+MOST_FACES = 5_000_000  # Embree and trimesh take 300 bytes per triangle
+CLUSTER = 1 / 384  # radii: a grid of about 770 cells per axis
 
 
 @dataclass(frozen=True)
 class Camera:
-    """A photograph's camera."""
+    """The camera of a photograph."""
 
     intrinsics: np.ndarray  # [3, 3]
     c2w: np.ndarray  # [4, 4]
@@ -29,34 +29,36 @@ class Camera:
 
     @property
     def center(self) -> np.ndarray:
-        """Where it stands, [3]."""
+        """The camera centre, [3]."""
         return self.c2w[:3, 3]
 
     def shows(self, pixels: np.ndarray, depth: np.ndarray) -> np.ndarray:
-        """Whether pixels [P, 2] lie between the centres of its first and its last, in front of it: bool [P]."""
+        """Whether pixels [P, 2] are between the centres of the first and last ones, in front of the camera: bool
+        [P].
+        """
         inside = (pixels >= 0).all(axis=1) & (pixels <= [self.width - 1, self.height - 1]).all(axis=1)
         return inside & (depth > 0)
 
 
 def cameras(intrinsics: np.ndarray, c2w: np.ndarray, sizes: Iterable[tuple[int, int]]) -> list[Camera]:
-    """Of V photographs: [V, 3, 3], [V, 4, 4] and V sizes (width, height)."""
+    """The cameras of V photographs: [V, 3, 3], [V, 4, 4] and V sizes (width, height)."""
     return [Camera(k, pose, *size) for k, pose, size in zip(intrinsics, c2w, sizes, strict=True)]
 
 
 def cameras_of(scene: Scene) -> list[Camera]:
-    """Those of a scene's photographs."""
+    """The cameras of a scene."""
     return cameras(scene.intrinsics, scene.c2w, [scene.size(view) for view in range(scene.n_views)])
 
 
 def project(points: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; the pixel of a point behind the camera means nothing."""
+    """Pixels [P, 2] (x, y) and depths [P] of points [P, 3]; pixels are undefined behind the camera."""
     seen = (points - camera.center) @ camera.c2w[:3, :3] @ camera.intrinsics.T
     depth = seen[:, 2]
     return seen[:, :2] / np.where(depth == 0, 1.0, depth)[:, None], depth
 
 
 def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
-    """The mesh with all vertices of a cell of that size as one, in their middle; triangles without area go."""
+    """Merge all vertices of a grid cell to their mean; degenerate triangles are removed."""
     vertices = np.asarray(mesh.vertices)
     cells = np.floor((vertices - vertices.min(axis=0)) / size).astype(np.int64)
     extent = cells.max(axis=0) + 1
@@ -70,7 +72,7 @@ def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
 
 
 class Visibility:
-    """A mesh that hides what lies behind it; a very fine one is made coarser, so that rays can be cast at it."""
+    """An occluding mesh; a very fine one is simplified for ray casting."""
 
     def __init__(self, mesh: trimesh.Trimesh) -> None:
         is_fine = len(mesh.faces) > MOST_FACES
@@ -78,9 +80,9 @@ class Visibility:
         self._offset = 2.0 * CLUSTER if is_fine else OFFSET
 
     def sees(self, points: np.ndarray, normals: np.ndarray, center: np.ndarray) -> np.ndarray:
-        """Whether nothing lies between points [P, 3] on the mesh, with outward normals, and `center` [3]: bool [P].
+        """Whether nothing is between points [P, 3] on the mesh, with outward normals, and `center` [3]: bool [P].
 
-        A point is not seen from behind.
+        Back faces are not visible.
         """
         towards = center - points
         towards /= np.linalg.norm(towards, axis=1, keepdims=True)

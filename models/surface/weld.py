@@ -1,4 +1,4 @@
-"""The patches of neighbouring blocks as one surface."""
+"""Merge the patches of neighbouring blocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from models.surface.samples import BLOCK
 
 
 def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Vertices [V, 3] and faces int64 [F, 3] of patches (vertices in cells, faces); equal places on borders are one.
+    """Vertices [V, 3] and faces int64 [F, 3] of patches (vertices in cells, faces); equal border vertices are merged.
 
-    Blocks give a vertex on their common face the same numbers (`block.march`). Triangles that lose their area by it go.
+    Blocks compute the same numbers for a vertex on their common face (`block.march`). Triangles that become degenerate
+    are removed.
     """
     starts = np.cumsum([0, *(len(vertices) for vertices, _ in patches)])
     vertices = np.concatenate([vertices for vertices, _ in patches])
@@ -22,7 +23,7 @@ def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
     target[border] = border[first[which.reshape(-1)]]
     kept = target == np.arange(len(vertices))
     number = (np.cumsum(kept) - 1)[target]
-    # Patch by patch into the one array: there may be tens of millions of triangles.
+    # Patch by patch into one array, because there may be tens of millions of triangles.
     faces, count = np.empty((sum(len(part) for _, part in patches), 3), np.int64), 0
     for (_, part), start in zip(patches, starts, strict=False):
         renumbered = number[part + start]

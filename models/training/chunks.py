@@ -1,6 +1,6 @@
-"""How many entries of a batch are differentiated at a time: what the conf says or, under `auto`, what fits.
+"""The number of batch entries that are differentiated at a time (the chunk size): from the conf, or automatic.
 
-The largest chunk that fits `train.memory_limit` by measurements on the run's own model (models.machine.memory).
+Under `auto` it is the largest one that fits `train.memory_limit`, by measurements on the model (models.machine.memory).
 """
 
 from __future__ import annotations
@@ -18,37 +18,38 @@ from models.training.sharing import share_of
 from models.training.trainer import Trainer
 
 FLOAT_BYTES = 4
-# Per parameter while it is updated: the gradient, two new moments and the new weight, beside the old ones.
+# Bytes per parameter during an update: the gradient, two new moments and the new weight, in addition to the old values.
 UPDATE_COPIES = 4
-STATE_KEY = "ray_chunk"  # in the state of a checkpoint
-RANKS_KEY = "ranks"  # that shared the batches, where there were several
+STATE_KEY = "ray_chunk"  # key in the state of a checkpoint
+RANKS_KEY = "ranks"  # number of ranks that shared the batches
 
 
 def training_chunk(trainer: Trainer) -> memory.Choice:
-    """The entries of a batch that are differentiated at a time under `auto`; leaves the trainer as it was."""
+    """The chunk size under `auto`; leaves the trainer unchanged."""
     state = trainer.sampler.state()
-    # Any jitter does, and none may be drawn from the run's generator.
+    # Any jitter works, and none may be drawn from the generator of the run.
     share = share_of(trainer.model, trainer.sampler.next(), None, trainer.ranks, trainer.cut)
     trainer.sampler.restore(state)
     update = UPDATE_COPIES * FLOAT_BYTES * sum(parameter.numel() for parameter in trainer.optimizer.parameters)
 
     def differentiate(chunk: int) -> object:
-        part = share.batch.part(0, 2 * chunk)  # two chunks tell whether the first one's memory serves the second
+        part = share.batch.part(0, 2 * chunk)  # two chunks show whether the memory of the first one is reused
         noise = trainer.model.draw_noise(len(part), np.random.default_rng(0))
         return trainer.gradient_of(part, noise, chunk)
 
     choice = memory.chunk_that_fits(share.longest, differentiate, trainer.conf.memory_limit, update)
-    # What fits in one piece stays in one where another batch, or rank, has more entries: it has no more samples.
+    # If one batch fits, all do: other batches, or shares of other ranks, with more entries have no more samples.
     if choice.chunk == share.longest:
         choice = replace(choice, chunk=trainer.conf.batch_size)
-    # All ranks go on with what fits each.
+    # All ranks use the minimum.
     return min(trainer.ranks.everyone(choice), key=lambda one: one.chunk)
 
 
 def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -> int | None:
-    """The chunk that needs no measurement: the conf's, or the one a checkpoint of the same sizes went on with.
+    """The chunk size without measurement: from the conf, or from a checkpoint with the same sizes; else None.
 
-    A resumed run of as many ranks keeps its chunk, so that it repeats the unbroken run bit for bit.
+    A resumed run with the same number of ranks keeps its chunk size, so that it is bit-identical to an uninterrupted
+    one.
     """
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
@@ -58,10 +59,10 @@ def settled_chunk(conf: TrainConfig, state: Mapping[str, Any], ranks: int = 1) -
 
 
 def chunk_state(conf: TrainConfig, chunk: int, ranks: int = 1) -> dict[str, Any]:
-    """What `settled_chunk` reads back from a checkpoint's state."""
+    """The entry of a checkpoint's state that `settled_chunk` reads."""
     return {STATE_KEY: {"rays": chunk, "for": _sizes(conf)}} | ({RANKS_KEY: ranks} if ranks > 1 else {})
 
 
 def _sizes(conf: TrainConfig) -> list[Any]:
-    """What a chunk was chosen for, as JSON."""
+    """The sizes that determine the chunk size, as JSON."""
     return [conf.batch_size, conf.memory_limit]

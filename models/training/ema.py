@@ -1,8 +1,8 @@
-"""An exponential moving average of the weights, for results that do not tremble with the last steps.
+"""An exponential moving average of the weights, which reduces the noise of the last steps in results.
 
-After step n every averaged weight is e <- d e + (1 - d) w with d = min(decay, (1 + n) / (10 + n)): the average forgets
-the initial weights fast at first, when it would otherwise consist of them (the schedule of TensorFlow's
-tf.train.ExponentialMovingAverage, https://www.tensorflow.org/api_docs/python/tf/train/ExponentialMovingAverage).
+After step n every averaged weight is e <- d e + (1 - d) w with d = min(decay, (1 + n) / (10 + n)). The small initial
+decay removes the influence of the initial weights (the schedule of TensorFlow's tf.train.ExponentialMovingAverage,
+https://www.tensorflow.org/api_docs/python/tf/train/ExponentialMovingAverage).
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from models.structs import Var
 
 
 def decay_at(step: int, decay: float) -> float:
-    """The share of the old average that step `step` (the first is 1) keeps."""
+    """The weight of the old average at step `step` (the first is 1)."""
     return min(decay, (1.0 + step) / (10.0 + step))
 
 
 class WeightAverage:
-    """Networks of their own that hold the average; they are rendered with, never differentiated."""
+    """Networks with the averaged weights; they are used for results and never differentiated."""
 
     def __init__(self, model: Model, live: Mapping[str, jt.nn.Module], decay: float) -> None:
-        """`model` has networks of the same shapes as `live`, from whose weights the average starts."""
+        """`model` has networks of the same shapes as `live`; the average starts at their weights."""
         self.model = model
         self.decay = decay
         weights = {name: export_state(network) for name, network in live.items()}
-        # A sampler may have given the live ones other sizes, or taken some away.
+        # The sampler may have resized or removed some of the live networks.
         model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in weights.items()})
         self.networks = model.networks
         for name, network in self.networks.items():
@@ -42,12 +42,12 @@ class WeightAverage:
         return [value for network in self.networks.values() for value in named_parameters(network).values()]
 
     def update(self, parameters: Sequence[Var], step: int) -> None:
-        """Take in the weights after a step."""
+        """Update the average with the weights after a step."""
         kept, values = decay_at(step, self.decay), self.values
         for value, parameter in zip(values, parameters, strict=True):
             value.update((value.detach() * kept + parameter.detach() * (1.0 - kept)).detach())
-        jt.sync(values)  # else each step would leave its graph behind, for the first picture to work off
+        jt.sync(values)  # otherwise the graphs of all steps would accumulate until the first image
 
     def export(self) -> dict[str, dict[str, np.ndarray]]:
-        """Copies of the averaged weights, network by network, under their names in checkpoints."""
+        """Copies of the averaged weights, by network and name as in checkpoints."""
         return {name: export_state(network) for name, network in self.networks.items()}

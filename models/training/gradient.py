@@ -1,9 +1,9 @@
-"""The gradient of a batch, added up over chunks, of which only one lives at a time, and over the ranks that share it.
+"""The gradient of a batch, summed over chunks, of which only one is in memory at a time, and over ranks.
 
-R entries in the batch, r in a chunk. Each term of the loss is a sum and a count; the counts of a batch are known
-before anything is differentiated, and with them given the losses of the chunks add up to the loss of the batch, and so
-do the gradients. Chunks are added in float64 and rounded once: float32 numbers of like size add up without rounding
-there, so that the sum is the same in any order, and whoever adds up some of them first.
+R entries in the batch, r in a chunk. Each term of the loss is a sum and a count. The counts of the whole batch are
+computed first; with them, the losses of the chunks add up to the loss of the batch, and so do the gradients. Chunks are
+added in float64 and rounded once: float32 numbers of similar size add up without rounding there, so the sum does not
+depend on the order.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from models.ops.weighted_means import weighted_means
 from models.structs import Objective, StepContext, Var
 from models.training.sharing import Share, rows_of
 
-TOTAL = "total"  # the weighted sum, among the losses
-Counts = Mapping[str, float]  # of a whole batch, by term
+TOTAL = "total"  # name of the weighted sum among the losses
+Counts = Mapping[str, float]  # counts of a whole batch, by term
 
 
 @dataclass(frozen=True)
 class BatchGradient:
-    """What one batch gives: its losses, what they were computed from, and d total / d parameter."""
+    """The result of one batch: losses, output, and d total / d parameter."""
 
     losses: dict[str, Var]  # the mean of each term, and `total`, their weighted sum
-    output: Any  # of the objective
+    output: Any  # output of the objective
     gradients: list[Var]  # in the order of the parameters
-    watched: dict[str, Var] = field(default_factory=dict)  # d total / d what the objective says is watched
+    watched: dict[str, Var] = field(default_factory=dict)  # d total / d each value in `Objective.watched`
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some entries of a batch."""
+    """A part of a batch."""
 
     batch: Batch
     noise: Noise | None
@@ -46,17 +46,17 @@ class Chunk:
 
 
 class GradientSum:
-    """Losses and gradients of a share of a batch: `chunks`, then `add` for each of them, then `result`.
+    """Sums losses and gradients of a share of a batch: call `chunks`, `add` for each of them, then `result`.
 
-    The chunk changes memory, and roundings only. Where memory ends, begin again with smaller `chunks`.
+    The chunk size affects only memory and rounding. If memory runs out, start again with smaller `chunks`.
     """
 
     def __init__(self, model: Model, share: Share, context: StepContext, parameters: Sequence[Var]) -> None:
         self.share = share
         self._model, self._context, self._parameters = model, context, parameters
         self._counts: Counts = {}
-        self._missing = -1  # chunks to be added
-        self._sum: BatchGradient | None = None  # of those that were, without its output
+        self._missing = -1  # remaining chunks
+        self._sum: BatchGradient | None = None  # sum of the completed chunks, without output
         self._outputs: list[Any] = []
 
     @property
@@ -65,10 +65,11 @@ class GradientSum:
         return self._missing == 0
 
     def chunks(self, size: int) -> list[Chunk]:
-        """The share in chunks of at most `size` entries, none in two of its pieces, precomputed and counted.
+        """The share in chunks of at most `size` entries that do not cross pieces, with `precompute` done and counts
+        known.
 
-        A whole batch that is one chunk settles and counts for itself as it is differentiated. All ranks that share the
-        batch count together, once.
+        An undivided batch is precomputed and counted when it is differentiated. All ranks that share the batch count
+        together, once.
         """
         share, context = self.share, self._context
         spans = list(_spans(share.borders or (0, len(share.batch)), size))
@@ -79,7 +80,7 @@ class GradientSum:
         for rows in spans:
             batch, noise = share.batch.part(rows.start, rows.stop), rows_of(share.noise, rows)
             chunks.append(Chunk(batch, noise, self._model.precompute(batch, noise, context)))
-            with jt.no_grad():  # nothing else of the objective is computed: Jittor runs what is asked for
+            with jt.no_grad():  # Jittor computes only what is requested, so the rest of the objective is not evaluated
                 terms = self._model.objective(batch, noise, context, chunks[-1].precomputed).terms
                 own = {name: term.count for name, term in terms.items()}
                 del terms
@@ -90,26 +91,27 @@ class GradientSum:
         return chunks
 
     def add(self, objective: Objective) -> None:
-        """Differentiate a chunk's objective; on return the computation has been started, on the CPU it is finished."""
+        """Differentiate the objective of a chunk; starts the computation, which on the CPU is finished on return."""
         losses = losses_of(objective, self._counts)
         found = jt.grad(losses[TOTAL], [*self._parameters, *objective.watched.values()])
         gradients, others = [_cut(value) for value in found[: len(self._parameters)]], found[len(self._parameters) :]
         watched = {name: _cut(value) for name, value in zip(objective.watched, others, strict=True)}
         output = mapped(_cut, objective.output)
         one = BatchGradient({name: _cut(value) for name, value in losses.items()}, output, gradients, watched)
-        # What is handed on must not keep the graph: its activations would stay beside those of the next chunk or step.
+        # The returned values must not keep the graph: its activations would stay in memory during the next chunk or
+        # step.
         del objective, losses, found, others
-        # A failed allocation is met here, before any weight has changed. And the numbers of a chunk are computed before
-        # they are added, as if it stood alone.
+        # A failed allocation is raised here, before any weight changes. The values of a chunk are computed before they
+        # are added, as for an undivided batch.
         jt.sync([*_values(one), *_leaves(output)])
         self._sum = one if self._sum is None else _added(self._sum, one)
         self._outputs.append(output)
         self._missing -= 1
 
     def result(self) -> BatchGradient:
-        """Losses and gradients of the whole batch, the output of this share; float32.
+        """Losses and gradients of the whole batch, and the output of this share; float32.
 
-        All ranks that share the batch call it at the same time.
+        All ranks that share the batch must call it.
         """
         found = self._sum
         if len(self._outputs) > 1:
@@ -129,35 +131,35 @@ def losses_of(objective: Objective, counts: Counts) -> dict[str, Var]:
 
 
 def joined(outputs: Sequence[Any]) -> Any:
-    """The output of a batch from those of its parts."""
+    """Concatenate the outputs of the parts of a batch."""
     return _mapped(_joined, outputs)
 
 
 def mapped(function: Callable[[Var], Any], output: Any) -> Any:
-    """An output with something else in the place of each Var."""
+    """An output with `function` applied to each Var."""
     return _mapped(lambda _, values: function(values[0]), [output])
 
 
 def gathered(ranks: Ranks, output: Any) -> Any | None:
-    """The output of a shared batch, for rank 0; None for the others."""
+    """The output of a shared batch on rank 0; None on other ranks."""
     parts = ranks.gather(mapped(lambda value: value.numpy(), output))
     return None if parts is None else joined([mapped(jt.array, part) for part in parts])
 
 
 def _spans(borders: Sequence[int], chunk: int) -> Iterator[slice]:
-    """The pieces between borders, in parts of so many entries."""
+    """Split spans of the given lengths at the borders."""
     for first, last in itertools.pairwise(borders):
         for start in range(first, last, chunk):
             yield slice(start, min(start + chunk, last))
 
 
 def _values(found: BatchGradient) -> list[Var]:
-    """Gradients, losses and what is watched."""
+    """Gradients, losses and watched values."""
     return [*found.gradients, *found.losses.values(), *found.watched.values()]
 
 
 def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
-    """With others in the place of `_values`, computed here."""
+    """The same structure with other `_values`."""
     jt.sync(values)
     rest = iter(values)
     gradients = [next(rest) for _ in found.gradients]
@@ -166,21 +168,21 @@ def _with(found: BatchGradient, values: Sequence[Var]) -> BatchGradient:
 
 
 def _added(total: BatchGradient, one: BatchGradient) -> BatchGradient:
-    """The sum with one more chunk, in float64; what is watched is of one chunk each."""
+    """Add a chunk in float64. Watched values belong to one chunk each and are not added."""
     pairs = zip([*total.gradients, *total.losses.values()], _values(one), strict=False)
     sums = [_cut(a.float64() + b.float64()) for a, b in pairs]
     return replace(_with(replace(total, watched={}), sums), watched=total.watched | one.watched)
 
 
 def _counts_of_all(ranks: Ranks, counts: Counts) -> Counts:
-    """The counts of all ranks together."""
+    """Sum the counts over ranks."""
     values = np.array(list(counts.values()), np.float64)
     ranks.add(values)
     return dict(zip(counts, values.tolist(), strict=True))
 
 
 def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> BatchGradient:
-    """With losses and gradients of all ranks together, by one buffer of this type."""
+    """Sum losses and gradients over ranks, in one buffer of this type."""
     places = _values(found)
     ends = np.cumsum([value.numel() for value in places])
     buffer = np.empty(ends[-1], dtype)
@@ -193,7 +195,7 @@ def _of_all(ranks: Ranks, found: BatchGradient, dtype: type[np.floating]) -> Bat
 
 
 def _cut(value: Var) -> Var:
-    """The same values, off the graph that they came from."""
+    """The same values, detached from their graph."""
     return value.detach().stop_grad()
 
 
@@ -204,7 +206,7 @@ def _leaves(output: Any) -> list[Var]:
 
 
 def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any]) -> Any:
-    """An output each of whose Vars is made of those of `outputs` in its place."""
+    """An output in which each Var is computed from the corresponding Vars of `outputs`."""
     changed = {}
     for entry in fields(outputs[0]):
         values = [getattr(output, entry.name) for output in outputs]
@@ -213,5 +215,5 @@ def _mapped(function: Callable[[Field, list[Var]], Var], outputs: Sequence[Any])
 
 
 def _joined(field: Field, values: list[Var]) -> Var:
-    """The rows of several chunks one below the other; what has no row per entry is the same in each."""
+    """Concatenate the rows of several chunks; values without a row per entry are equal in all of them."""
     return jt.concat(values, dim=0) if field.metadata.get("rows", True) else values[0]

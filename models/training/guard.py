@@ -1,8 +1,8 @@
-"""The watch over each step's numbers: a step whose numbers are not finite changes no weight.
+"""Checks the values of each step: a step that is not finite changes no weight.
 
-The verdict is computed on the device, from the step's numbers and from those of the update, and gates the update there.
-The host reads it in the next step, before that one computes anything: the only time in a step that it waits for a card.
-The weights are still those of the skipped step then.
+The check runs on the device, on the readings of the step and of the update, and masks the update there. The host reads
+its result in the next step, before that step computes anything. This is the only time in a step that the host waits for
+a card. The weights are then still those before the skipped step.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from models.methods.protocol import Batch, Noise
 from models.structs import Var
 from models.training.update_check import UpdateFault, find_faults, gathered
 
-Arrays = Callable[[], Mapping[str, np.ndarray]]  # called where a step was skipped
-Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]  # moment -> "<network>.<name>" -> values, likewise
-MAX_NAMED = 3  # things a sentence names before it only counts
+Arrays = Callable[[], Mapping[str, np.ndarray]]  # called if a step was skipped
+# moment -> "<network>.<name>" -> values
+Moments = Callable[[], Mapping[str, Mapping[str, np.ndarray]]]
+MAX_NAMED = 3  # number of findings in a sentence; further ones are counted
 
 
 def fetched(values: Sequence[Var]) -> np.ndarray:
-    """The readings on the host, [G + 2]; waits for them."""
+    """The readings on the host, [G + 2]; waits for the device."""
     return np.concatenate([value.numpy().reshape(-1) for value in values])
 
 
 @dataclass(frozen=True)
 class StepInputs:
-    """All that decides a step besides the weights."""
+    """The inputs of a step besides the weights."""
 
     step: int  # finished steps before it
     batch: Batch
@@ -40,7 +41,7 @@ class StepInputs:
 
 @dataclass(frozen=True)
 class StepUpdate:
-    """What a step updated the weights with besides the moments, and whether it did; computed, not waited for."""
+    """The inputs of an update besides the moments, and whether it was accepted; may not be computed yet."""
 
     gradients: list[Var]  # in the order of the parameters
     settings: UpdateSettings
@@ -50,45 +51,45 @@ class StepUpdate:
 
 @dataclass(frozen=True)
 class BadStep:
-    """A step that was skipped."""
+    """A skipped step: its inputs, weights and findings."""
 
     inputs: StepInputs
-    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are those after it too
+    weights: dict[str, np.ndarray]  # "<network>.<name>" -> values before the step, which are also those after it
     readings: np.ndarray  # [G + 2], see `readings`
     findings: tuple[str, ...]  # what was not finite, causes first
-    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # what else the kind of model keeps
+    buffers: dict[str, np.ndarray] = field(default_factory=dict)  # buffers of the model
     moments: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)  # before the step
     settings: UpdateSettings | None = None
-    faults: tuple[UpdateFault, ...] = ()  # of the update, where loss and gradients are finite
+    faults: tuple[UpdateFault, ...] = ()  # faults of the update, if loss and gradients are finite
 
     @property
     def is_of_the_update(self) -> bool:
-        """Whether weights, loss and gradients were finite, so that only the moments made it what it was."""
+        """Whether weights, loss and gradients were finite, so that the moments are the cause."""
         return bool(self.faults)
 
     def sentence(self) -> str:
-        """What was seen."""
+        """The findings as one sentence."""
         return f"step {self.inputs.step + 1} skipped: {listed(self.findings, MAX_NAMED)}"
 
 
 class Guard:
-    """Reads the verdict of each step when the next one asks; counts the skipped ones."""
+    """Reads the result of each step's check in the next step; counts the skipped ones."""
 
     def __init__(self) -> None:
-        self.bad_steps = 0  # in all
+        self.bad_steps = 0  # total
         self.bad_in_a_row = 0
         self._pending: tuple[StepInputs, StepUpdate] | None = None
         self._unreported: list[BadStep] = []
 
     def watch(self, inputs: StepInputs, update: StepUpdate) -> None:
         """Remember a step that was just launched."""
-        jt.sync([*update.readings, update.taken])  # with the step: what waits for `settle` holds on to no graph
+        jt.sync([*update.readings, update.taken])  # references no graph: the values are computed with the step
         self._pending = (inputs, update)
 
     def settle(self, parameters: Mapping[str, Var], moments: Moments = dict, buffers: Arrays = dict) -> bool:
-        """Read the verdict of the last step, if it was not read yet; returns False where the step was skipped.
+        """Read the result of the last step, if not read yet; returns False if the step was skipped.
 
-        `moments` gives those before that step, `buffers` the model's.
+        `moments` returns those before that step, `buffers` those of the model.
         """
         if self._pending is None:
             return True
@@ -108,7 +109,7 @@ class Guard:
         return taken
 
     def forget(self) -> None:
-        """Start afresh after the weights were replaced."""
+        """Reset after the weights were replaced."""
         self.bad_in_a_row = 0
         self._pending = None
 
@@ -120,7 +121,7 @@ def _examined(
     moments: Mapping[str, Mapping[str, np.ndarray]],
     buffers: dict[str, np.ndarray],
 ) -> BadStep:
-    """A skipped step, with what was not finite in it."""
+    """A skipped step with its findings."""
     seen = fetched(update.readings)
     gradients = {name: value.numpy() for name, value in zip(weights, update.gradients, strict=True)}
     findings = [*find_in_inputs(inputs), *find_in_weights(weights), *find_in_readings(seen, gradients)]
@@ -131,7 +132,7 @@ def _examined(
 
 
 def find_in_inputs(inputs: StepInputs) -> list[str]:
-    """Which inputs of a step are not finite, in words."""
+    """The inputs of a step that are not finite, in words."""
     arrays = inputs.batch.words()
     if inputs.noise is not None:
         arrays |= {f"the jitter '{name}'": array for name, array in inputs.noise.items()}
@@ -139,12 +140,12 @@ def find_in_inputs(inputs: StepInputs) -> list[str]:
 
 
 def find_in_weights(weights: Mapping[str, np.ndarray]) -> list[str]:
-    """Which weights are not finite, in words."""
+    """The weights that are not finite, in words."""
     return _not_finite({f"the weights {name}": values for name, values in weights.items()})
 
 
 def find_in_readings(values: np.ndarray, gradients: Mapping[str, np.ndarray]) -> list[str]:
-    """What `readings` say is not finite, in words; the weights among them are for `find_in_weights`."""
+    """The `readings` that are not finite, in words; weights are reported by `find_in_weights`."""
     loss, found = float(values[0]), []
     if not np.isfinite(loss):
         found.append(f"{'NaN' if np.isnan(loss) else 'Inf'} in the loss")
@@ -157,6 +158,6 @@ def find_in_readings(values: np.ndarray, gradients: Mapping[str, np.ndarray]) ->
 
 
 def _not_finite(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Which arrays are not finite, and how many of their entries."""
+    """The arrays that are not finite, with the number of such entries."""
     counts = {words: int(np.count_nonzero(~np.isfinite(array))) for words, array in arrays.items()}
     return [f"{count} NaN or Inf in {words}" for words, count in counts.items() if count]

@@ -1,4 +1,4 @@
-"""The trained parameters with their moments: one step of the conf's optimiser over all of them."""
+"""The trained parameters with their moments, and one step of the conf's optimiser."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from models.structs import Var
 
 
 def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], settings: UpdateSettings) -> Update:
-    """The update by the rule that `settings` names, as `models.ops.update.gated`; `rates`: of each parameter."""
+    """The update by the rule that `settings` names, as `models.ops.update.gated`; `rates`: one per parameter."""
     rule = OPTIMIZERS[settings.optimizer]
-    if rule is adam:  # one operation over all parameters; a test holds it to the rule
+    if rule is adam:  # one operation over all parameters; a test compares it with the rule
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
@@ -27,7 +27,7 @@ def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], se
 
 
 class Optimizer:
-    """Parameters with their moments; `steps` counts the updates made. A `models.methods.protocol.Parameters`."""
+    """Parameters with their moments; `steps` counts the updates. Implements `models.methods.protocol.Parameters`."""
 
     def __init__(
         self,
@@ -37,9 +37,8 @@ class Optimizer:
         name: str = ADAM,
         averages: Sequence[Var] = (),
     ) -> None:
-        """`networks`: network -> name -> parameter, in the order in which they are optimised.
-
-        `name`: of the rule, a key of `OPTIMIZERS`. `averages`: of the parameters, or none; their rows follow.
+        """`networks`: network -> name -> parameter, in the order of optimisation. `name`: a key of `OPTIMIZERS`.
+        `averages`: of the parameters, or none; their rows change with those of the parameters.
         """
         self._numbers = {"beta_2": beta_2, "epsilon": epsilon, "optimizer": name}
         self._places = [(network, name) for network, values in networks.items() for name in values]
@@ -56,14 +55,14 @@ class Optimizer:
         accepted: Var | None = None,
         factors: Mapping[str, float] | None = None,
     ) -> Var:
-        """Update all parameters in place and start the computation; does not wait for it.
+        """Update all parameters in place; starts the computation and does not wait for it.
 
-        Returns whether the step was taken, bool [1]: `accepted`, and every number that it makes is finite. Where it
-        turns out False nothing changes but `steps`: take that back with `skip`.
+        Returns whether the step was taken, bool [1]: `accepted` is true and all new values are finite. Otherwise only
+        `steps` changes; undo that with `skip`.
 
         Args:
             gradients: in the order of the parameters.
-            factors: on the learning rate, by network or `<network>.<name>`; 1 where neither is named.
+            factors: on the learning rate, by network or `<network>.<name>`; default 1.
         """
         if len(gradients) != len(self.parameters):
             raise ValueError(f"{len(gradients)} gradients for {len(self.parameters)} parameters")
@@ -72,9 +71,9 @@ class Optimizer:
         before = Update(self.parameters, self.exp_avg, self.exp_avg_sq, may_be)
         rates = [settings.rate(name) for name in self.names]
         after = updated(before, [gradient.detach() for gradient in gradients], rates, settings)
-        # Outside no_grad: within it Jittor would freeze the parameters for ever.
+        # Outside no_grad, within which Jittor would stop gradients to the parameters permanently.
         parameters = [value.detach() for value in after.parameters]
-        # An allocation that fails is met here: weights, moments and `steps` are still those of the step before.
+        # A failed allocation is raised here, before weights, moments and `steps` change.
         jt.sync([*parameters, *after.exp_avg, *after.exp_avg_sq, after.taken])
         for parameter, value in zip(self.parameters, parameters, strict=True):
             parameter.update(value)
@@ -89,7 +88,7 @@ class Optimizer:
 
     @property
     def named_moments(self) -> dict[str, dict[str, np.ndarray]]:
-        """StepContext -> `<network>.<name>` -> copy, as checkpoints have them."""
+        """moment -> `<network>.<name>` -> copy, as in checkpoints."""
         groups = zip(MOMENTS, (self.exp_avg, self.exp_avg_sq), strict=True)
         return {
             moment: {name: value.numpy() for name, value in zip(self.names, values, strict=True)}
@@ -97,46 +96,48 @@ class Optimizer:
         }
 
     def skip(self) -> None:
-        """The last step was not accepted: the bias correction does not count it."""
+        """Undo the step count of a step that was not accepted, for the bias correction."""
         self.steps -= 1
 
     def restore(self, steps: int, exp_avg: Sequence[np.ndarray], exp_avg_sq: Sequence[np.ndarray]) -> None:
-        """Go on from saved moments, in the order of the parameters."""
+        """Continue with saved moments, in the order of the parameters."""
         self.steps = steps
         self.exp_avg, self.exp_avg_sq = (
             [jt.array(values).stop_grad() for values in moments] for moments in (exp_avg, exp_avg_sq)
         )
 
     def reset_moments(self) -> None:
-        """Start the moments and their bias correction anew, as at the first step."""
+        """Reset the moments and their bias correction, as at the first step."""
         zeros = [np.zeros(tuple(value.shape), np.float32) for value in self.parameters]
         self.restore(0, zeros, zeros)
 
     def keep(self, network: str, rows: np.ndarray) -> None:
-        """Cut every parameter of a network, and its moments, to these rows in this order; rows may repeat."""
+        """Select rows of every parameter of a network, with their moments; rows may repeat."""
         for index, (owner, _) in enumerate(self._places):
             if owner == network:
                 self._replace(index, *(value.numpy()[rows] for value in self._of(index)))
 
     def append(self, network: str, values: Mapping[str, np.ndarray]) -> None:
-        """Add rows to every parameter of a network, by name; their moments start at zero, their averages there."""
+        """Append rows to every parameter of a network, by name; their moments are zero, their averages equal the
+        values.
+        """
         for index, (owner, name) in enumerate(self._places):
             if owner == network:
                 pairs = zip(self._of(index), _fresh(values[name]), strict=False)
                 self._replace(index, *(np.concatenate([value.numpy(), rows]) for value, rows in pairs))
 
     def replace(self, network: str, name: str, values: np.ndarray) -> None:
-        """Other values for one parameter; its moments start at zero, its average there."""
+        """Replace the values of one parameter; its moments are zero, its average equals the values."""
         self._replace(self._places.index((network, name)), *_fresh(values))
 
     def _of(self, index: int) -> list[Var]:
-        """A parameter, its moments, and its average where there is one."""
+        """A parameter, its moments, and its average if there is one."""
         return [values[index] for values in (self.parameters, self.exp_avg, self.exp_avg_sq, self._averages) if values]
 
     def _replace(
         self, index: int, parameter: np.ndarray, first: np.ndarray, second: np.ndarray, *average: np.ndarray
     ) -> None:
-        """Other values, of another shape, for one parameter; the Var stays the network's own."""
+        """Replace a parameter by values of another shape; the Var object remains that of the network."""
         self.parameters[index].update(jt.array(parameter).detach())
         self.parameters[index].start_grad()
         self.exp_avg[index], self.exp_avg_sq[index] = (jt.array(values).stop_grad() for values in (first, second))
@@ -145,6 +146,6 @@ class Optimizer:
 
 
 def _fresh(values: np.ndarray) -> tuple[np.ndarray, ...]:
-    """A parameter's values with the moments, and the average, that they start with."""
+    """The values with their initial moments and average."""
     added = np.asarray(values, np.float32)
     return added, np.zeros_like(added), np.zeros_like(added), added

@@ -1,4 +1,4 @@
-"""How long a step takes on this machine, from short trainings whose schedules are those of a long one."""
+"""Measure the time of a step on this machine in short trainings with the schedules of a long one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from models.methods.registry import build_model
 from models.training.chunks import settled_chunk, training_chunk
 from models.training.trainer import Trainer
 
-# The first training meets every kernel, which are compiled at their first use; the second one is timed.
+# The first training compiles the kernels, the second one is timed.
 FIRST_STEPS, TIMED_STEPS = 32, 160
 
 
 def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> float:
-    """Seconds that a step takes in the middle of a whole training; nothing is kept of it.
+    """Seconds per step, averaged over a whole training; no files are kept.
 
-    Schedules are shares of the training, so that a short one goes through the same sizes as a long one.
+    Schedules are fractions of the training, so a short one passes through the same sizes as a long one.
     """
     _short_training(model, train, scene, FIRST_STEPS)
     seconds = _short_training(model, train, scene, TIMED_STEPS)
@@ -31,7 +31,7 @@ def seconds_per_step(model: ModelConfig, train: TrainConfig, scene: Scene) -> fl
 
 
 def _short_training(model: ModelConfig, train: TrainConfig, scene: Scene, steps: int) -> float:
-    """The seconds of a training of so many steps, without its start."""
+    """The seconds of a training with this number of steps, without its start."""
     train = replace(train, end_iter=steps, warm_up_end=min(train.warm_up_end, steps - 1))
     initial, pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(train.seed).spawn(3))
     built = build_model(model, train, initial)

@@ -1,8 +1,8 @@
-"""Which part of a batch each of several processes takes, and where it is cut, so that all add up the same numbers.
+"""The share of a batch that each rank computes, in pieces such that all ranks obtain the same sums.
 
-Sums over whole pieces are float64 and rounded once (see `gradient`): who adds up which of them does not count. Where
-the conf says how large a chunk is (train.ray_chunk), that is a piece. Otherwise, on the CPU, one, two or three ranks
-that mpirun has started cut a batch wherever a share of any of them ends: after a third, a half and two thirds of it.
+Sums over whole pieces are float64 and rounded once (see `gradient`), so the result does not depend on which rank adds
+which piece. If the conf sets the chunk size (train.ray_chunk), a chunk is a piece. Otherwise, on the CPU, one, two or
+three ranks started by mpirun split a batch after a third, a half and two thirds, where a share of any of them ends.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from models.machine.ranks.place import Place
 from models.machine.ranks.ranks import ALONE, Ranks
 from models.methods.protocol import Batch, Model, Noise
 
-# Numbers of ranks that have the same pieces: four, two for each of two ranks. A piece costs the calls that make its
-# graph, 4 ms and more: those that more numbers need would cost small batches much of what ranks bring.
+# Numbers of ranks with equal pieces: four, so two for each of two ranks. A piece costs the calls that build its graph,
+# 4 ms and more; more pieces would cost small batches much of the gain of several ranks.
 ALIKE = (1, 2, 3)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How batches are cut; neither: each rank has a piece, and memory alone says how much of it is taken at a time."""
+    """How batches are split; neither: each rank has one piece, split only by memory."""
 
-    entries: int | None = None  # of a piece
-    is_common: bool = False  # wherever a share of any of ALIKE ends
+    entries: int | None = None  # size of a piece
+    is_common: bool = False  # split at the ends of the shares of ALIKE ranks
 
 
 def cut_of(conf: TrainConfig, place: Place) -> Cut:
-    """How the batches of a conf are cut by processes of which this is one."""
+    """How this process splits the batches of a conf."""
     if conf.ray_chunk != AUTO:
         return Cut(entries=int(conf.ray_chunk))
     return Cut(is_common=bool(place.starter) and backend.device_info().name == "cpu")
@@ -42,12 +42,12 @@ def cut_of(conf: TrainConfig, place: Place) -> Cut:
 
 @dataclass(frozen=True)
 class Share:
-    """What a rank takes of a batch."""
+    """The share of a rank."""
 
     batch: Batch
     noise: Noise | None
-    ranks: Ranks = ALONE  # by whom the batch is shared; ALONE where every rank takes all of it
-    # Where its pieces begin, and its length; None where there are none that all ranks know of.
+    ranks: Ranks = ALONE  # the ranks that share the batch; ALONE if every rank computes all of it
+    # The starts of its pieces, and its length; None if there are no pieces known to all ranks.
     borders: Sequence[int] | None = None
 
     @property
@@ -57,7 +57,7 @@ class Share:
 
 
 def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut: Cut) -> Share:
-    """The part of the rank that this is, of whole pieces where there is one for each rank."""
+    """The share of this rank, in whole pieces if there is at least one per rank."""
     found = borders(model, batch, cut, ranks.size)
     rows = model.share(batch, ranks.rank, ranks.size) if ranks.size > 1 else None
     if rows is None:
@@ -70,12 +70,12 @@ def share_of(model: Model, batch: Batch, noise: Noise | None, ranks: Ranks, cut:
 
 
 def rows_of(noise: Noise | None, rows: slice) -> Noise | None:
-    """The jitter of some entries."""
+    """The jitter of a range of entries."""
     return None if noise is None else {name: array[rows] for name, array in noise.items()}
 
 
 def borders(model: Model, batch: Batch, cut: Cut, ranks: int) -> list[int] | None:
-    """Where pieces begin, and the number of entries; None where they are no whole pieces, or too few for the ranks."""
+    """The starts of pieces and the number of entries; None if there are no whole pieces, or too few for the ranks."""
     if cut.entries is not None:
         found = [*range(0, len(batch), cut.entries), len(batch)]
         return found if len(found) > ranks else None
@@ -88,13 +88,13 @@ def borders(model: Model, batch: Batch, cut: Cut, ranks: int) -> list[int] | Non
 
 
 def of_rank(borders: Sequence[int], rows: slice, rank: int, ranks: int) -> Sequence[int]:
-    """The borders of the pieces that a rank takes, at least one, for which these rows would be a fair share."""
+    """The borders of the pieces of a rank, at least one, closest to an equal share of rows."""
     first, last = (_nearest(borders, row, index, ranks) for row, index in ((rows.start, rank), (rows.stop, rank + 1)))
     return borders[first : last + 1]
 
 
 def _nearest(borders: Sequence[int], row: int, index: int, ranks: int) -> int:
-    """Which border is nearest to a row at which a rank, the index-th of all, begins; all ranks have a piece."""
+    """The border nearest to the row where rank `index` would start; every rank has a piece."""
     pieces = len(borders) - 1
     if index == ranks:
         return pieces

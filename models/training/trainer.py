@@ -31,24 +31,24 @@ Networks = Mapping[str, Mapping[str, np.ndarray]]  # network -> name -> array
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What one step computed, not yet waited for."""
+    """The output of one step, which may not be computed yet."""
 
     model: Model
     entries: int  # of the batch
     found: BatchGradient
-    ranks: Ranks = ALONE  # by whom the batch was shared
+    ranks: Ranks = ALONE  # the ranks that shared the batch
 
     def scalars(self) -> dict[str, float]:
-        """The TensorBoard scalars; waits for the device, and for the other ranks. Only rank 0 has them, others {}."""
+        """The TensorBoard scalars; waits for the device and the other ranks. Rank 0 gets them, others get {}."""
         output = self.found.output if self.ranks.size == 1 else gathered(self.ranks, self.found.output)
         values = {} if output is None else self.model.scalars(output, self.found.losses)
         return {name: float(value.item()) for name, value in values.items()}
 
 
 class Trainer:
-    """Takes steps; owns the optimiser, the step count and the random numbers of the jitter.
+    """Takes steps; holds the optimiser, the step count and the random generators of the jitter.
 
-    Without a sampler it can differentiate given batches and nothing else.
+    Without a sampler it can only differentiate given batches.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Trainer:
         averaged: Model | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
-        """`averaged` has networks of the same shapes, for the mean of the weights; None where there is none.
+        """`averaged` has networks of the same shapes, for the mean of the weights; None without averaging.
 
-        `ranks` share each batch, and take the same steps.
+        `ranks` share each batch and take the same steps.
         """
         self.ranks = ranks
         backend.allow_tf32(conf.tf32)
@@ -85,12 +85,12 @@ class Trainer:
         )
         self.guard = Guard()
         self.ray_chunk = conf.batch_size  # entries that are differentiated at a time
-        self.cut = cut_of(conf, ranks.place)  # of batches, into pieces
+        self.cut = cut_of(conf, ranks.place)  # how batches are split into pieces
         self._has_halved = False
 
     @property
     def result_model(self) -> Model:
-        """What pictures and meshes are made with: the averaged weights where there are any."""
+        """The model for images and meshes: with the averaged weights, if there are any."""
         if self.average is None:
             return self.model
         self.average.model.load_buffers(self.model.buffers())
@@ -98,20 +98,20 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the next step."""
+        """The learning rate of the next step."""
         return self.rate_factor * self.schedule(self.finished_steps)
 
     @property
     def context(self) -> StepContext:
-        """Of the next step, and of renderings now."""
+        """The context of the next step, and of renderings now."""
         return StepContext(self.finished_steps, self.conf.background_rgb)
 
     def step(self) -> StepOutput:
         """One batch, one update; starts the computation and does not wait for it.
 
-        Where loss, gradients or what the optimiser makes of them are not finite the update changes nothing; `guard`
-        knows in the next step, once its batch is laid out, or after `settle`. A card is waited for there and nowhere
-        else: what a model asks it about the batch it is asked just before.
+        If loss, gradients or the update are not finite, no weight changes; `guard` detects it in the next step, after
+        its batch is laid out, or in `settle`. The host waits for a card only there; values that a model reads from the
+        card for its batch are read just before.
         """
         context, parameters = self.context, self.optimizer.parameters
         with self._undone_where_abandoned():
@@ -124,7 +124,7 @@ class Trainer:
             while not total.is_complete:
                 with self._halved_where_memory_ends(share.ranks.size == self.ranks.size):
                     for part in total.chunks(self.ray_chunk):
-                        # Forward, then backward: nothing else holds the graph.
+                        # Forward, then backward: nothing else references the graph.
                         total.add(self.model.objective(part.batch, part.noise, context, part.precomputed))
             found = total.result()
         seen = readings(found.losses[TOTAL], found.gradients, parameters)
@@ -140,7 +140,7 @@ class Trainer:
         return StepOutput(self.model, len(batch), found, share.ranks)
 
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
-        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes nothing."""
+        """Losses and gradients of a batch, `chunk` entries at a time, by this rank alone; changes no state."""
         self.model.ranks, context = ALONE, self.context
         try:
             total = GradientSum(self.model, Share(batch, noise), context, self.optimizer.parameters)
@@ -152,7 +152,7 @@ class Trainer:
 
     @contextmanager
     def _undone_where_abandoned(self) -> Iterator[None]:
-        """Where ranks give up a step, the batch is not drawn: one that goes on from here draws it again."""
+        """If ranks abandon a step, its batch counts as not drawn: a resumed run draws it again."""
         if self.ranks.size == 1:
             yield
             return
@@ -166,9 +166,9 @@ class Trainer:
 
     @contextmanager
     def _halved_where_memory_ends(self, is_by_itself: bool) -> Iterator[None]:
-        """Where an allocation fails within: half the entries at a time from now on, said once however often.
+        """If an allocation fails within, halve the chunk size from now on; reported once.
 
-        What ranks do together none does again.
+        Collective operations of ranks are not repeated.
         """
         try:
             yield
@@ -181,13 +181,13 @@ class Trainer:
         if not self._has_halved:
             complain(
                 f"Warning: step {self.finished_steps + 1} does not fit into memory with {self.ray_chunk} "
-                f"{self.model.entries} at a time; going on with {halved} (fewer where need be), more slowly: set "
-                f"train.ray_chunk = {halved}, or a lower train.memory_limit"
+                f"{self.model.entries} at a time; continuing more slowly with {halved} (or fewer): set "
+                f"train.ray_chunk = {halved}, or lower train.memory_limit"
             )
         self.ray_chunk, self._has_halved = halved, True
 
     def settle(self) -> bool:
-        """Wait for the last step and read its verdict: False where it was skipped and not reported so before."""
+        """Wait for the last step and read its result: False if it was skipped and this was not reported before."""
         optimizer = self.optimizer
         was_taken = self.guard.settle(optimizer.named_parameters, lambda: optimizer.named_moments, self.model.buffers)
         if not was_taken:
@@ -195,21 +195,21 @@ class Trainer:
         return was_taken
 
     def rewind_to(self, step: int) -> None:
-        """Count the skipped steps since `step` as not made; the weights are those of it."""
+        """Uncount the skipped steps since `step`; the weights are those of that step."""
         self.finished_steps = step
         self.guard.forget()
 
     def random_states(self) -> dict[str, Any]:
-        """What decides the batches and the jitter to come, as JSON values."""
+        """The states of the generators of batches and jitter, as JSON values."""
         return {"sampler": self.sampler.state(), "jitter": self.generator.bit_generator.state}
 
     def set_random_states(self, states: Mapping[str, Any]) -> None:
-        """Go on from `random_states`; raises UserError where they do not fit."""
+        """Restore `random_states`; raises UserError if they do not fit."""
         self.sampler.restore(states["sampler"])
         self.generator.bit_generator.state = states["jitter"]
 
     def reseed(self, *entropy: int) -> None:
-        """Other batches and other jitter from here on, decided by `entropy`."""
+        """Reseed batches and jitter with `entropy`."""
         pixels, jitter = (np.random.default_rng(seed) for seed in np.random.SeedSequence(entropy).spawn(2))
         self.sampler.restore(self.sampler.state() | {"generator": pixels.bit_generator.state})
         self.generator.bit_generator.state = jitter.bit_generator.state
@@ -228,10 +228,10 @@ class Trainer:
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint: weights, moments, step, and the random states where it has them.
+        """Restore a checkpoint: weights, moments, step, and random states if it has them.
 
-        A checkpoint of the published code has no random states: its steps go on with those of the seed.
-        Raises CheckpointError, naming the entry, where it does not fit the conf's networks.
+        A checkpoint of the published code has no random states; the states of the seed are used. Raises
+        CheckpointError, naming the entry, if it does not fit the networks of the conf.
         """
         self.guard.forget()
         restore_model(self.model, checkpoint)
@@ -248,7 +248,7 @@ class Trainer:
 
 
 def restore_model(model: Model, checkpoint: Checkpoint) -> None:
-    """Overwrite weights and buffers; raises CheckpointError, naming the entry, where they do not fit the conf."""
+    """Overwrite weights and buffers; raises CheckpointError, naming the entry, if they do not fit the conf."""
     try:
         load_into(model, checkpoint.tensors, checkpoint.buffers)
     except ValueError as error:
@@ -256,7 +256,9 @@ def restore_model(model: Model, checkpoint: Checkpoint) -> None:
 
 
 def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]) -> None:
-    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming what does not fit."""
+    """Overwrite weights, network -> name -> array, and buffers; raises ValueError, naming the entry that does not
+    fit.
+    """
     model.adapt({name: {key: array.shape for key, array in named.items()} for name, named in tensors.items()})
     for name in model.networks:
         if name not in tensors:
@@ -270,7 +272,7 @@ def load_into(model: Model, tensors: Networks, buffers: Mapping[str, np.ndarray]
 
 
 def _moment(checkpoint: Checkpoint, moment: str, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """One saved moment in the shape of its parameter."""
+    """A saved moment in the shape of its parameter."""
     values = checkpoint.moments.get(moment, {}).get(name)
     if values is None or values.size != int(np.prod(shape)):
         raise CheckpointError(f"the checkpoint of step {checkpoint.step} has no {moment} for {name} of shape {shape}")

@@ -1,7 +1,7 @@
-"""Which entries of an optimiser's update are NaN or infinite, and what they were computed from.
+"""Find the entries of an optimiser's update that are NaN or infinite, and their inputs.
 
-An update that is not finite is never written, so it cannot be read back: NumPy computes it again, in float64 as the
-operation does on the CPU, and in float32 as it does on CUDA.
+An update that is not finite is never stored, so it cannot be read back: NumPy recomputes it, in float64 as the
+operation on the CPU and in float32 as on CUDA.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from models.machine.backend import jt
 from models.ops.update import Update
 from models.training import optimizer
 
-EXAMPLES = 4  # entries of a parameter that are kept as examples
-INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # what an entry of an update is computed from
+EXAMPLES = 4  # entries per parameter kept as examples
+INPUTS = ("weight", "gradient", "exp_avg", "exp_avg_sq")  # inputs of the update of an entry
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Entries of one parameter and what they are updated with; float32 arrays of one shape."""
+    """Entries of one parameter and the inputs of their update; float32 arrays of equal shape."""
 
     weight: np.ndarray
     gradient: np.ndarray
@@ -37,17 +37,17 @@ class Entries:
 
 @dataclass(frozen=True)
 class UpdateFault:
-    """A parameter whose update is not finite."""
+    """A parameter with an update that is not finite."""
 
     name: str  # <network>.<name>
     size: int
-    count: int  # entries that are not finite; 0 where only the operation finds any
+    count: int  # number of entries that are not finite; 0 if only the operation finds any
     places: np.ndarray  # flat indices of the first ones, [K]
-    examples: Entries  # at these places
-    ranges: Mapping[str, tuple[float, float]]  # by INPUTS, over the entries that were found
+    examples: Entries  # inputs of these entries
+    ranges: Mapping[str, tuple[float, float]]  # by INPUTS, ranges over the entries found
 
     def words(self) -> str:
-        """What was seen, as part of a sentence."""
+        """The fault as part of a sentence."""
         if not self.count:
             return f"NaN or Inf in the update of {self.name}, which is finite in NumPy"
         spans = [f"{name} {_span(*self.ranges[name])}" for name in INPUTS if name in self.ranges]
@@ -55,30 +55,30 @@ class UpdateFault:
 
 
 def _span(low: float, high: float) -> str:
-    """A range of numbers, or the one number."""
+    """A range of numbers, or the single number."""
     return f"{low:.3g}" if low == high or math.isnan(low) else f"{low:.3g} to {high:.3g}"
 
 
 def updated(entries: Entries, rate: float, settings: UpdateSettings, kind: type[np.floating]) -> np.ndarray:
-    """New weights, first and second moments in `kind`, [3, ...], by the rule alone; `rate` is of the parameter."""
+    """New weights, first and second moments in `kind`, [3, ...], by the rule; `rate` is that of the parameter."""
     numbers = (getattr(entries, name).astype(kind) for name in INPUTS)
     with np.errstate(all="ignore"):
         return np.stack(OPTIMIZERS[settings.optimizer](*numbers, rate, settings))
 
 
 def is_updated(entries: Entries, rate: float, settings: UpdateSettings) -> bool:
-    """Whether the operation, in the form that runs, finds the update of these entries finite."""
+    """Whether the active form of the operation gives finite values for these entries."""
     parts = {name: jt.array(np.ascontiguousarray(getattr(entries, name).reshape(-1))) for name in INPUTS}
     before = Update([parts["weight"]], [parts["exp_avg"]], [parts["exp_avg_sq"]], jt.array(np.ones(1, bool)))
     return bool(optimizer.updated(before, [parts["gradient"]], [rate], settings).taken.item())
 
 
 def find_faults(parameters: Mapping[str, Entries], settings: UpdateSettings) -> list[UpdateFault]:
-    """The parameters whose update is not finite: by NumPy where it finds any, else by the operation itself."""
+    """The parameters with an update that is not finite: found by NumPy, otherwise by the operation."""
     found = []
     for name, entries in parameters.items():
         rate = settings.rate(name)
-        with np.errstate(over="ignore"):  # what is stored is float32, whatever it is computed in
+        with np.errstate(over="ignore"):  # stored values are float32 for any type of computation
             made = [updated(entries, rate, settings, kind).astype(np.float32) for kind in (np.float64, np.float32)]
         places = np.flatnonzero(~np.isfinite(np.concatenate(made)).all(axis=0))
         if len(places):

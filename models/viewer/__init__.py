@@ -1,1 +1,1 @@
-"""The interactive viewer in the browser, on viser: scenes, meshes, live renderings. viser is optional."""
+"""The interactive viewer in the browser, based on viser: scenes, meshes, live renderings. viser is optional."""

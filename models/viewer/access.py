@@ -1,8 +1,8 @@
-"""Who may look: requests by the viewer's own page, and by those who know the token where others reach the machine.
+"""Access control of the viewer: only its own page, and only with the token if other machines can connect.
 
-A browser lets any web page open a websocket to any address, also to 127.0.0.1, and tells the server only the page's
-address (`Origin`). A name that an attacker points to 127.0.0.1 would make that page the viewer's own (DNS rebinding):
-it shows in `Host`.
+A browser lets any web page open a websocket to any address, including 127.0.0.1, and sends the server only the address
+of that page (`Origin`). If an attacker's name resolves to 127.0.0.1 (DNS rebinding), `Origin` looks like the viewer's
+own page, but `Host` contains that name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from websockets.http11 import Request, Response
 
 Answer = Callable[[Any, "Request"], "Response | None"]  # None: the connection becomes a websocket
-TOKEN = "token"  # of the address
+TOKEN = "token"  # name of the query parameter
 TOKEN_BYTES = 16
 PAGES = ("/", "/index.html")
 LOCAL_NAME = "localhost"
@@ -31,25 +31,25 @@ LOCAL_NAME = "localhost"
 
 @dataclass(frozen=True)
 class Access:
-    """What a request has to bring."""
+    """The requirements of a request."""
 
-    token: str  # "" where this machine alone reaches the viewer
-    cookie: str  # the name under which a browser keeps the token
+    token: str  # "" if only this machine can connect
+    cookie: str  # name of the cookie with the token
 
     def refusal(self, request: Request) -> str:
-        """Why a request is refused, in a sentence; "" where it is not."""
+        """The reason why a request is rejected, one sentence; "" if it is accepted."""
         hosts, origins = request.headers.get_all("Host"), request.headers.get_all("Origin")
         if len(hosts) != 1 or not (self.token or _is_local_name(hosts[0])):
-            return "The viewer is open to this machine alone; open it as localhost or 127.0.0.1."
+            return "The viewer accepts connections from this machine only; open it as localhost or 127.0.0.1."
         if any(_netloc(origin) != hosts[0].lower() for origin in origins):
-            return "Another web page asks for the viewer, which answers its own page alone."
+            return "The request comes from another web page; the viewer accepts only its own page."
         is_open = request.path.partition("?")[0] not in PAGES and "Upgrade" not in request.headers
         if is_open or not self.token or any(map(self._fits, (self._in_address(request), self._in_cookie(request)))):
             return ""
-        return "The token is missing or wrong; open the whole address that the program prints."
+        return "The token is missing or wrong; open the complete address that the program prints."
 
     def admit(self, request: Request, response: Response) -> None:
-        """Have the browser keep the token that its address brings: the page's websocket has no such address."""
+        """Set the token of the address as a cookie: the websocket of the page has no such address."""
         response.headers["Content-Security-Policy"] = "frame-ancestors 'self'"
         response.headers["Referrer-Policy"] = "no-referrer"
         if self.token and self._fits(self._in_address(request)):
@@ -70,18 +70,18 @@ class Access:
 
 
 def access_to(host: str, port: int) -> Access:
-    """With a new token where other machines reach `host`."""
+    """Access with a new token if other machines can connect to `host`."""
     return Access("" if is_loopback(host) else secrets.token_urlsafe(TOKEN_BYTES), f"neus_viewer_{port}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this machine alone reaches what listens at `host`; raises OSError for a name of no address."""
+    """Whether only this machine can connect to `host`; raises OSError if the name has no address."""
     found = {entry[4][0] for entry in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
     return all(ipaddress.ip_address(str(address)).is_loopback for address in found)
 
 
 def _netloc(origin: str) -> str:
-    """Host and port of an `Origin`; "" where it names none, as that of a sandboxed page or no address at all."""
+    """Host and port of an `Origin`; "" if it has none, as for a sandboxed page."""
     try:
         return urllib.parse.urlsplit(origin).netloc.lower()
     except ValueError:
@@ -89,7 +89,7 @@ def _netloc(origin: str) -> str:
 
 
 def _is_local_name(netloc: str) -> bool:
-    """Whether a `Host` names this machine from within, at whatever port: a tunnel has another one at its end."""
+    """Whether a `Host` names this machine, at any port: an SSH tunnel may use another one."""
     try:
         name = urllib.parse.urlsplit(f"//{netloc}").hostname or ""
         return name == LOCAL_NAME or ipaddress.ip_address(name).is_loopback
@@ -99,9 +99,9 @@ def _is_local_name(netloc: str) -> bool:
 
 @contextlib.contextmanager
 def guarded(access: Access) -> Iterator[list[bool]]:
-    """Within, a server that is started asks `access` first; the list gets an entry for it.
+    """Servers that are started within check `access` first; the list gets one entry for each of them.
 
-    viser has no place for such a check: it is put around the one that viser gives to websockets.
+    viser has no interface for such a check, so the function that viser passes to websockets is wrapped.
     """
     from websockets.asyncio import server as websockets_server
 
@@ -119,7 +119,7 @@ def guarded(access: Access) -> Iterator[list[bool]]:
 
 
 def _checked(access: Access, answer: Answer | None) -> Answer:
-    """`answer`, for requests that `access` admits."""
+    """`answer` for requests that `access` accepts."""
 
     def process(connection: Any, request: Request) -> Response | None:
         if sentence := access.refusal(request):

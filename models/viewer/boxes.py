@@ -1,4 +1,4 @@
-"""Boxes drawn on photographs in the viewer, as --mode prepare --masks box reads them."""
+"""Draw rectangles on photographs in the viewer, for --mode prepare --masks box."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from data.scenes.scene import Scene
 from models.viewer.scene_display import SceneDisplay, look_through, wxyz_of
 
 BOXES_FILE = "boxes.json"  # in the scene folder
-SCREEN = 720  # pixels of the height of what is shown before everything
-SHEET, AHEAD = "/photograph", 0.05  # where that is: so far before the camera, radii; cameras and points are behind it
-LINE, CARRIED_LINE = (255, 200, 0), (0, 220, 255)  # of a box that was drawn, and of one that points carry there
+SCREEN = 720  # height of the displayed image in pixels
+# distance of the image plane from the camera in radii; cameras and points are behind it
+SHEET, AHEAD = "/photograph", 0.05
+LINE, CARRIED_LINE = (255, 200, 0), (0, 220, 255)  # colours of drawn and of transferred rectangles
 MOST_BYTES = 1 << 24
 
 
 class Boxes:
-    """Looks through a photograph and takes a rectangle that is drawn there."""
+    """Shows a photograph and records the rectangle drawn on it."""
 
     def __init__(self, stage: SceneDisplay, folder: Path, downscale: int, say: Callable[[str], None]) -> None:
-        """`folder`: the scene's, whose boxes.json is written; its pictures are `downscale` times the scene's."""
+        """`folder` is the scene folder, where boxes.json is written; its images are `downscale` times as large as the
+        scene's.
+        """
         self._stage, self._path, self._downscale, self._say = stage, folder / BOXES_FILE, downscale, say
         self._boxes = _read(self._path, say)
         server, words = stage.server, stage.words
@@ -42,13 +45,13 @@ class Boxes:
         leave.on_click(lambda event: event.client.scene.remove_by_name(SHEET))
 
     def _look(self, client: Any) -> None:
-        """From where the photograph was taken, with it before everything."""
+        """Move the browser's camera to that of the photograph and show the photograph in front of it."""
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         look_through(client, self._stage.scene, view)
         self._show(client, view)
 
     def _show(self, client: Any, view: int) -> None:
-        """The photograph with its box on a sheet before everything, for a browser that looks from its pose."""
+        """Show the photograph with its rectangle as an image plane in front of a browser's camera at its pose."""
         fov, aspect = float(client.camera.fov), float(client.camera.aspect)
         pose, tall = self._stage.scene.c2w[view], 2.0 * AHEAD * float(np.tan(0.5 * fov))
         client.scene.add_image(
@@ -62,7 +65,7 @@ class Boxes:
         )
 
     def seen(self, view: int, fov: float, aspect: float) -> np.ndarray:
-        """The photograph and its box, uint8, in a window of `aspect` (width over height) and `fov` from its pose."""
+        """The photograph and its rectangle, uint8, as seen from its pose with `aspect` (width / height) and `fov`."""
         scene = self._stage.scene
         width = max(1, round(SCREEN * aspect))
         columns, rows = np.meshgrid((np.arange(width) + 0.5) / width, (np.arange(SCREEN) + 0.5) / SCREEN)
@@ -77,7 +80,7 @@ class Boxes:
         return cv2.remap(picture, pixels[..., 0], pixels[..., 1], cv2.INTER_LINEAR, borderValue=(40, 40, 40))
 
     def _carried(self) -> dict[int, np.ndarray]:
-        """Where points carry the boxes, [4] in the scene's pixels by view; none where they cannot, which is told."""
+        """Rectangles transferred by the SfM points, [4] in scene pixels by view; {} with a warning if that fails."""
         scene = self._stage.scene
         drawn = {view: self._boxes[name] for view, name in enumerate(scene.image_names) if name in self._boxes}
         if not drawn:
@@ -91,11 +94,11 @@ class Boxes:
         return {view: box for view, box in enumerate(found) if box is not None}
 
     def _draw(self, client: Any) -> None:
-        """Take the next rectangle that is drawn."""
+        """Record the next rectangle that is drawn."""
         self._look(client)
         view = min(int(self.view.value), self._stage.scene.n_views - 1)
         self._told.content = self._stage.words("draw_hint")
-        client.scene.remove_rect_select_callback()  # of a button that was pressed twice
+        client.scene.remove_rect_select_callback()  # the button was pressed twice
 
         @client.scene.on_rect_select()
         def _(event: Any) -> None:
@@ -104,10 +107,10 @@ class Boxes:
             self._show(client, view)
 
     def take(self, view: int, corners: tuple, fov: float, aspect: float) -> None:
-        """A rectangle by its corners on the screen, shares of its sides from the upper left: it is written."""
+        """Save a rectangle given by its corners on the screen, as fractions of the window from the top left."""
         scene = self._stage.scene
         width, height = scene.size(view)
-        # From the centre of the first pixel to its corner, as the file counts.
+        # Coordinates in the file refer to the corner of the first pixel, not to its centre.
         ends = np.clip(to_pixels(scene, view, np.asarray(corners, float), fov, aspect) + 0.5, 0, (width, height))
         box = [round(float(corner), 1) for corner in (ends * self._downscale).reshape(-1)]
         if min(box[2] - box[0], box[3] - box[1]) < 2:
@@ -119,11 +122,11 @@ class Boxes:
             self._say(f"box of {scene.image_names[view]}: {box}; {error}")
             return
         self._told.content = f"{len(self._boxes)} {self._stage.words('boxes_saved')} `{self._path}`"
-        self._say(f"box of {scene.image_names[view]}: {box}, in {self._path}; --mode prepare --masks box takes it")
+        self._say(f"box of {scene.image_names[view]}: {box}, in {self._path}; --mode prepare --masks box reads it")
 
 
 def to_pixels(scene: Scene, view: int, screen: np.ndarray, fov: float, aspect: float) -> np.ndarray:
-    """The photograph's pixels [..., 2] at places [..., 2] of a window, shares of its sides, seen from its pose."""
+    """Pixels [..., 2] of the photograph at fractions [..., 2] of a window that shows it from its pose."""
     tall = np.tan(0.5 * fov)
     rays = np.stack([(2 * screen[..., 0] - 1) * tall * aspect, (2 * screen[..., 1] - 1) * tall], axis=-1)
     found = np.concatenate([rays, np.ones_like(rays[..., :1])], axis=-1) @ scene.intrinsics[view].T
@@ -131,7 +134,7 @@ def to_pixels(scene: Scene, view: int, screen: np.ndarray, fov: float, aspect: f
 
 
 def _read(path: Path, say: Callable[[str], None]) -> dict[str, list[float]]:
-    """The boxes that are there already; those of a file that cannot be read are told to be replaced."""
+    """The rectangles in boxes.json; an unreadable file is logged and will be replaced."""
     try:
         if not is_file(path):
             return {}

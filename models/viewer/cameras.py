@@ -1,7 +1,7 @@
-"""The cameras of a scene in the viewer, each a pyramid whose base is its photograph.
+"""The cameras of a scene in the viewer, each a pyramid with its photograph as the base.
 
-All photographs are one mesh with one texture, all edges one set of lines: hundreds of cameras are drawn at once, also
-by a browser without a GPU, which shares the cores of a training.
+All photographs are one mesh with one texture, and all edges one set of lines, so that a browser without a GPU, which
+shares the CPU with a training, can draw hundreds of cameras.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from PIL import Image
 from data.io.images import eight_bits, size_within
 from data.scenes.scene import Scene
 
-THUMBNAIL = 200  # pixels of a photograph's longer side in its camera, where there are few
-TEXTURE = 4096  # pixels of a texture's side that every browser can hold
+THUMBNAIL = 200  # longer side of a photograph in the texture, in pixels, if there are few
+TEXTURE = 4096  # texture size that every browser supports
 EDGES = (90, 90, 90)
-THICKNESS = 1.5  # pixels of the screen
+THICKNESS = 1.5  # line width in pixels
 
 
 class Cameras:
-    """What was put into the scene, to be hidden and clicked at."""
+    """The drawn cameras, which can be hidden and clicked."""
 
     def __init__(self, api: Any, scene: Scene, scale: float) -> None:
         """Add pyramids of height `scale` to viser's scene."""
@@ -41,17 +41,17 @@ class Cameras:
         )
 
     def show(self, is_visible: bool) -> None:
-        """All of them, or none."""
+        """Show or hide all cameras."""
         self.photographs.visible = self._edges.visible = is_visible
 
 
 def fov_of(scene: Scene, view: int) -> float:
-    """The angle from the upper to the lower border of a photograph, radians."""
+    """The vertical field of view of a photograph, radians."""
     return 2.0 * math.atan(0.5 * scene.size(view)[1] / float(scene.intrinsics[view, 1, 1]))
 
 
 def bases(scene: Scene, scale: float) -> np.ndarray:
-    """The corners [n, 4, 3] of photographs `scale` before their cameras, clockwise from the upper left."""
+    """The corners [n, 4, 3] of the photographs at depth `scale`, clockwise from the top left."""
     tall = scale * np.tan([0.5 * fov_of(scene, view) for view in range(scene.n_views)])
     wide = tall * [width / height for width, height in map(scene.size, range(scene.n_views))]
     deep = np.full_like(tall, scale)
@@ -62,7 +62,7 @@ def bases(scene: Scene, scale: float) -> np.ndarray:
 
 
 def texture(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
-    """All photographs in one picture, uint8 [h, w, 3], and the shares [n, 4, 2] of it where their corners are, y up."""
+    """All photographs in one texture, uint8 [h, w, 3], and the texture coordinates [n, 4, 2] of their corners, y up."""
     columns = math.ceil(math.sqrt(scene.n_views))
     rows = -(-scene.n_views // columns)
     cell = min(THUMBNAIL, TEXTURE // columns)
@@ -74,7 +74,7 @@ def texture(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
         small = cv2.resize(scene.images[view], (width, height), interpolation=cv2.INTER_AREA)
         top, left = row * cell, column * cell
         picture[top : top + height, left : left + width] = eight_bits(small)
-        # The middles of the corners' pixels, so that no neighbour shines through.
+        # The centres of the corner pixels, so that interpolation does not include neighbouring photographs.
         x, y = np.array([left + 0.5, left + width - 0.5]), np.array([top + 0.5, top + height - 0.5])
         places[view] = np.stack([x[[0, 1, 1, 0]], y[[0, 0, 1, 1]]], axis=-1)
     shares = places / (columns * cell, rows * cell)
@@ -82,7 +82,7 @@ def texture(scene: Scene) -> tuple[np.ndarray, np.ndarray]:
 
 
 def textured(corners: np.ndarray, picture: np.ndarray, places: np.ndarray) -> trimesh.Trimesh:
-    """A rectangle for each camera that shines by itself, seen from both sides."""
+    """One unlit, double-sided textured rectangle per camera."""
     first = 4 * np.arange(len(corners))[:, None, None]
     faces = (first + [[0, 1, 2], [0, 2, 3]]).reshape(-1, 3)
     material = trimesh.visual.material.PBRMaterial(
@@ -105,10 +105,10 @@ def edges(corners: np.ndarray, centres: np.ndarray) -> np.ndarray:
 
 
 def hit(corners: np.ndarray, origin: np.ndarray, direction: np.ndarray) -> int | None:
-    """The camera whose photograph [n, 4, 3] a ray meets first; None where it meets none."""
+    """The camera with the photograph [n, 4, 3] that a ray hits first; None if it hits none."""
     right, down = corners[:, 1] - corners[:, 0], corners[:, 3] - corners[:, 0]
     normal = np.cross(right, down)
-    with np.errstate(divide="ignore", invalid="ignore"):  # of a photograph that is seen from its side
+    with np.errstate(divide="ignore", invalid="ignore"):  # the photograph is seen edge-on
         along = np.sum(normal * (corners[:, 0] - origin), axis=-1) / (normal @ direction)
         place = origin + along[:, None] * direction - corners[:, 0]
         across = np.sum(place * right, axis=-1) / np.sum(right * right, axis=-1)

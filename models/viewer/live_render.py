@@ -1,4 +1,4 @@
-"""The model in the viewer: its mesh, and renderings from the browser's camera at a size that keeps up with it."""
+"""The model in the viewer: its mesh, and renderings from the browser's camera with an adaptive resolution."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from models.viewer.scene_display import SceneDisplay, pose_of
 MESH, COLOUR, NORMALS, DEPTH = "mesh", "colour", "normals", "depth"
 SHOWN = (MESH, COLOUR, NORMALS, DEPTH)
 FEWEST_RAYS, MOST_RAYS = 40 * 30, 960 * 720
-FINER = 4  # times as many rays with each rendering from a camera that stands still
-FIRST_RATE = 5000.0  # rays per second, until the first one was timed
+FINER = 4  # factor on the number of rays for each further rendering from the same camera
+FIRST_RATE = 5000.0  # rays per second, before the first rendering is timed
 NODE = "/mesh"
-FACES = 200_000  # of the mesh that is shown
-# A file without a material is taken for metal, which is dark where there is nothing to reflect.
+FACES = 200_000  # of the displayed mesh
+# A mesh file without a material is rendered as metal, which is dark without an environment map.
 MATT = trimesh.visual.material.PBRMaterial(metallicFactor=0.0, roughnessFactor=1.0, doubleSided=True)
 
 
 class LiveRenderer:
-    """Renders for the browsers that look, one picture at a time, in the thread that asks it to."""
+    """Renders for the connected browsers, one image at a time, in the calling thread."""
 
     def __init__(self, stage: SceneDisplay) -> None:
-        """Add its controls to the stage."""
+        """Add the controls to the page."""
         self._stage, self._words = stage, stage.words
-        self._rays: dict[int, int] = {}  # of the newest picture of each browser; 0: its camera moved since
+        self._rays: dict[int, int] = {}  # rays of the newest image of each browser; 0 after its camera has moved
         self._changed = threading.Event()
         self._rate = FIRST_RATE
         self._mesh: Any = None
@@ -49,25 +49,25 @@ class LiveRenderer:
 
     @property
     def mode(self) -> str:
-        """What is shown."""
+        """The selected display mode."""
         return self._names[self._mode.value]
 
     def tell(self, text: str) -> None:
-        """A line below the controls."""
+        """Show `text` below the controls."""
         self._status.content = text
 
     def refresh(self) -> None:
-        """The model has changed: what was rendered is old."""
+        """The model has changed: discard the renderings."""
         self._rays = dict.fromkeys(self._rays, 0)
         self._changed.set()
 
     def wait(self, seconds: float) -> None:
-        """Until something is to be done, or so many seconds."""
+        """Wait for a request, at most for the given seconds."""
         self._changed.wait(seconds)
         self._changed.clear()
 
     def show_mesh(self, surface: Surface) -> None:
-        """Put a mesh on the stage, in place of the one before; raises UserError for one too large."""
+        """Replace the displayed mesh; raises UserError if it is too large."""
         thin, rgb = thinned(surface, FACES)
         visual = trimesh.visual.TextureVisuals(material=MATT)
         if rgb is not None:
@@ -76,9 +76,9 @@ class LiveRenderer:
         self._mesh = self._stage.server.scene.add_mesh_trimesh(NODE, mesh, visible=self.mode == MESH)
 
     def draw(self, context: EvalContext, at_once: float, longest: float) -> float:
-        """Render what is wanted most; returns the seconds it took, 0 where nothing is wanted or there is no time.
+        """Render the most urgent image; returns the seconds it took, 0 if nothing is due or there is no time.
 
-        `at_once`: seconds for the first picture from a new place; finer ones follow, up to the `longest`.
+        `at_once`: seconds for the first image of a new camera; finer ones follow, up to `longest`.
         """
         waiting = [(rays, client) for client, rays in list(self._rays.items()) if rays < MOST_RAYS]
         if self.mode == MESH or not waiting:
@@ -102,7 +102,7 @@ class LiveRenderer:
         return spent
 
     def _picture(self, context: EvalContext, camera: Any, rays: int) -> np.ndarray:
-        """What a browser's camera sees, uint8 [h, w, 3] of about so many pixels."""
+        """The image of a browser's camera, uint8 [h, w, 3], with about the given number of pixels."""
         aspect = float(np.clip(camera.aspect, 0.2, 5.0))
         height = max(2, round(math.sqrt(rays / aspect)))
         width = max(2, round(height * aspect))
@@ -117,7 +117,7 @@ class LiveRenderer:
         return to_uint8(seen.rgb)
 
     def _welcome(self, client: Any) -> None:
-        """A browser came: its camera is followed."""
+        """Track the camera of a browser that connects."""
         self._rays[client.client_id] = 0
 
         @client.camera.on_update
@@ -129,7 +129,7 @@ class LiveRenderer:
         self._changed.set()
 
     def _switch(self) -> None:
-        """Another thing is shown."""
+        """Apply a change of the display mode."""
         if self._mesh is not None:
             self._mesh.visible = self.mode == MESH
         if self.mode == MESH:

@@ -1,4 +1,4 @@
-"""`--mode view` and `--view`: the server loop of a trained model, and the callback of a training."""
+"""`--mode view` and `--view`: the server loop for a trained model, and the callback of a training."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from models.surface.mesh import Surface
     from models.viewer.live_render import LiveRenderer
 
-AT_ONCE = 0.3  # seconds that the first picture from a new place takes
-PATIENCE = 6.0  # seconds that the finest one may take
-SHARE = 0.03  # of a training's time that pictures for the viewer take
-LONGEST = 0.4  # seconds of a training that one of them takes
-FRESH = 5.0  # seconds after which a picture of a training is old
+AT_ONCE = 0.3  # seconds for the first image of a new camera
+PATIENCE = 6.0  # seconds for the finest one
+SHARE = 0.03  # fraction of the training time for renderings of the viewer
+LONGEST = 0.4  # seconds of training time for one rendering
+FRESH = 5.0  # seconds after which a rendering during training is repeated
 MOST_CHECKPOINTS = 500
 
 
@@ -40,9 +40,9 @@ def look_at_model(
     """Show a trained model until Ctrl-C.
 
     Args:
-        context: the model as it is.
-        mesh: its mesh; None where there is no surface.
-        checkpoints: files by step; the slider over them asks `go_to` to load one.
+        context: the model.
+        mesh: its mesh; None if there is no surface.
+        checkpoints: files by step; the slider calls `go_to` to load one.
     """
     from models.viewer.live_render import LiveRenderer
 
@@ -77,7 +77,7 @@ def look_at_model(
 
 
 def _loaded(live: LiveRenderer, go_to: Callable[[Path], None], path: Path) -> bool:
-    """Load a checkpoint; one that cannot be read is told, and the model stays as it is."""
+    """Load a checkpoint; if it cannot be read, show the error and keep the model."""
     try:
         go_to(path)
     except UserError as error:
@@ -87,7 +87,7 @@ def _loaded(live: LiveRenderer, go_to: Callable[[Path], None], path: Path) -> bo
 
 
 def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Surface | None) -> None:
-    """The mesh of a step, and what is said of it."""
+    """Show the mesh of a step and its caption."""
     told = f"{stage.words('step')} {now.step}"
     if surface is None:
         live.tell(f"{told}: {stage.words('no_surface')}")
@@ -98,12 +98,12 @@ def _show(live: LiveRenderer, stage: SceneDisplay, now: EvalContext, surface: Su
 
 
 class ViewerCallback(Callback):
-    """The viewer while a training runs: its newest mesh, and pictures in a small share of its time."""
+    """The viewer during a training: shows the newest mesh, and renderings in a small fraction of the time."""
 
     name = "the viewer"
 
     def __init__(self, scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
-        """Begin to listen; raises UserError where that cannot be."""
+        """Start the server; raises UserError if it cannot be started."""
         self._scene, self._folder, self._downscale, self._say = scene, folder, downscale, say
         self._place, self._live, self._stage = place, None, None
         self._server = start(place.host, place.port, scene.name, say)
@@ -112,11 +112,11 @@ class ViewerCallback(Callback):
         self._is_closed = False
 
     def _ready(self) -> None:
-        """Set the stage, once Jittor is there."""
+        """Build the scene, after Jittor is initialised."""
         if self._live is None:
             from models.viewer.live_render import LiveRenderer
 
-            # Browsers without a GPU draw on the training's cores: the region waits until it is asked for.
+            # Browsers without a GPU use the CPU cores of the training: the region is drawn only on request.
             self._stage = SceneDisplay(
                 self._server, self._scene, words(self._place.language), self._say, with_region=False
             )
@@ -124,24 +124,24 @@ class ViewerCallback(Callback):
             Boxes(self._stage, self._folder, self._downscale, self._say)
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
-        """The numbers of a report."""
+        """Show the logged scalars."""
         del seconds
         psnr, say = values["Statistics/psnr"], words(self._place.language)
         self._alone(lambda: self._live.tell(f"{say('training')}, {say('step')} {step}, PSNR {psnr:.2f}"))
 
     def mesh(self, step: int, surface: Surface) -> None:
-        """The newest mesh."""
+        """Show the newest mesh."""
         del step
         self._alone(lambda: self._live.show_mesh(surface))
 
     def after_step(self, context: Callable[[], EvalContext]) -> None:
-        """A picture, where a browser looks and there is time for it."""
+        """Render an image if a browser is connected and there is time."""
         left = SHARE * (time.perf_counter() - self._begun) - self._spent
         if left > 0.0:
             self._alone(lambda: self._draw(context, min(left, LONGEST)))
 
     def _draw(self, context: Callable[[], EvalContext], longest: float) -> None:
-        """A picture of the model as it is now, where one is wanted or the last one is old."""
+        """Render the current model if a browser requests it or the last image is old."""
         now = time.perf_counter()
         if now - self._fresh > FRESH:
             self._fresh = now
@@ -149,31 +149,31 @@ class ViewerCallback(Callback):
         self._spent += self._live.draw(context(), longest, longest)
 
     def write(self, step: int, seconds: float, state: str) -> None:
-        """The end of a training is the viewer's."""
+        """Close the viewer at the end of the training."""
         del seconds
         if state == TRAINING or self._is_closed:
             return
         self._is_closed = True
-        self._say(f"the viewer closes with the training at step {step}; --mode view opens the model again")
+        self._say(f"the training ended at step {step}, and the viewer is closed; --mode view shows the model again")
         with contextlib.suppress(Exception):
             stop(self._server)
 
     def _alone(self, work: Callable[[], None]) -> None:
-        """Whatever goes wrong in the viewer ends the viewer, and not the training."""
+        """Errors of the viewer close the viewer, not the training."""
         if self._is_closed:
             return
         try:
             self._ready()
             work()
-        except Exception as error:  # noqa: BLE001 (of a library with threads of its own)
+        except Exception as error:  # noqa: BLE001 (errors of a library that runs its own threads)
             self._is_closed = True
-            self._say(f"the viewer is closed, the training goes on: {reason(error)}")
+            self._say(f"the viewer is closed, the training continues: {reason(error)}")
             with contextlib.suppress(Exception):
                 stop(self._server)
 
 
 def mesh_or_none(make: Callable[[], Surface], tell: Callable[[str], None], empty: type[Exception]) -> Surface | None:
-    """What `make` makes; None, and a word about it, where there is no surface or it does not fit."""
+    """The mesh that `make` returns; None, with a message, if there is no surface or it does not fit."""
     try:
         return make()
     except empty as error:

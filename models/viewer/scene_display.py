@@ -1,6 +1,6 @@
-"""A scene in the viewer: cameras with their photographs, points, the region of interest, and boxes for masks.
+"""A scene in the viewer: cameras with photographs, points, the region of interest, and rectangles for masks.
 
-Everything stands in the working frame, where the region of interest is the unit sphere.
+All coordinates are in the working frame, where the region of interest is the unit sphere.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from models.viewer.words import Words
 if TYPE_CHECKING:
     import viser
 
-FRUSTUM = 0.12  # of a drawn camera, in distances of the cameras
-AWAY = 1.5  # distances of the cameras: where a browser begins
+FRUSTUM = 0.12  # height of a drawn camera, relative to the distance of the cameras
+AWAY = 1.5  # initial distance of the browser's camera, relative to that of the cameras
 MOST_POINTS = 100_000
 POINT = 0.006  # radii
 BLUE = (70, 130, 190)
-LARGEST_REGION = 4.0  # radii of the region that there is
+LARGEST_REGION = 4.0  # largest radius of the slider, relative to the current one
 
 
 class SceneDisplay:
-    """What stands still while a model changes."""
+    """The parts of the display that do not depend on the model."""
 
     def __init__(
         self,
@@ -38,12 +38,15 @@ class SceneDisplay:
         say: Callable[[str], None],
         with_region: bool = True,
     ) -> None:
-        """Build it; `say` is told the region of interest when it was moved; without it, it is shown when asked for."""
+        """Build the display. `say` gets the flag of a region that was moved; without `say` the region is shown on
+        request.
+        """
         self.server, self.scene, self.words, self._say = server, scene, words, say
         self.up = mean_up(scene.c2w)
         server.scene.set_up_direction(tuple(self.up))
         distance = float(np.median(np.linalg.norm(scene.c2w[:, :3, 3], axis=1)))
-        level = int(np.argmin(np.abs(scene.c2w[:, :3, 3] @ self.up)))  # the camera that stands lowest over the middle
+        # the camera with the lowest elevation above the centre
+        level = int(np.argmin(np.abs(scene.c2w[:, :3, 3] @ self.up)))
         eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
         server.initial_camera.position, server.initial_camera.look_at = tuple(eye), (0.0, 0.0, 0.0)
         server.initial_camera.up = tuple(self.up)
@@ -52,7 +55,7 @@ class SceneDisplay:
         self._add_region(with_region)
 
     def _add_cameras(self, scale: float) -> None:
-        """A pyramid with its photograph for each; a click goes there."""
+        """A pyramid with its photograph for each camera; a click moves the browser's camera there."""
         self.cameras = Cameras(self.server.scene, self.scene, scale)
         box = self.server.gui.add_checkbox(self.words("cameras"), True)
         box.on_update(lambda _event: self.cameras.show(box.value))
@@ -64,7 +67,7 @@ class SceneDisplay:
                 look_through(event.client, self.scene, view)
 
     def _add_points(self) -> None:
-        """Those of structure from motion."""
+        """Add the SfM points."""
         if self.scene.points is None or not len(self.scene.points.xyz):
             return
         every = max(1, len(self.scene.points.xyz) // MOST_POINTS)
@@ -79,7 +82,7 @@ class SceneDisplay:
             cloud.visible = box.value
 
     def _add_region(self, is_shown: bool) -> None:
-        """A sphere with arrows, its radius, and the flag that it stands for."""
+        """A sphere with handles, its radius, and the flag that selects it."""
         with self.server.gui.add_folder(self.words("region")):
             shown = self.server.gui.add_checkbox(self.words("show"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
@@ -115,13 +118,13 @@ class SceneDisplay:
 
 
 def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
-    """The flag for a sphere of the working frame, in the world of the scene's cameras."""
+    """The --roi flag for a sphere given in the working frame, in the world frame of the scene's cameras."""
     world = scene.scene_to_world @ np.append(centre, 1.0)
     return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius)) + '"'
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:
-    """The rotation of a pose as viser has it."""
+    """The rotation of a pose as a quaternion in viser's order."""
     x, y, z, w = Rotation.from_matrix(c2w[:3, :3]).as_quat()
     return (w, x, y, z)
 
@@ -136,7 +139,7 @@ def pose_of(camera: Any) -> np.ndarray:
 
 
 def look_through(client: Any, scene: Scene, view: int) -> None:
-    """Put a browser's camera where a photograph was taken."""
+    """Move a browser's camera to that of a photograph."""
     with client.atomic():
         client.camera.wxyz = np.asarray(wxyz_of(scene.c2w[view]))
         client.camera.position = scene.c2w[view, :3, 3]

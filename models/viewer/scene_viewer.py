@@ -13,12 +13,12 @@ from models.viewer.scene_display import SceneDisplay
 from models.viewer.server import start, stop
 from models.viewer.words import words
 
-A_MOMENT = 0.5  # seconds between two looks at whether something is to be done
+A_MOMENT = 0.5  # polling interval in seconds
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the viewer listens, and in which language it speaks."""
+    """Address and language of the viewer."""
 
     host: str
     port: int
@@ -26,9 +26,9 @@ class Place:
 
 
 def look_at_scene(scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
-    """Show a scene until Ctrl-C; raises UserError where the viewer cannot listen.
+    """Show a scene until Ctrl-C; raises UserError if the server cannot be started.
 
-    `folder` is the scene's, and its pictures are `downscale` times as large as those of `scene`.
+    `folder` is the scene folder; its images are `downscale` times as large as those of `scene`.
     """
     server = start(place.host, place.port, scene.name, say)
     Boxes(SceneDisplay(server, scene, words(place.language), say), folder, downscale, say)

@@ -1,4 +1,4 @@
-"""What the viewer says, in two languages."""
+"""The texts of the viewer in two languages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXTS = {
     "points": ("points", "点云"),
     "region": ("region of interest", "感兴趣区域"),
     "radius": ("radius", "半径"),
-    "region_hint": ("drag the sphere by its arrows; then pass", "拖动球体的箭头，然后传入"),
+    "region_hint": ("drag the sphere by its arrows, then pass", "拖动球体的箭头，然后传入"),
     "checkpoint": ("checkpoint", "检查点"),
     "masks": ("boxes for masks", "掩膜方框"),
     "photograph": ("photograph", "照片"),
@@ -35,7 +35,9 @@ TEXTS = {
 
 
 def words(language: str | None) -> Words:
-    """The text of a key in a language; None: that of the terminal, for a server does not see the browser's."""
+    """A function from a key to its text. None selects the language of the terminal, as the server does not know the
+    browser's.
+    """
     spoken = language or (os.environ.get("LC_ALL") or os.environ.get("LANG") or "")
     index = 1 if spoken.lower().startswith(CHINESE) else 0
     return lambda key: TEXTS[key][index]

@@ -235,7 +235,7 @@ def joined() -> Ranks:
         _joined.append(_join(places.here()))
         found = differences(_joined[0].everyone({MACHINE: platform.node(), **_asked}))
         if found:
-            raise UserError(f"the ranks disagree: {listed(found, 3)}; start all of them with the same flags")
+            raise UserError(f"the ranks differ: {listed(found, 3)}; start all of them with the same flags")
     return _joined[0]
 
 

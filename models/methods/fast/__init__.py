@@ -1,1 +1,1 @@
-"""Fields on grids of features, sampled only where something may be: a surface (NeuS) and a radiance field (NeRF)."""
+"""Feature-grid methods sampled in occupied cells: a surface (NeuS) and a radiance field (NeRF)."""

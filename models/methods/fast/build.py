@@ -1,4 +1,4 @@
-"""Methods on occupied cells from their confs, with fresh fields."""
+"""Build the methods sampled in occupied cells, with initialised fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from models.rendering.render import SurfaceFields
 
 
 def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator) -> PackedSurfaceModel:
-    """A surface."""
+    """A `PackedSurfaceModel` of the conf."""
     fields = SurfaceFields(
         SURFACES[conf.surface].build(conf.block(conf.surface), generator),
         COLORS[conf.color].build(conf.block(conf.color), generator),
@@ -35,7 +35,7 @@ def build_neus(conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Ge
 
 
 def build_nerf(conf: FastNeRFConfig, train: TrainConfig, generator: np.random.Generator) -> PackedRadianceModel:
-    """A radiance field."""
+    """A `PackedRadianceModel` of the conf."""
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
     estimator = RadianceOccupancyEstimator(conf.radiance, train.end_iter, train.mask_weight > 0, field)
     return PackedRadianceModel(field, estimator, train, conf.radiance, conf.photographs)

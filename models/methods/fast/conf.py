@@ -1,4 +1,4 @@
-"""The blocks `model` of confs with model.type = fast_neus and fast_nerf. Knows no Jittor."""
+"""The blocks `model` for model.type = fast_neus and fast_nerf. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FastNeuSConfig(SurfaceConfig):
     type: str = FAST_NEUS
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
         self.check_fields()
         self.density_grid.check()
         self.packed.check("packed")
@@ -43,38 +43,38 @@ class FastNeuSConfig(SurfaceConfig):
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that weights depend on."""
+        """The blocks that determine the shapes of the weights."""
         return (self.surface, self.color, "density_grid")
 
     @property
     def parameters(self) -> int:
-        """Trained numbers, with a background."""
+        """Trained parameters, including the background."""
         return self.field_parameters + self.density_grid.parameters + self.background_color.parameters
 
     @property
     def trains_on_points(self) -> bool:
-        """Where they have a weight."""
+        """Whether the points loss has a weight."""
         return self.packed.points_weight > 0
 
     @property
     def sees_from_within(self) -> bool:
-        """Yes: rays start at the camera."""
+        """True: rays start at the camera."""
         return True
 
     @property
     def needs_masks(self) -> bool:
-        """No: they are used where there are some."""
+        """False: masks are used if there are any."""
         return False
 
     @property
     def background_color(self) -> ColorConfig:
-        """The colour network of what lies beyond the region: as that of the surface, without normals."""
+        """The colour network of the background: that of the surface, without normals."""
         color, features = self.rendering_network, self.density_grid.features
         return replace(color, mode=NO_NORMAL, d_in=INPUT_WIDTHS[NO_NORMAL], d_feature=features)
 
     @property
     def buffer_bytes(self) -> int:
-        """The cells and the hull, one byte each, and those of the background."""
+        """Cells and visual hull, one byte per cell, and those of the background."""
         return 2 * self.packed.cells**3 + 2 * self.background.cells**3
 
 
@@ -89,31 +89,31 @@ class FastNeRFConfig(RadianceFieldConfig):
     type: str = FAST_NERF
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
         self.check_fields()
         self.radiance.check("radiance")
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that weights depend on."""
+        """The blocks that determine the shapes of the weights."""
         return self.field_blocks
 
     @property
     def parameters(self) -> int:
-        """Trained numbers."""
+        """Trained parameters of the field."""
         return self.field_parameters
 
     @property
     def sees_from_within(self) -> bool:
-        """Yes: rays start at the camera."""
+        """True: rays start at the camera."""
         return True
 
     @property
     def needs_masks(self) -> bool:
-        """No: they are used where there are some."""
+        """False: masks are used if there are any."""
         return False
 
     @property
     def buffer_bytes(self) -> int:
-        """The cells, the hull and how often cells were empty, one byte each."""
+        """Cells, visual hull and the counts of empty updates, one byte per cell each."""
         return 3 * self.radiance.cells**3

@@ -1,1 +1,1 @@
-"""Gaussians: ellipsoids or surfels laid over each other, whose number follows what the photographs ask for."""
+"""Gaussian splatting with ellipsoids (3DGS) or surfels (2DGS) and adaptive density control."""

@@ -1,4 +1,4 @@
-"""Batches of whole pictures: photographs in a random order, each with its camera."""
+"""Batches of whole images in random order, each with its camera."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.ops.splat_project import camera_numbers
 
-PIXEL_CENTRE = 0.5  # the rasteriser's pixels have their centres there, the scene's at 0
+PIXEL_CENTRE = 0.5  # the rasteriser's pixel centres are at 0.5, those of the scene at 0
 CAMERA_NUMBERS = 17
 
 
 def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
-    """The camera as the operations read it, float32 [17]."""
+    """The camera as an input of the operations, float32 [17]."""
     shifted = np.array(intrinsics, np.float64)
     shifted /= shifted[2, 2]
     shifted[:2, 2] += PIXEL_CENTRE
@@ -26,7 +26,7 @@ def numbers_of(intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Picture:
-    """A photograph."""
+    """A photograph with its camera."""
 
     view: int
     camera: np.ndarray  # float32 [17]
@@ -34,7 +34,7 @@ class Picture:
     mask: np.ndarray | None  # [H, W] in [0, 1]
 
     def target(self, uses_mask: bool, background: np.ndarray | None) -> np.ndarray:
-        """Colours [H, W, 3] that a picture is held to: off the mask the background, None for black."""
+        """Target colours [H, W, 3]: outside the mask those of the background, None for black."""
         if self.mask is None or not uses_mask:
             return self.rgb
         behind = np.zeros(3, np.float32) if background is None else background.astype(np.float32)
@@ -43,20 +43,20 @@ class Picture:
 
 @dataclass(frozen=True)
 class PictureBatch:
-    """R photographs, each of its own size."""
+    """R photographs of individual sizes."""
 
     pictures: tuple[Picture, ...]
 
     def __len__(self) -> int:
-        """R."""
+        """The number of photographs R."""
         return len(self.pictures)
 
     def part(self, start: int, stop: int) -> PictureBatch:
-        """The photographs start..stop-1."""
+        """The photographs start to stop - 1."""
         return PictureBatch(self.pictures[start:stop])
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Everything by name."""
+        """All arrays by name."""
         found = {"view": np.array([picture.view for picture in self.pictures], np.int32)}
         for index, picture in enumerate(self.pictures):
             found |= {f"camera/{index}": picture.camera, f"rgb/{index}": picture.rgb}
@@ -66,10 +66,10 @@ class PictureBatch:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
-        """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
+        """The inverse of `arrays`; raises KeyError, TypeError or ValueError for other arrays."""
         views = arrays["view"]
         if views.ndim != 1 or views.dtype.kind != "i" or len(views) == 0:
-            raise ValueError("its photographs are no list of numbers")
+            raise ValueError("its photographs are not a list of numbers")
         pictures = []
         for index, view in enumerate(views):
             camera, rgb, mask = arrays[f"camera/{index}"], arrays[f"rgb/{index}"], arrays.get(f"mask/{index}")
@@ -82,7 +82,7 @@ class PictureBatch:
         return cls(tuple(pictures))
 
     def words(self) -> dict[str, np.ndarray]:
-        """The same by what it is, for messages."""
+        """The arrays by description, for messages."""
         found: dict[str, np.ndarray] = {}
         for picture in self.pictures:
             found[f"the camera of photograph {picture.view}"] = picture.camera
@@ -93,7 +93,7 @@ class PictureBatch:
 
 
 class PictureSampler(PixelSampler):
-    """Photographs in a random order, a fresh one once every photograph was taken."""
+    """Photographs in random order, reshuffled after each epoch."""
 
     def __init__(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> None:
         super().__init__(scene, batch_size, generator)
@@ -104,7 +104,7 @@ class PictureSampler(PixelSampler):
         return PictureBatch(tuple(self._picture(self._next_view()) for _ in range(self._batch_size)))
 
     def _picture(self, view: int) -> Picture:
-        """One of them, decoded."""
+        """Decode a photograph and its mask."""
         scene = self._scene
         mask = None if scene.masks is None else to_float(scene.masks[view])
         return Picture(view, self._cameras[view], to_float(scene.images[view]), mask)

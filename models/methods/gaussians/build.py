@@ -1,4 +1,4 @@
-"""Gaussians from their conf; where they start, the scene says."""
+"""Build the Gaussians of a conf; their initial positions come from the scene."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from models.methods.gaussians.photographed import PhotographedGaussians
 
 
 def build(conf: GaussiansConfig, train: TrainConfig, generator: np.random.Generator) -> GaussiansModel:
-    """The model; raises ConfigError where weights are to be averaged."""
+    """The model; raises ConfigError if weights are to be averaged."""
     if train.ema_decay > 0:
         raise ConfigError(
-            f"train.ema_decay = {train.ema_decay:g}: Gaussians that move elsewhere have no average; set it to 0"
+            f"train.ema_decay = {train.ema_decay:g}: Gaussians that are relocated have no average; set it to 0"
         )
     if conf.photographs.exposure:
         return PhotographedGaussians(conf.gaussians, conf.photographs, train, generator)

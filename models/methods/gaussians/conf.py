@@ -1,4 +1,4 @@
-"""The block `model` of confs with model.type = gaussians. Knows no Jittor."""
+"""The block `model` for model.type = gaussians. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"
 ADAPTIVE, MCMC = "adaptive", "mcmc"
 FLOAT_BYTES = 4
-TRAINED_COPIES = 7  # of a number: itself, its gradient, two moments, and the new ones that a step makes
-# Numbers of a Gaussian that a rasteriser's passes take, and what the pool keeps of them for sizes that were: what is
-# projected and its gradient, entries in order, for each of the four tiles that a group has room for its gradient there.
-# As measured: 40,000 surfels hold 4.2 kB each beside the pictures.
+TRAINED_COPIES = 7  # of a parameter: value, gradient, two moments, and the new values of a step
+# Measured float32 numbers per Gaussian in the passes of the rasteriser, including what the memory pool keeps for
+# earlier sizes: 40,000 surfels take 4.2 kB each, besides images.
 RASTER_NUMBERS = 650
-PIXEL_NUMBERS = 120  # of a pixel: pictures, cotangents, and the planes of the structural likeness
+PIXEL_NUMBERS = 120  # per pixel: images, cotangents, and intermediate images of SSIM
 
 
 @dataclass(frozen=True)
 class SplatsConfig:
-    """What the splats are, how many, and how they change; times are shares of train.end_iter."""
+    """Form, number and adaptation of the Gaussians; times are fractions of train.end_iter."""
 
     form: str = limits(ELLIPSOIDS, one_of=(ELLIPSOIDS, SURFELS))
     degree: int = limits(3, at_least=0, at_most=3)
@@ -58,16 +57,16 @@ class SplatsConfig:
 
     @property
     def rest(self) -> int:
-        """Coefficients of a colour channel beyond the first; one stands idle where there are none."""
+        """Coefficients of a colour channel beyond the first; at least one, which is unused for degree 0."""
         return max(1, (self.degree + 1) ** 2 - 1)
 
     @property
     def numbers(self) -> int:
-        """Trained numbers of a splat."""
+        """Trained parameters per Gaussian."""
         return 3 + 4 + 3 + 1 + 3 + 3 * self.rest
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
         if self.first > self.most:
             raise ConfigError(
                 f"model.gaussians.first = {self.first}: must not be above most = {self.most}; lower it, or raise most"
@@ -80,54 +79,54 @@ class SplatsConfig:
         if self.form == ELLIPSOIDS and (self.distortion_weight > 0 or self.normal_weight > 0):
             key = "distortion_weight" if self.distortion_weight > 0 else "normal_weight"
             raise ConfigError(
-                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface that it could hold; set "
-                "it to 0, or form = surfels"
+                f"model.gaussians.{key} = {getattr(self, key):g}: ellipsoids have no surface, so this loss does "
+                "not apply; set it to 0, or form = surfels"
             )
 
 
 @dataclass(frozen=True)
 class GaussiansConfig(PlainBlock):
-    """The block."""
+    """The block `model` of Gaussians."""
 
     gaussians: SplatsConfig = SplatsConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     type: str = GAUSSIANS
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
         self.gaussians.check()
 
     def without_photographs(self) -> GaussiansConfig:
-        """The same with nothing learned of photographs: a file of splats has none of that."""
+        """The same block without learned exposure, for a .ply of Gaussians."""
         return replace(self, photographs=replace(self.photographs, exposure=False))
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
-        """None: what weights depend on is their form and degree alone, which the checkpoint's shapes tell."""
+        """None: form and degree determine the weights, and the checkpoint's shapes give them."""
         return ()
 
     @property
     def parameters(self) -> int:
-        """Trained numbers, at the most."""
+        """An upper bound of the trained parameters."""
         return self.gaussians.most * self.gaussians.numbers
 
     @property
     def needs_masks(self) -> bool:
-        """No: they are used where there are some."""
+        """False: masks are used if there are any."""
         return False
 
     @property
     def memory_keys(self) -> str:
-        """How many splats there are."""
+        """The key that limits the number of Gaussians."""
         return "model.gaussians.most"
 
     @property
     def buffer_bytes(self) -> int:
-        """What densification counts of each splat."""
+        """The counts of densification per Gaussian."""
         return 2 * FLOAT_BYTES * self.gaussians.most + 64
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
-        """How many Gaussians fit beside the pictures of a step."""
+        """How many Gaussians fit besides the images of a step."""
         left = free - PIXEL_NUMBERS * FLOAT_BYTES * size[0] * size[1]
         each = FLOAT_BYTES * (TRAINED_COPIES * self.gaussians.numbers + RASTER_NUMBERS)
         count = max(0, left // each)
@@ -139,5 +138,5 @@ class GaussiansConfig(PlainBlock):
 
     @property
     def trains_on_points(self) -> bool:
-        """Splats start from them."""
+        """True: Gaussians are initialised from them."""
         return True

@@ -1,7 +1,7 @@
-"""How the number of splats changes between steps: as published (3DGS), or by relocation (MCMC). Arrays in, arrays out.
+"""Adaptive density control: as published (3DGS), or by relocation (MCMC). Functions of arrays.
 
-N splats as `splats.Splats` names their numbers; E, the extent, is 1.1 times the spread of the cameras.
-3DGS: arXiv 2308.04079, section 5; MCMC: arXiv 2404.09591, sections 4 and 5.
+N Gaussians with the arrays of `splats.Splats`. E, the extent, is 1.1 times the spread of the cameras. 3DGS: arXiv
+2308.04079, section 5; MCMC: arXiv 2404.09591, sections 4 and 5.
 """
 
 from __future__ import annotations
@@ -17,36 +17,36 @@ from models.methods.gaussians.splats import logit
 from models.methods.protocol import Parameters
 
 NETWORK = "splats"
-SPLIT_SHRINK = 1.6  # each half of a split is this much smaller
+SPLIT_SHRINK = 1.6  # reduction of the size of each half of a split
 RESET_OPACITY = 0.01
-LARGEST_SHARE = 0.1  # of the extent: larger splats go once opacities were reset
-MOST_COPIES = 51  # of one splat at a place, in the published sum
+LARGEST_SHARE = 0.1  # of the extent: larger Gaussians are pruned after opacities were reset
+MOST_COPIES = 51  # largest number of Gaussians at one position, in the published sum
 
 Values = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Change:
-    """What becomes of the splats."""
+    """A change of the Gaussians."""
 
-    kept: np.ndarray  # rows that stay as they are
+    kept: np.ndarray  # indices of unchanged rows
     added: Values  # new rows
 
 
 def sigmoid(values: np.ndarray) -> np.ndarray:
-    """The logistic function."""
+    """The logistic function of an array, element by element."""
     return 1.0 / (1.0 + np.exp(-np.clip(values, -80.0, 80.0)))
 
 
 def apply(parameters: Parameters, change: Change) -> None:
-    """Cut and extend."""
+    """Select rows and append new ones."""
     parameters.keep(NETWORK, change.kept)
     if len(change.added["means"]):
         parameters.append(NETWORK, change.added)
 
 
 def rotations(quats: np.ndarray) -> np.ndarray:
-    """[N, 3, 3]."""
+    """Rotation matrices [N, 3, 3] of the quaternions."""
     w, x, y, z = (quats / np.maximum(np.linalg.norm(quats, axis=1, keepdims=True), 1e-12)).T
     rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]
     rows += [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]
@@ -55,7 +55,7 @@ def rotations(quats: np.ndarray) -> np.ndarray:
 
 
 def offsets(values: Mapping[str, np.ndarray], generator: np.random.Generator) -> np.ndarray:
-    """A draw from each splat about its centre, [N, 3]."""
+    """A random offset from the centre of each Gaussian, distributed like it, [N, 3]."""
     local = generator.normal(size=(len(values["means"]), 3)) * np.exp(values["sizes"])
     return np.einsum("nij,nj->ni", rotations(values["quats"]), local)
 
@@ -69,11 +69,11 @@ def adaptive(
     was_reset: bool,
     generator: np.random.Generator,
 ) -> Change:
-    """Clone small and split large splats that are pulled most, prune what is hardly seen or far too large.
+    """Clone small and split large Gaussians with large gradients; prune transparent and oversized ones.
 
     Args:
-        pull: [N], mean size of the gradient of the projected centre, in half pictures.
-        flat: surfels, whose third size means nothing.
+        pull: [N], mean norm of the means2d gradient, in units of half an image.
+        flat: whether they are surfels, which have no third size.
         was_reset: whether opacities were reset before.
     """
     opacity = sigmoid(values["opacities"][:, 0])
@@ -107,12 +107,14 @@ def adaptive(
 
 
 def reset_opacities(opacities: np.ndarray) -> np.ndarray:
-    """Logits [N, 1], none above RESET_OPACITY."""
+    """Logits [N, 1], clamped to RESET_OPACITY."""
     return np.minimum(opacities, logit(RESET_OPACITY))
 
 
 def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Opacity of each of `copies` splats that together look like one, and the factor on their sizes (eqs. 9 and 10)."""
+    """Opacity of each of `copies` Gaussians that together have the given opacity, and the factor on sizes (eqs. 9,
+    10).
+    """
     new = 1.0 - (1.0 - opacity) ** (1.0 / copies)
     total = np.zeros_like(opacity)
     for i in range(1, int(copies.max()) + 1):
@@ -124,9 +126,9 @@ def shared(opacity: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def relocated(values: Values, conf: SplatsConfig, grows: bool, generator: np.random.Generator) -> Change | None:
-    """Splats that are hardly seen move to where opaque ones are, and a few more join; None where nothing changes.
+    """Move transparent Gaussians to the positions of opaque ones and add a few; None if nothing changes.
 
-    All at one place share its opacity, so that the picture stays as it is.
+    All Gaussians at one position share its opacity, so the rendering does not change.
     """
     opacity = sigmoid(values["opacities"][:, 0].astype(np.float64))
     is_dead = opacity <= conf.least_opacity

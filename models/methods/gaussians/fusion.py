@@ -1,7 +1,4 @@
-"""A surface of rendered distances: truncated signed distances to what cameras see, averaged (Curless and Levoy 1996).
-
-V cameras, P points of the working frame.
-"""
+"""TSDF fusion of rendered depth maps (Curless and Levoy 1996). V cameras, P points of the working frame."""
 
 from __future__ import annotations
 
@@ -13,31 +10,33 @@ import numpy as np
 from data.rays import PinholeCamera
 from models.methods.protocol import LevelSet
 
-TRUNCATION = 0.03  # working-frame units: a surface hides what lies deeper behind it
-SEEN = 0.2  # opacity of a pixel that shows a surface: half a pixel of an outline is not lost
-FREE = 1.0  # in truncations, of points that cameras look through or that lie in no picture
-# What a camera that looks through a point has to say beside one that sees a surface there: where a surface is seen from
-# its edge, a pixel more or less is free, and that would wear it off.
+TRUNCATION = 0.03  # working-frame units: truncation distance
+SEEN = 0.2  # smallest opacity of a pixel with a surface; keeps half-covered pixels of outlines
+FREE = 1.0  # in truncations: value of points in front of all surfaces or outside all images
+# Weight of a camera with free space at a point, relative to one that sees a surface there. At grazing views a pixel
+# more or less is free; a larger weight would erode the surface.
 FREE_WEIGHT = 0.1
-# Share of the cameras before which a point away from every surface lies that have to look through it, or else it is
-# solid: one wrong camera among thirty digs no tunnel.
+# Fraction of the cameras that must see free space at a point away from surfaces; otherwise it is solid. One wrong
+# camera among thirty therefore creates no tunnel.
 LOOKED_THROUGH = 0.03
 
 
 @dataclass
 class Fusion:
-    """The distances of all cameras, rendered at the first question."""
+    """The depth maps of all cameras, rendered at first use."""
 
-    depth_of: Callable[[PinholeCamera], tuple[np.ndarray, np.ndarray]]  # -> depth and opacity [H, W]
+    depth_of: Callable[[PinholeCamera], tuple[np.ndarray, np.ndarray]]  # returns depth and opacity [H, W]
     cameras: Sequence[PinholeCamera]
     _pictures: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
     def level_set(self) -> LevelSet:
-        """Zero between what is in front of the surfaces and what is behind."""
+        """The zero level set separates the space in front of the surfaces from that behind."""
         return LevelSet(self.outward, 0.0, "the fused distance", background="masks")
 
     def outward(self, points: np.ndarray) -> np.ndarray:
-        """The weighted mean of the truncated distances to what cameras see, [P, 1]; what all see covered is solid."""
+        """The weighted mean of the truncated signed distances, [P, 1]; points that are occluded in all images are
+        solid.
+        """
         if not self._pictures:
             self._pictures = [self.depth_of(camera) for camera in self.cameras]
         total, count, near, hidden = (np.zeros(len(points)) for _ in range(4))
@@ -59,7 +58,7 @@ class Fusion:
 def _distance(
     points: np.ndarray, camera: PinholeCamera, depth: np.ndarray, opacity: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """In truncations, -1..1, and whether the point lies in the picture; -1 says no more than that it is covered."""
+    """Truncated distance, -1 to 1, and whether the point is in the image; -1 means occluded."""
     placed = (points - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
     z = placed[:, 2]
     in_front = z > 0

@@ -1,4 +1,4 @@
-"""Gaussians as a kind of model: what a camera sees of them, their objective, how they change, their pictures."""
+"""Gaussians as a method: rendering, objective, densification, images."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from models.ops.splat_wander import step_of
 from models.rendering.losses import mask_term
 from models.structs import MASK_THRESHOLD, Objective, RayView, StepContext, Term, Var
 
-SPREAD = 1.1  # the extent of a scene in spreads of its cameras
-GEOMETRY_FROM = 0.25  # share of the training after which surfels are held to a surface
+SPREAD = 1.1  # extent of a scene relative to the spread of its cameras
+GEOMETRY_FROM = 0.25  # fraction of the training after which the 2DGS losses apply
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What a batch shows."""
+    """The output of a batch for scalars."""
 
-    error: Var  # [R, 1], mean squared error of each picture
+    error: Var  # [R, 1], mean squared error of each image
 
 
 class GaussiansModel(PlainModel):
-    """A `models.methods.protocol.Model`."""
+    """Gaussians as a `models.methods.protocol.Model`."""
 
     entries = "pictures"
     shows_pictures = True
@@ -51,11 +51,11 @@ class GaussiansModel(PlainModel):
         self.extent = 1.0
         self.cameras: list[PinholeCamera] = []
         self.pulled = Pulled()
-        self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its picture
+        self._seen: dict[str, tuple[Var, int, int]] = {}  # probe -> radii and size of its image
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The splats."""
+        """One network, `splats`."""
         return {densify.NETWORK: self.splats}
 
     @property
@@ -65,16 +65,16 @@ class GaussiansModel(PlainModel):
 
     @property
     def level_set(self) -> LevelSet | None:
-        """The fused distances of all cameras; None where no scene is known."""
+        """The fused distances of all cameras; None without a scene."""
         return Fusion(self._depth_of, tuple(self.cameras)).level_set() if self.cameras else None
 
     def sharpness(self) -> None:
-        """None."""
+        """None: Gaussians have no inv_s."""
 
     # the batch
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
-        """Whole photographs; the splats start where the scene says."""
+        """Whole photographs; initialises the Gaussians from the scene."""
         centres = scene.c2w[:, :3, 3]
         self.extent = SPREAD * max(float(np.linalg.norm(centres - centres.mean(axis=0), axis=1).max()), 1.0)
         self.cameras = [
@@ -87,31 +87,31 @@ class GaussiansModel(PlainModel):
         return PictureSampler(scene, batch_size, generator)
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PictureBatch:
-        """The batch that has these arrays."""
+        """The inverse of `Batch.arrays`."""
         return PictureBatch.from_arrays(arrays)
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None."""
+        """None: there is no jitter."""
 
     def share(self, batch: PictureBatch, rank: int, size: int) -> None:
-        """Each process takes all pictures: the tiles of each are what they share (`ranks`)."""
+        """Each process takes all images and renders some tiles of each (`ranks`)."""
 
     def precompute(self, batch: PictureBatch, noise: None, context: StepContext) -> None:
-        """Nothing."""
+        """None: nothing is computed ahead."""
 
     # what is computed
 
     def degree(self, step: int) -> int:
-        """Of the harmonics that are read at a step: one more at a time."""
+        """The degree of spherical harmonics at a step, which increases during training."""
         done = step / max(1.0, self.conf.degrees_until * self.train.end_iter)
         return min(self.conf.degree, int(done * self.conf.degree)) if self.conf.degree else 0
 
     def _viewpoint(self, camera: np.ndarray, size: tuple[int, int], context: StepContext) -> Viewpoint:
-        """A camera at a context."""
+        """A camera at a step."""
         return Viewpoint(camera, size, self.degree(context.step), context.background_rgb)
 
     def objective(self, batch: PictureBatch, noise: None, context: StepContext, precomputed: None = None) -> Objective:
-        """The published losses, each the mean over the pictures."""
+        """The published losses, averaged over the images."""
         sums: dict[str, list[Term]] = {}
         errors, watched = [], {}
         for picture in batch.pictures:
@@ -137,12 +137,12 @@ class GaussiansModel(PlainModel):
         return Objective(terms | self._regularisers(len(batch)), Shown(jt.concat(errors, dim=0)), watched)
 
     def taken(self, rgb: Var, view: int) -> Var:
-        """Colours [H, W, 3] as a photograph shows them: as they are."""
+        """Colours [H, W, 3] to compare with a photograph."""
         del view
         return rgb
 
     def _terms(self, picture: Picture, shown: Var, context: StepContext) -> dict[str, Term]:
-        """Of one picture, besides its colours."""
+        """The losses of one image besides its colours."""
         terms: dict[str, Term] = {}
         opacity = shown[:, :, OPACITY]
         if picture.mask is not None and self.train.mask_weight > 0:
@@ -156,7 +156,7 @@ class GaussiansModel(PlainModel):
         return terms
 
     def _regularisers(self, entries: int) -> dict[str, Term]:
-        """What keeps splats faint and small, so that they are free to move (MCMC)."""
+        """Regularisers of opacity and size (MCMC)."""
         if self.conf.densify != MCMC:
             return {}
         sizes = self.splats.sizes[:, :2] if self.is_flat else self.splats.sizes
@@ -172,7 +172,7 @@ class GaussiansModel(PlainModel):
     # around a step
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Rates of the published code, over train.learning_rate, which should be 1."""
+        """Learning rates of the published code, relative to train.learning_rate, which should be 1."""
         conf, done = self.conf, min(1.0, step / self.train.end_iter)
         mean_rate = conf.mean_rate * (conf.mean_rate_end / conf.mean_rate) ** done
         rates = (
@@ -186,19 +186,19 @@ class GaussiansModel(PlainModel):
         return {f"{densify.NETWORK}.{name}": rate for name, rate in zip(NAMES, rates, strict=True)}
 
     def before_step(self, context: StepContext) -> None:
-        """Forget what was seen in the step before."""
+        """Discard the gradients of the previous step."""
         self._seen.clear()
 
     def _is_changing(self, step: int) -> bool:
-        """Whether the number of splats may change about now."""
+        """Whether densification is active at this step."""
         return self.conf.densify_from <= step / self.train.end_iter <= self.conf.densify_until
 
     def acts_after(self, step: int) -> bool:
-        """Whether the splats move or are counted."""
+        """Whether `after_step` has work at this step."""
         return self.conf.densify == MCMC or self._is_changing(step)
 
     def after_step(self, parameters: Parameters, context: StepContext, gradients: Mapping[str, Var]) -> None:
-        """Densification."""
+        """Accumulate statistics, densify and prune, and add noise."""
         step = context.step + 1
         generator = np.random.default_rng((self.train.seed, step))
         is_due = self._is_changing(step) and step % self.conf.densify_every == 0
@@ -222,17 +222,17 @@ class GaussiansModel(PlainModel):
             parameters.replace(densify.NETWORK, "opacities", densify.reset_opacities(self.splats.opacities.numpy()))
 
     def _values(self) -> densify.Values:
-        """Copies of all numbers."""
+        """Copies of all parameters."""
         return {name: getattr(self.splats, name).numpy() for name in NAMES}
 
     def _wander(self, step: int) -> None:
-        """The noise of a step (MCMC)."""
+        """Add the SGLD noise of a step (MCMC)."""
         rate = self.conf.noise * self.rates(step)[f"{densify.NETWORK}.means"]
         if rate > 0.0:
             self.splats.wander(step_of(rate, self.is_flat, self.train.seed, step))
 
     def _count(self, gradients: Mapping[str, Var]) -> None:
-        """Add what pulls at the projected centres, in half pictures, of the splats that a view sees."""
+        """Accumulate the means2d gradients, in units of half an image, of the visible Gaussians."""
         for name, (radii, width, height) in self._seen.items():
             half = 0.5 * self.train.batch_size
             self.pulled.add(gradients[name], radii, (half * width, half * height))
@@ -240,20 +240,20 @@ class GaussiansModel(PlainModel):
     # what is saved
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """As many splats as the checkpoint has."""
+        """Adopt the number of Gaussians of a checkpoint."""
         if shapes[densify.NETWORK].get("means", (0,))[0] < 1:
-            raise ValueError("it has no splats")
+            raise ValueError("it contains no Gaussians")
         take_rows(self.splats, shapes[densify.NETWORK])
         self.pulled.forget()
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """What is counted, and the form."""
+        """The statistics of densification, and the form."""
         return self.pulled.buffers(self.splats.count) | {"flat": np.array([self.is_flat])}
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
-        """Take it back; raises ValueError where it does not fit."""
+        """Restore `buffers`; raises ValueError if they do not fit."""
         if bool(np.ravel(buffers.get("flat", self.is_flat))[0]) != self.is_flat:
-            raise ValueError(f"its splats are not of model.gaussians.form = {self.conf.form}")
+            raise ValueError(f"its Gaussians do not have model.gaussians.form = {self.conf.form}")
         self.pulled.load_buffers(buffers, self.splats.count)
 
     # what is shown
@@ -266,26 +266,26 @@ class GaussiansModel(PlainModel):
         return {"Loss/loss": losses["total"], "Statistics/psnr": decibels, "Statistics/splats": count} | named
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
-        """How many there are."""
+        """The number of Gaussians."""
         return f"{self.splats.count} splats"
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """What a whole picture shows; raises ValueError for rays that are none."""
+        """A rendered whole image; raises ValueError for rays that are not one."""
         if not isinstance(rays, ImageRays):
-            raise ValueError("splats show whole pictures only")
+            raise ValueError("Gaussians render whole images only")
         with jt.no_grad():
             return ray_view(*self._seen_by(rays.camera, context), rays)
 
     view_fully = view
 
     def _seen_by(self, camera: PinholeCamera, context: StepContext) -> tuple[Var, np.ndarray]:
-        """The picture of a camera, and its numbers."""
+        """The image of a camera, and the camera's numbers."""
         numbers = numbers_of(camera.intrinsics, camera.c2w)
         return paint(self.splats, self.conf, self._viewpoint(numbers, (camera.width, camera.height), context))[
             0
         ], numbers
 
     def _depth_of(self, camera: PinholeCamera) -> tuple[np.ndarray, np.ndarray]:
-        """Depth and opacity [H, W] that a camera sees."""
+        """Depth and opacity [H, W] of a camera."""
         with jt.no_grad():
             return depth_of(self._seen_by(camera, StepContext(0, None))[0])

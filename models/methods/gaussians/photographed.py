@@ -1,4 +1,4 @@
-"""Gaussians that learn of the photographs too: exposure and white balance of each."""
+"""Gaussians with a learned exposure and white balance of each photograph."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.model import GaussiansModel
 from models.structs import Term, Var
 
-EXPOSURE = "exposure"  # the network
+EXPOSURE = "exposure"  # name of the network
 
 
 class PhotographedGaussians(GaussiansModel):
-    """Colours are held to a photograph as that one has them; pictures show them as they are on average."""
+    """The losses compare exposed colours with photographs; images show colours with the mean exposure."""
 
     def __init__(
         self, conf: SplatsConfig, photographs: PhotographsConfig, train: TrainConfig, generator: np.random.Generator
@@ -32,29 +32,29 @@ class PhotographedGaussians(GaussiansModel):
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
-        """The splats, then what is learned of the photographs."""
+        """The Gaussians, then the exposure."""
         return super().networks | {EXPOSURE: self.exposure}
 
     def rates(self, step: int) -> Mapping[str, float]:
-        """Colours of photographs have a rate of their own."""
+        """The rates of Gaussians, and that of exposure."""
         return {**super().rates(step), EXPOSURE: self.photographs.exposure_rate}
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PictureSampler:
-        """The rows are those of the scene's photographs."""
+        """Also sets the number of photographs."""
         take_rows(self.exposure, {"affine": (scene.n_views, AFFINE)})
         return super().sampler(scene, batch_size, generator)
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:
-        """Take on the number of photographs, and of splats."""
+        """Adopt the numbers of photographs and Gaussians of a checkpoint."""
         super().adapt(shapes)
         if EXPOSURE in shapes:
             take_rows(self.exposure, shapes[EXPOSURE])
 
     def taken(self, rgb: Var, view: int) -> Var:
-        """With the exposure of the photograph."""
+        """Colours with the exposure of the photograph."""
         return self.exposure.of_picture(rgb, view)
 
     def _regularisers(self, entries: int) -> dict[str, Term]:
-        """And what keeps the photographs near the identity."""
+        """Also keeps exposures near the identity."""
         size = self.exposure.changes().sqr().mean() * float(entries)
         return super()._regularisers(entries) | {EXPOSURE: Term(size, float(entries), self.photographs.exposure_weight)}

@@ -1,4 +1,4 @@
-"""What a camera sees of splats: the operations one after the other, and what pictures and meshes read of the result."""
+"""Rasterise Gaussians: the sequence of operations, and the values that images and meshes read from the result."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from models.structs import RayView, Var
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """How splats are looked at."""
+    """Camera, image size, harmonics and background of a rendering."""
 
     camera: np.ndarray  # float32 [17], see `splat_project.camera_numbers`
     size: tuple[int, int]  # width, height
-    degree: int  # of the harmonics
+    degree: int  # degree of the harmonics
     background: np.ndarray | None  # [3], None for black
 
 
 def paint(
     splats: Splats, conf: SplatsConfig, viewpoint: Viewpoint, probe: Var | None = None, ranks: Ranks = ALONE
 ) -> tuple[Var, Var]:
-    """The picture [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` hears what pulls at the centres.
+    """The image [H, W, C], see `ops.splat_raster`, and the radii [N, 2]; `probe` receives d loss / d means2d.
 
-    `ranks` share the work; all of them call it at the same time.
+    `ranks` share the work; all of them must call it.
     """
     is_flat, camera = conf.form == SURFELS, jt.array(viewpoint.camera)
     project = project_surfels if is_flat else project_ellipsoids
@@ -52,7 +52,7 @@ def paint(
 
 
 def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:
-    """A picture as results have it. Ellipsoids have the normals of the surface that their depths show."""
+    """An image for results. The normals of ellipsoids are those of the surface given by their depths."""
     is_flat = shown.shape[2] == raster.SURFEL_CHANNELS
     opacity = shown[:, :, raster.OPACITY].numpy().reshape(-1, 1)
     normal = (shown[:, :, raster.NORMAL] if is_flat else facing(shown, camera)).numpy().reshape(-1, 3)
@@ -65,10 +65,10 @@ def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:
 
 
 def depth_of(shown: Var) -> tuple[np.ndarray, np.ndarray]:
-    """Depth, 0 where nothing is seen, and opacity [H, W] of a picture.
+    """Depth, 0 if nothing is visible, and opacity [H, W] of an image.
 
-    That of surfels is the mean over the first part of the light: they overlap in a layer whose outside is what outlines
-    and points agree with, and what shines through from behind draws a mean over all of it backwards.
+    The depth of surfels is the mean over the first part of the accumulated weight: they overlap in a layer, outlines
+    and SfM points agree with its outer side, and surfels behind it would increase a mean over all of it.
     """
     opacity = shown[:, :, raster.OPACITY].numpy()[:, :, 0]
     sums, most = shown[:, :, raster.DEPTH], 1.0

@@ -1,4 +1,4 @@
-"""What pulls at splats, added up between two changes of their number (`densify = adaptive`). N splats."""
+"""Gradient statistics of Gaussians between two changes of their number (`densify = adaptive`). N Gaussians."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ PULL, LOOKS = "pull", "looks"  # names of the sums in checkpoints
 
 
 class Pulled:
-    """Of each splat, the sum over views of the gradient of its projected centre, and by how many views it was seen."""
+    """Per Gaussian: the sum over views of the norm of its means2d gradient, and the number of views that see it."""
 
     def __init__(self) -> None:
-        self._sums: tuple[Var, Var] | None = None  # [N] each, on the device; None: nothing yet
+        self._sums: tuple[Var, Var] | None = None  # [N] each, on the device; None before the first view
 
     def add(self, gradient: Var, radii: Var, scale: tuple[float, float]) -> None:
-        """What a view says; starts the computation and does not wait for it.
+        """Add a view; starts the computation and does not wait for it.
 
         Args:
-            gradient: [N, 2] of the loss, by pixels; `scale` times it is in half pictures.
-            radii: int32 [N, 2], 0 where the view does not see a splat.
+            gradient: [N, 2] of the loss, per pixel; multiplied by `scale` it is in units of half an image.
+            radii: int32 [N, 2], 0 if the view does not see a Gaussian.
         """
         x, y = (gradient.detach()[:, k] * factor for k, factor in enumerate(scale))
         length, is_seen = (x.sqr() + y.sqr()).sqrt(), radii.detach()[:, 0] > 0
@@ -31,14 +31,14 @@ class Pulled:
         if self._sums is not None:
             pull, looks = pull + self._sums[0], looks + self._sums[1]
         self._sums = (pull.stop_grad(), looks.stop_grad())
-        jt.sync(list(self._sums))  # at once, so that the gradient is not held
+        jt.sync(list(self._sums))  # now, so that the gradient is freed
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Reset the sums."""
         self._sums = None
 
     def mean(self, count: int) -> np.ndarray:
-        """float32 [N], over the views that saw a splat, of N = `count`."""
+        """float32 [N], means over the views that see a Gaussian; N = `count`."""
         sums = self.buffers(count)
         return sums[PULL] / np.maximum(sums[LOOKS], 1.0)
 
@@ -48,7 +48,7 @@ class Pulled:
         return dict(zip((PULL, LOOKS), arrays, strict=True))
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray], count: int) -> None:
-        """Take them back; raises ValueError where they do not fit."""
+        """Restore the sums; raises ValueError if they do not fit."""
         for name in (PULL, LOOKS):
             found = buffers.get(name)
             if found is None or found.shape != (count,) or found.dtype != np.float32:

@@ -1,4 +1,4 @@
-"""N splats as a network, and where they start."""
+"""N Gaussians as a network, and their initialisation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from models.methods.gaussians.conf import SplatsConfig
 from models.ops.harmonics import CONSTANT
 from models.ops.splat_wander import Wander, wander_splats
 
-HULL_CELLS = 64  # along a side, of the hull that splats start in
+HULL_CELLS = 64  # cells per side of the visual hull for the initialisation
 HULL_MARGIN = 0.02  # working-frame units
-FARTHEST = 8.0  # radii of the region: background starts up to there, evenly by the inverse of the distance
-NEIGHBOURS = 3  # whose mean distance a splat starts with as its size
-LONE_SIZE = 0.1  # of a splat without neighbours
-SMALLEST, LARGEST = 1e-4, 1.0  # of first sizes, working-frame units
+FARTHEST = 8.0  # radii of the region: outer limit of background Gaussians, uniform in inverse distance
+NEIGHBOURS = 3  # neighbours: their mean distance is the initial size
+LONE_SIZE = 0.1  # initial size without neighbours
+SMALLEST, LARGEST = 1e-4, 1.0  # limits of initial sizes, working-frame units
 NAMES = ("means", "quats", "sizes", "opacities", "dc", "rest")
 
 
@@ -37,34 +37,34 @@ class Splats(jt.nn.Module):
             setattr(self, name, jt.array(np.asarray(values[name], np.float32)))
 
     def fill(self, values: dict[str, np.ndarray]) -> None:
-        """Other splats, however many."""
+        """Replace the Gaussians; their number may change."""
         for name in NAMES:
             parameter = getattr(self, name)
             parameter.update(jt.array(np.asarray(values[name], np.float32)).detach())
             parameter.start_grad()
 
     def wander(self, step: Wander) -> None:
-        """Move the centres by the noise of a step; starts the computation and does not wait for it."""
+        """Add the SGLD noise of a step to the centres; starts the computation and does not wait for it."""
         means = wander_splats(self.means, self.quats, self.sizes, self.opacities, step)
         self.means.update(means.detach())
-        jt.sync([self.means])  # at once, so that what they were computed from is not held
+        jt.sync([self.means])  # now, so that the inputs are freed
 
     @property
     def count(self) -> int:
-        """N."""
+        """The number of Gaussians N."""
         return int(self.means.shape[0])
 
 
 @dataclass(frozen=True)
 class Points:
-    """Where splats start."""
+    """Initial positions and colours."""
 
     xyz: np.ndarray  # [N, 3] working frame
     rgb: np.ndarray  # [N, 3] in [0, 1]
 
 
 def one_splat(conf: SplatsConfig) -> dict[str, np.ndarray]:
-    """A splat to stand there until a scene or a checkpoint says where they are."""
+    """A placeholder until a scene or a checkpoint is given."""
     shapes = {"means": (1, 3), "quats": (1, 4), "sizes": (1, 3), "opacities": (1, 1), "dc": (1, 3)}
     shapes |= {"rest": (1, conf.rest, 3)}
     return {name: np.full(shape, name == "quats", np.float32) for name, shape in shapes.items()}
@@ -77,7 +77,7 @@ def logit(share: np.ndarray | float) -> np.ndarray:
 
 
 def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """Round splats at points, as large as their neighbours are far."""
+    """Isotropic Gaussians at points, with the mean distance of their neighbours as size."""
     count = len(points.xyz)
     quats = generator.normal(size=(count, 4))
     if count > 1:
@@ -98,9 +98,10 @@ def from_points(points: Points, conf: SplatsConfig, generator: np.random.Generat
 
 
 def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: np.random.Generator) -> Points:
-    """Points of structure from motion where there are some, else random ones.
+    """SfM points if there are any, else random points.
 
-    Random points lie in the hull of the masks, or else in the region of interest and, a share of them, beyond it.
+    Random points are in the visual hull of the masks; without masks they are in the region of interest and, for a
+    fraction of them, outside.
     """
     if scene.points is not None and len(scene.points.xyz) > 0:
         points = training_points(scene.points)
@@ -118,7 +119,7 @@ def first_points(scene: Scene, conf: SplatsConfig, uses_masks: bool, generator: 
 
 
 def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) -> None:
-    """Raises UserError where no photograph shows a single splat to begin with: none would ever be pulled anywhere."""
+    """Raises UserError if no photograph sees any initial Gaussian, because then none would receive a gradient."""
     for camera in cameras:
         placed = (points.xyz - camera.c2w[:3, 3]) @ camera.c2w[:3, :3]
         pixels = placed[placed[:, 2] > 0] @ camera.intrinsics.T
@@ -126,13 +127,13 @@ def require_seen(points: Points, cameras: Sequence[PinholeCamera], name: str) ->
         if ((x >= -0.5) & (y >= -0.5) & (x < camera.width - 0.5) & (y < camera.height - 0.5)).any():
             return
     raise UserError(
-        f"{name}: no photograph sees where the Gaussians start, in the region of interest and the points of structure "
-        "from motion; check the cameras with --mode inspect, or choose a region with --roi"
+        f"{name}: no photograph sees the initial Gaussians, in the region of interest and at the SfM points; "
+        "check the cameras with --mode inspect, or choose a region with --roi"
     )
 
 
 def _random(scene: Scene, count: int, beyond: float, uses_masks: bool, generator: np.random.Generator) -> np.ndarray:
-    """[count, 3], working frame."""
+    """Random points [count, 3], working frame."""
     if uses_masks and scene.masks is not None:
         sizes = np.array([scene.size(view) for view in range(scene.n_views)], np.float64)
         hull = carve_unit_sphere(

@@ -1,4 +1,4 @@
-"""What holds surfels to a surface (2DGS, arXiv 2403.17888, section 4.3): pure functions of pictures [H, W, C]."""
+"""The losses of surfels (2DGS, arXiv 2403.17888, section 4.3): pure functions of images [H, W, C]."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from models.machine.backend import jt
 from models.ops.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
 from models.structs import Term, Var
 
-THINNEST = 1e-3  # opacity that depths are divided by at the least
-SHORTEST = 1e-12  # of a normal, squared
+THINNEST = 1e-3  # smallest opacity by which depths are divided
+SHORTEST = 1e-12  # smallest squared length of a normal
 
 
 def distortion_term(shown: Var, weight: float) -> Term:
-    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of where the ray meets it."""
+    """Mean over the pixels of sum_ij w_i w_j (m_i - m_j)^2, each pair once; m = 1 / depth of the intersection."""
     value = shown[:, :, OPACITY] * shown[:, :, SECOND] - shown[:, :, FIRST].sqr()
     return Term(value.mean(), 1.0, weight)
 
 
 def facing(shown: Var, camera: np.ndarray) -> Var:
-    """Normals [H, W, 3] of the surface that the depths show, camera frame, towards the camera, times the opacity.
+    """Normals [H, W, 3] of the surface given by the depths, camera frame, towards the camera, times the opacity.
 
-    The border's are 0. `camera` is `splat_project.camera_numbers`.
+    Border pixels are 0. `camera` is `splat_project.camera_numbers`.
     """
     height, width, channels = shown.shape
     opacity = shown[:, :, OPACITY]
@@ -42,6 +42,6 @@ def facing(shown: Var, camera: np.ndarray) -> Var:
 
 
 def normal_term(shown: Var, camera: np.ndarray, weight: float) -> Term:
-    """Mean over the pixels of sum_i w_i (1 - n_i . N), N the normal of the surface that the depths show."""
+    """Mean over the pixels of sum_i w_i (1 - n_i . N), N the normal of the surface given by the depths."""
     agree = (shown[:, :, NORMAL] * facing(shown, camera)).sum(dim=-1, keepdims=True)
     return Term((shown[:, :, OPACITY] - agree).mean(), 1.0, weight)

@@ -1,4 +1,4 @@
-"""A radiance field sampled coarse to fine, from its conf, with fresh networks."""
+"""Build a radiance field with coarse-to-fine samples, with initialised networks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from models.methods.radiance import TwoPassModel
 
 
 def build(conf: NeRFConfig, train: TrainConfig, generator: np.random.Generator) -> TwoPassModel:
-    """The model; the coarse network's values are drawn first, as they are optimised first.
+    """The model. The coarse network is initialised first, as it is optimised first.
 
-    A field other than NeRF's network serves both passes.
+    A field other than the network of NeRF is used for both passes.
     """
     kind = RADIANCE[conf.radiance_field]
     coarse = kind.build(conf, "coarse", generator)

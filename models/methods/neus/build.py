@@ -1,4 +1,4 @@
-"""A NeuS from its conf, with fresh networks."""
+"""Build a NeuS model with initialised networks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.rendering.render import SurfaceFields
 
 
 def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator) -> NeuSModel:
-    """The model; the background network only where it is used."""
+    """The model, with a background network if the conf uses one."""
     fields = SurfaceFields(
         sdf=SURFACES[conf.surface].build(conf.block(conf.surface), generator),
         color=COLORS[conf.color].build(conf.block(conf.color), generator),

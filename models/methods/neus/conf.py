@@ -1,4 +1,4 @@
-"""The block `model` of a conf with model.type = neus. Knows no Jittor."""
+"""The block `model` for model.type = neus. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ NEUS = "neus"
 
 @dataclass(frozen=True, kw_only=True)
 class NeuSConfig(SurfaceConfig):
-    """The networks and the renderer of a surface."""
+    """The networks and the samples of a surface."""
 
     nerf: NerfConfig
-    sdf_network: SdfConfig | None = None  # None where `surface` names another one
-    rendering_network: ColorConfig | None = None  # likewise `color`
+    sdf_network: SdfConfig | None = None  # None if `surface` selects another block
+    rendering_network: ColorConfig | None = None  # the same for `color`
     neus_renderer: HierarchicalConfig
     type: str = NEUS
 
     def check(self) -> None:
-        """Raises ConfigError for what cannot work together."""
+        """Raises ConfigError for inconsistent values."""
         self.check_fields()
         if fault := self.neus_renderer.fault(self.neus_renderer.n_importance):
             raise ConfigError(fault)
@@ -32,12 +32,12 @@ class NeuSConfig(SurfaceConfig):
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
-        """The blocks that weights depend on."""
+        """The blocks that determine the shapes of the weights."""
         return ("nerf", self.surface, self.color)
 
     @property
     def n_importance(self) -> int:
-        """Samples placed where the surface is likely."""
+        """Samples drawn near the surface."""
         return self.neus_renderer.n_importance
 
     def allows_importance(self, count: int) -> bool:
@@ -45,20 +45,20 @@ class NeuSConfig(SurfaceConfig):
         return not self.neus_renderer.fault(count)
 
     def with_importance(self, count: int) -> NeuSConfig:
-        """The same with `count` as n_importance."""
+        """The same block with `count` as n_importance."""
         return replace(self, neus_renderer=replace(self.neus_renderer, n_importance=count))
 
     @property
     def parameters(self) -> int:
-        """Trained numbers of all networks that the conf builds."""
+        """Trained parameters of all networks that the conf builds."""
         return self.field_parameters + (self.nerf.parameters if self.neus_renderer.n_outside > 0 else 0)
 
     @property
     def memory_keys(self) -> str:
-        """The samples of a ray."""
+        """The numbers of samples per ray."""
         return "model.neus_renderer.n_samples and n_importance"
 
     @property
     def ray_numbers(self) -> int:
-        """float32 numbers that a step keeps of each ray at the least, see structs.RenderOutput."""
+        """A lower bound of the float32 numbers that a step stores per ray, see structs.RenderOutput."""
         return 9 * (self.neus_renderer.n_samples + self.n_importance) + self.neus_renderer.n_outside

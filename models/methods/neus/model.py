@@ -14,12 +14,12 @@ from models.structs import RayView, StepContext
 
 
 class NeuSModel(SurfaceModel):
-    """A `models.methods.protocol.Model`."""
+    """NeuS with dense samples as a `models.methods.protocol.Model`."""
 
     estimator: HierarchicalEstimator
 
     def view(self, rays: Rays, context: StepContext) -> RayView:
-        """Colours, background included; normal, distance and opacity of what lies inside the sphere."""
+        """Colours with background; normal, distance and opacity inside the sphere."""
         ratio = self.cos_anneal_ratio(context.step)
         return sparing_view(self.fields, self.estimator, rays, ratio, context.background_rgb)
 

@@ -1,7 +1,8 @@
-"""NeuS's images, with the networks evaluated only where their output can be seen.
+"""Images of NeuS that evaluate the networks only where their output is visible. R rays, N intervals inside the sphere,
+M in all.
 
-R rays, N intervals inside the sphere, M in all. Rays that meet the object are rendered as in training: up to float32's
-last digit, what is left out is multiplied by zero there.
+Rays that hit the object are rendered as in training, to float32 accuracy: the omitted values are multiplied by zero
+there.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ def sparing_view(
     cos_anneal_ratio: float,
     background_rgb: np.ndarray | None,
 ) -> RayView:
-    """What rays show; one on which nothing can be opaque shows the background alone.
+    """Render rays; a ray without opaque intervals gets the background colour.
 
-    There, a full rendering gives each empty interval an opacity of 1e-5. With a background network, a ray that misses
-    the sphere has no interval of the object and shows the same. Without one, its intervals count like any other: it is
-    empty where it passes no surface.
+    A full rendering assigns an opacity of 1e-5 to each empty interval of such a ray. With a background network, a ray
+    that misses the sphere has no intervals of the object. Without one, its intervals are tested like any other: it is
+    empty if it crosses no surface.
     """
     with jt.no_grad():
         seen = np.ones(len(rays), bool) if estimator.nerf is None else visible.meets_sphere(rays)
@@ -67,7 +68,7 @@ def _view_object(
     cos_anneal_ratio: float,
     background_rgb: np.ndarray | None,
 ) -> RayView:
-    """Rays that may meet something opaque; `sdf` of `_uniform_distances`."""
+    """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
     placed = upload(rays)
     t_starts = estimator.t_starts(placed, fields.sdf.at_weights().distance, None, jt.array(sdf))
     fields, estimator = _evaluated_where_seen(fields, estimator, rays, t_starts.numpy())
@@ -79,7 +80,9 @@ def _view_object(
 def _evaluated_where_seen(
     fields: SurfaceFields, estimator: HierarchicalEstimator, rays: Rays, t_starts: np.ndarray
 ) -> tuple[SurfaceFields, HierarchicalEstimator]:
-    """Fields and background for rays at t_starts [R, N]; with a background, each network is evaluated on its side."""
+    """Fields and background for rays at t_starts [R, N]; with a background, each network is evaluated only on its
+    side.
+    """
     if estimator.nerf is None:
         return fields, estimator
     inside, outside = visible.intervals_apart(rays, t_starts, estimator.last_length)
@@ -91,13 +94,13 @@ def _evaluated_where_seen(
 
 
 def _background_where(estimator: HierarchicalEstimator, outside: np.ndarray) -> visible.NerfAt:
-    """The background network where intervals [R, N] may lie outside the sphere, and behind them all."""
+    """The background network for intervals [R, N] that may be outside the sphere, and for those behind them."""
     beyond = np.ones((len(outside), estimator.conf.n_outside), bool)
     return visible.NerfAt(estimator.nerf, visible.Rows.where(np.concatenate([outside, beyond], axis=1)))
 
 
 def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rgb: np.ndarray | None) -> RayView:
-    """Rays on which nothing is opaque: as if there were no object."""
+    """Render rays without opaque intervals, as if there were no object."""
     if estimator.nerf is None:
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
         return visible.unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))

@@ -1,8 +1,7 @@
-"""What of an image has to be computed: the rays on which something may be opaque, and the visible intervals.
+"""Select what an image needs: rays that may be opaque, and visible intervals.
 
 Only images use this; a training step evaluates its networks everywhere. R rays, N intervals inside, M in all, P = R x
-intervals. A network that is evaluated at some rows takes the place of the whole one; the caller multiplies the others
-by zero.
+intervals. A network that is evaluated at some rows replaces the full one; the caller multiplies the other rows by zero.
 """
 
 from __future__ import annotations
@@ -19,36 +18,38 @@ from models.machine.backend import jt
 from models.ops.volrend import ALPHA_EPS
 from models.structs import FieldOutput, RayView, Var
 
-# The eikonal loss keeps the signed distance's slope near 1; between two depths it is not believed to exceed this.
+# The eikonal loss keeps the norm of the SDF gradient near 1; between two depths it is assumed not to exceed this.
 STEEPEST = 1.5
-# A section whose end lies so many 1 / inv_s before the surface has an opacity below that of an empty one, ALPHA_EPS.
+# An interval that ends this many 1 / inv_s in front of the surface has an opacity below ALPHA_EPS, that of an empty
+# one.
 NEGLIGIBLE = -float(np.log(ALPHA_EPS))
-# Points are float32: of the larger of the sphere's radius and the camera's distance, what rounding may move them by.
+# Relative rounding error of float32 points, with respect to the larger of the sphere's radius and the camera's
+# distance.
 ROUNDING = 1e-5
-EMPTY_SDF = 10.0  # a signed distance anywhere in a region without an object; farther than the region is wide
+EMPTY_SDF = 10.0  # a signed distance in a region without an object, larger than the region
 
 
 def meets_sphere(rays: Rays) -> np.ndarray:
-    """Whether each ray's line passes through the unit sphere, to the accuracy of float32: bool [R]."""
+    """Whether the line of each ray crosses the unit sphere, to float32 accuracy: bool [R]."""
     origins, directions = rays.origins.astype(np.float64), rays.directions.astype(np.float64)
     nearest = np.linalg.norm(np.cross(origins, directions), axis=1) / np.linalg.norm(directions, axis=1)
     return nearest < 1.0 + _slack(rays)
 
 
 def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> np.ndarray:
-    """Whether anything along each ray may have opacity, bool [R]; sdf [R, N] at depths `spacing` apart.
+    """Whether any interval of each ray may be opaque, bool [R]; sdf [R, N] at depths `spacing` apart.
 
-    Where not, no section is more opaque than an empty one, which `volrend` lends ALPHA_EPS. Of a ray that misses the
-    sphere only what may be a surface counts, not the blur about one while it is not sharp yet.
+    For other rays no interval is more opaque than ALPHA_EPS of `volrend`. For a ray that misses the sphere only a zero
+    crossing counts, not the blur around a surface with a small inv_s.
     """
     blur = np.where(meets_sphere(rays), NEGLIGIBLE / inv_s, 0.0)
     return sdf.min(axis=1) <= STEEPEST * spacing + blur
 
 
 def intervals_apart(rays: Rays, t_starts: np.ndarray, last: float) -> tuple[np.ndarray, np.ndarray]:
-    """Which intervals [R, N] may lie inside the unit sphere, and which outside: bool; near its rim, both.
+    """Intervals [R, N] that may be inside the unit sphere, and those that may be outside: bool; both near the sphere.
 
-    t_starts: where they begin; `last` is the length of the last one.
+    t_starts: their starts; `last` is the length of the last one.
     """
     lengths = np.diff(t_starts, axis=1, append=t_starts[:, -1:] + last)
     middles = rays.origins[:, None] + rays.directions[:, None] * (t_starts + 0.5 * lengths)[..., None]
@@ -57,20 +58,20 @@ def intervals_apart(rays: Rays, t_starts: np.ndarray, last: float) -> tuple[np.n
 
 
 def _slack(rays: Rays) -> np.ndarray:
-    """By how much the radius of a point on each ray is uncertain, [R]."""
+    """The uncertainty of the radius of a point on each ray, [R]."""
     return ROUNDING * np.maximum(1.0, np.linalg.norm(rays.origins, axis=1))
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Some of P rows. Var indices are made once, for all that is gathered and spread."""
+    """A subset of P rows, with index Vars that all gathers and scatters share."""
 
     chosen: Var  # [K] int32, ascending
-    places: Var  # [P] int32: where each row lies among the chosen ones, K for a row that is not chosen
+    places: Var  # [P] int32: position of each row in the subset, K for other rows
 
     @classmethod
     def where(cls, wanted: np.ndarray) -> Rows:
-        """The rows at which `wanted` (bool, any shape, P entries) is true; at least one, since Jittor has no [0, C]."""
+        """The rows with `wanted` true (bool, any shape, P entries); at least one, since Jittor has no [0, C]."""
         flat = wanted.ravel().copy()
         flat[:1] |= not flat.any()
         places = np.where(flat, np.cumsum(flat) - 1, np.count_nonzero(flat))
@@ -81,57 +82,57 @@ class Rows:
         return values[self.chosen]
 
     def spread(self, values: Var) -> Var:
-        """[K, C] -> [P, C], zero where a row is not chosen."""
+        """[K, C] -> [P, C], zero in other rows."""
         return jt.concat([values, jt.zeros((1, values.shape[1]))], dim=0)[self.places]
 
 
 @dataclass(frozen=True)
 class DistanceAt:
-    """A signed-distance field at some rows. Features, which are wide, stay gathered: for `ColorAt` alone."""
+    """A signed-distance field evaluated at some rows. Features, which are wide, stay gathered for `ColorAt`."""
 
     field: DistanceField
     rows: Rows
 
     def at_weights(self) -> _DistanceAtRows:
-        """The field as it is now."""
+        """The field with its current weights."""
         return _DistanceAtRows(self.field.at_weights(), self.rows)
 
 
 @dataclass(frozen=True)
 class _DistanceAtRows:
-    """The same with the weights it has now."""
+    """The same with bound weights."""
 
     field: DistanceAtWeights
     rows: Rows
 
     def evaluate(self, points: Var) -> FieldOutput:
-        """Signed distance and gradient [P, ...], zero elsewhere; features [K, F]."""
+        """Signed distance and gradient [P, ...], zero in other rows; features [K, F]."""
         field = self.field.evaluate(self.rows.gather(points))
         return FieldOutput(self.rows.spread(field.sdf), field.feature, self.rows.spread(field.gradient))
 
 
 @dataclass(frozen=True)
 class ColorAt:
-    """A colour field at the rows of a `DistanceAt`."""
+    """A colour field evaluated at the rows of a `DistanceAt`."""
 
     field: ColorField
     rows: Rows
 
     def __call__(self, points: Var, normals: Var, views: Var, features: Var) -> Var:
-        """RGB [P, 3], zero elsewhere; features [K, F] as `DistanceAt` gives them."""
+        """RGB [P, 3], zero in other rows; features [K, F] of `DistanceAt`."""
         gathered = (self.rows.gather(values) for values in (points, normals, views))
         return self.rows.spread(self.field(*gathered, features))
 
 
 @dataclass(frozen=True)
 class NerfAt:
-    """The background network at some rows."""
+    """The background network evaluated at some rows."""
 
     network: NeRF
     rows: Rows
 
     def __call__(self, points: Var, views: Var) -> tuple[Var, Var]:
-        """Raw density [P, 1] and raw RGB [P, 3], zero elsewhere."""
+        """Raw density [P, 1] and raw RGB [P, 3], zero in other rows."""
         density, rgb = self.network(self.rows.gather(points), self.rows.gather(views))
         return self.rows.spread(density), self.rows.spread(rgb)
 
@@ -144,7 +145,9 @@ def no_object(points: Var) -> Var:
 def merged(
     rays: Rays, chosen: np.ndarray, first: Callable[[Rays], RayView], second: Callable[[Rays], RayView]
 ) -> RayView:
-    """What rays show: `first` of the chosen ones (bool [R]), `second` of the others; neither is asked of no rays."""
+    """The result of `first` for selected rays (bool [R]) and of `second` for the others; neither is called for zero
+    rays.
+    """
     parts = [(which, show(rays.at(which))) for which, show in ((chosen, first), (~chosen, second)) if which.any()]
     columns = {name: np.empty((len(rays), array.shape[1]), np.float32) for name, array in vars(parts[0][1]).items()}
     for which, shown in parts:
@@ -154,6 +157,6 @@ def merged(
 
 
 def unseen(rgb: np.ndarray) -> RayView:
-    """Rays [R] that show colours [R, 3] and no object."""
+    """Rays [R] with colours [R, 3] and no object."""
     one = np.zeros((len(rgb), 1), np.float32)
     return RayView(rgb, np.zeros((len(rgb), 3), np.float32), one, one)

@@ -5,8 +5,8 @@
 
 namespace neus {
 
-// Moments that are stored as 0 are those below the smallest normal number. Entries of a table that no ray reads any more
-// decay to it; as subnormal numbers they would never become 0, and many processors take a hundred cycles for each.
+// Moments below the smallest normal number are stored as 0. Unused entries of a feature table decay to such numbers; as
+// subnormal numbers they would never become 0, and many processors take a hundred cycles for each.
 __device__ __forceinline__ float without_subnormal(float x) { return fabsf(x) < FLT_MIN ? 0.f : x; }
 
 // A parameter and its moments.
@@ -14,8 +14,8 @@ struct Entry {
     float parameter, exp_avg, exp_avg_sq;
 };
 
-// 0 where all numbers of an entry are finite, NaN elsewhere. GCC 12 vectorises neither std::isfinite nor what is a
-// function of the struct, or says so as a bool.
+// 0 if all numbers of an entry are finite, else NaN. GCC 12 does not vectorise std::isfinite, member functions of the
+// struct, or a bool result.
 __device__ __forceinline__ float gap(float parameter, float exp_avg, float exp_avg_sq) {
     return (parameter - parameter) + (exp_avg - exp_avg) + (exp_avg_sq - exp_avg_sq);
 }

@@ -4,7 +4,7 @@
 
 namespace neus {
 
-// The samples of a ray that light reaches, from `begin`: the rest of it takes no part. `reached` receives T_i.
+// Visit the samples of a ray from `begin` up to the end of its transmittance; `reached` receives T_i.
 __device__ inline int lit_samples(float opaque, float eps, const float *alpha, int begin, int end, float *reached, float *left) {
     float light = 1.f;
     int i = begin;
@@ -16,7 +16,7 @@ __device__ inline int lit_samples(float opaque, float eps, const float *alpha, i
     return i;
 }
 
-// Weights of the samples, and the light that is left.
+// The weights of the samples; returns the remaining transmittance.
 __device__ inline void weights_of_ray(float opaque, float eps, const float *alpha, int begin, int end, float *weights,
                                       float *left) {
     const int stop = lit_samples(opaque, eps, alpha, begin, end, weights, left);
@@ -24,8 +24,8 @@ __device__ inline void weights_of_ray(float opaque, float eps, const float *alph
     for (int i = stop; i < end; i++) weights[i] = 0.f;
 }
 
-// `behind` is what one unit of light that passes a sample is worth there: no division, so that a sample may be wholly
-// opaque. At first it is that of what is left.
+// `behind` is the derivative of the loss with respect to the transmittance behind a sample. There is no division, so a
+// sample may be completely opaque. Initially it is the cotangent of the remaining transmittance.
 __device__ inline void weights_of_ray_backward(float opaque, float eps, const float *alpha, int begin, int end,
                                                const float *d_weights, float behind, float *d_alpha) {
     float left;
@@ -37,7 +37,7 @@ __device__ inline void weights_of_ray_backward(float opaque, float eps, const fl
     for (int i = stop; i < end; i++) d_alpha[i] = 0.f;
 }
 
-// Of a sum [C], of weights and of values [C] at each sample.
+// The cotangents of weights and values [C] from that of a sum [C].
 __device__ inline void sum_of_ray_backward(int channels, const float *weights, const float *values, const float *d_sum,
                                            long begin, long end, float *d_weights, float *d_values) {
     for (long i = begin; i < end; i++) {

@@ -1,13 +1,13 @@
-// The two forms of splats as pixels look at them: how far they lie off one, and where gradients go. Ellipsoids here,
-// surfels in splat_surfel.h. A `Number` is that of a pixel, or of several at once.
+// The two forms of Gaussians as functions of a pixel: the exponent and its gradients. Ellipsoids here, surfels in
+// splat_surfel.h. A `Number` is a value of one pixel, or of several at once.
 #pragma once
 #include "splat_pixels.h"
 
 namespace neus {
 
-constexpr float LARGEST_FRACTION = 1.f / 255;  // of the light: below it a splat does not count
+constexpr float LARGEST_FRACTION = 1.f / 255;  // smallest opacity at a pixel that counts
 
-// The pixels that a splat may show in; none where right < left.
+// The pixels that a Gaussian may cover; none if right < left.
 struct Window {
     int left, top, right, bottom;  // all inclusive
     __device__ bool is_empty() const { return right < left || bottom < top; }
@@ -15,7 +15,7 @@ struct Window {
 
 __device__ inline int pixel_at(double value, int most) { return (int)fmin(fmax(value, -1.0), (double)most); }
 
-// Of centres and half sides in pixels, the pixels whose middles lie within.
+// The pixels whose centres are within half sides (in pixels) of the centre.
 __device__ inline Window window(double x, double y, double wide, double high, int width, int height) {
     wide = fmin(wide, 1e8), high = fmin(high, 1e8);
     const int left = pixel_at(ceil(x - wide - 0.5), width), top = pixel_at(ceil(y - high - 0.5), height);
@@ -27,7 +27,7 @@ __device__ inline Window window(double x, double y, double wide, double high, in
 __device__ inline double log_cut(float opacity) { return log_multiple(opacity / LARGEST_FRACTION); }
 __device__ inline Number size_of(Number x) { return x < 0.f ? -x : x; }
 
-// What both forms have: the opacity at distance `sigma`, limited, and what of its gradient passes the limit.
+// Common to both forms: the opacity at `sigma`, clamped, and the gradient that passes the clamp.
 struct Opacity {
     Number alpha, passes;
     __device__ Opacity(float opacity, Number sigma) {
@@ -37,8 +37,8 @@ struct Opacity {
     }
 };
 
-// Ellipsoids: inputs means2d [N, 2], conics [N, 3], colours [N, 3], opacities [N, 1], depths [N, 1]; channels colour and
-// depth of the centre. Cotangents of channels are anything with numbers in [].
+// Ellipsoids: inputs means2d [N, 2], conics [N, 3], colours [N, 3], opacities [N, 1], depths [N, 1]; channels colour
+// and depth of the centre. Cotangents of channels are any type with [].
 struct EllipsoidForm {
     static constexpr int CHANNELS = 4, SUMMED = CHANNELS, GRADIENTS = 12;
     enum { D_X, D_Y, D_CONIC, D_OPACITY = 5, D_CHANNELS, D_PROBE = 10 };
@@ -61,7 +61,7 @@ struct EllipsoidForm {
         if (!(cut >= 0) || !(det > 0)) return {0, 0, -1, -1};
         return window(s.x, s.y, sqrt(2 * cut * s.c / det) + EDGE, sqrt(2 * cut * s.a / det) + EDGE, width, height);
     }
-    // As the tile at (x0, y0) sees it: numbers stay small, and differences of them exact.
+    // Relative to the tile at (x0, y0), so that numbers are small and differences exact.
     __device__ static Splat seen_from(Splat s, float x0, float y0) {
         s.x -= x0, s.y -= y0;
         return s;
@@ -71,17 +71,17 @@ struct EllipsoidForm {
         const Number found = 0.5f * (s.a * hit.dx * hit.dx + s.c * hit.dy * hit.dy) + s.b * hit.dx * hit.dy;
         return found > 0.f ? found : Number{};
     }
-    // What the hit's place is measured from: nothing here.
+    // The reference of the hit's position: none here.
     __device__ static Number origin(const Hit &, Number, Number, Number known) { return known; }
     __device__ static void add(Number *sums, const Splat &s, const Hit &, Number weight, Number, Number) {
         for (int c = 0; c < CHANNELS; c++) sums[c] += weight * s.channels[c];
     }
-    // What one unit of light on the splat is worth.
+    // The dot product of the Gaussian's channels and the cotangents.
     template <typename Cotangents>
     __device__ static Number worth(Cotangents g, const Splat &s, const Hit &, Number) {
         return g[0] * s.channels[0] + g[1] * s.channels[1] + g[2] * s.channels[2] + g[3] * s.channels[3];
     }
-    // Adds the gradients of pixels: `d_sigma` and, of the channels, weight times cotangents.
+    // Add the gradients of pixels: `d_sigma` and, for the channels, weight times cotangents.
     template <typename Cotangents>
     __device__ static void back(Number *acc, const Splat &s, const Hit &hit, Number d_sigma, Number weight,
                                 Cotangents g, Number, bool absolute) {
@@ -97,7 +97,7 @@ struct EllipsoidForm {
             acc[D_PROBE + 1] += size_of(s.b * along + s.c * down);
         }
     }
-    // The sums of a tile as gradients of the inputs.
+    // Convert the sums of a tile to gradients of the inputs.
     __device__ static void finish(const Splat &s, float, float, bool absolute, float *d) {
         const float along = d[D_X], down = d[D_Y];
         d[D_X] = s.a * along + s.b * down, d[D_Y] = s.b * along + s.c * down;

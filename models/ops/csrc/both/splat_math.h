@@ -4,7 +4,7 @@
 
 namespace neus {
 
-// The splats, and what hears of them on the way back.
+// The parameters of the Gaussians, and their gradients.
 struct SplatsIn {
     const float *means, *quats, *log_sizes;
 };
@@ -12,7 +12,7 @@ struct SplatsBack {
     float *means, *quats, *log_sizes;
 };
 
-// A camera as it is handed over: rotation and translation from the world, then focal lengths, skew and centre.
+// The camera as 17 numbers: rotation and translation from the world, then focal lengths, skew and centre.
 struct Pinhole {
     const float *r, *t;
     float fx, skew, cx, fy, cy;
@@ -21,11 +21,11 @@ struct Pinhole {
     __device__ void place(const float *mean, float *p) const {
         for (int i = 0; i < 3; i++) p[i] = r[3 * i] * mean[0] + r[3 * i + 1] * mean[1] + r[3 * i + 2] * mean[2] + t[i];
     }
-    // to = R^T from: a cotangent of a place as that of the mean.
+    // to = R^T from: maps the cotangent of a camera-frame point to that of the mean.
     __device__ void turn_back(const float *from, float *to) const {
         for (int i = 0; i < 3; i++) to[i] = r[i] * from[0] + r[3 + i] * from[1] + r[6 + i] * from[2];
     }
-    // The camera's centre in the world.
+    // The camera centre in the world.
     __device__ void centre(float *o) const {
         for (int i = 0; i < 3; i++) o[i] = -(r[i] * t[0] + r[3 + i] * t[1] + r[6 + i] * t[2]);
     }
@@ -67,7 +67,7 @@ __device__ inline void rotation_backward(const float *q, float scale, const floa
     for (int k = 0; k < 4; k++) d[k] = (u[k] - along * unit[k]) * scale;
 }
 
-// The radius in pixels of the published code along an axis, 0 for what lies beside the picture.
+// The radius of the published code along an axis, in pixels; 0 outside the image.
 __device__ inline int reach(float extent, float at, int size) {
     const float radius = ceilf(fminf(REACH * extent, FARTHEST_REACH));
     return at + radius > 0 && at - radius < size ? (int)radius : 0;

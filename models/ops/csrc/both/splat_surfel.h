@@ -1,4 +1,4 @@
-// Surfels as pixels look at them: a pixel's ray meets the plane of one (2DGS, arXiv 2403.17888, section 4.2).
+// Surfels as functions of a pixel: the intersection of its ray with their plane (2DGS, arXiv 2403.17888, section 4.2).
 #pragma once
 #include "splat_forms.h"
 
@@ -6,9 +6,9 @@ namespace neus {
 
 __device__ inline Number away_from_zero(Number x) { return size_of(x) < SMALLEST ? Number{} + SMALLEST : x; }
 
-// Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour, depth of
-// the centre, normal, depth of the hit, of 1 / depth the first two moments about that of the first hit, and the depth of
-// the hits as far as they take the first part of the light, through which no gradient passes.
+// Inputs means2d [N, 2], to_picture [N, 3, 3], normals, colours [N, 3], opacities, depths [N, 1]; channels colour,
+// depth of the centre, normal, depth of the hit, the first two moments of 1 / depth relative to the first hit, and the
+// depth of the hits within the first part of the accumulated weight, which is not differentiated.
 struct SurfelForm {
     static constexpr int CHANNELS = 11, SUMMED = 10, GRADIENTS = 21;
     enum { D_X, D_Y, D_T, D_OPACITY = 11, D_CHANNELS, D_PROBE = 19 };
@@ -32,8 +32,8 @@ struct SurfelForm {
         s.channels[DEPTH] = in.depths[n];
         return s;
     }
-    // Where the disc up to the cut and the blur around its centre may show. A disc that reaches behind the camera may
-    // show anywhere.
+    // The pixels that the disc up to the cutoff and the low-pass filter around its centre may cover. A disc that
+    // extends behind the camera may cover any pixel.
     __device__ static Window reach_of(const Splat &s, int width, int height) {
         const double cut = log_cut(s.opacity);
         if (!(cut >= 0)) return {0, 0, -1, -1};
@@ -121,7 +121,7 @@ struct SurfelForm {
         acc[D_Y] += y;
         if (absolute) acc[D_PROBE] += size_of(at_x * s.t[8] + x), acc[D_PROBE + 1] += size_of(at_y * s.t[8] + y);
     }
-    // The probe is the gradient of the projected centre, which moves with the plane and with the blur around it.
+    // The probe receives the gradient of the projected centre, which moves with the plane and with the low-pass filter.
     __device__ static void finish(const Splat &s, float x0, float y0, bool absolute, float *d) {
         if (!absolute) {
             d[D_PROBE] = d[D_T + 2] * s.t[8] + d[D_X];

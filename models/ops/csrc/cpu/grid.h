@@ -1,5 +1,5 @@
-// The multiresolution grid on blocks of points: which corners a point lies between, the features there with their
-// slopes, and the way of cotangents back into the table. The reference is ops/grid.py.
+// The multiresolution grid on blocks of points: cells, features with their derivatives, and the gradient of the table.
+// The reference is ops/grid.py.
 //
 // A vector holds GROUP points with FEATURES numbers each, side by side as they lie in the table: a corner of a point is
 // one load of 64 bits. Within a block the arrays are [.., BLOCK * FEATURES] in that order.

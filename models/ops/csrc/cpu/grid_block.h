@@ -23,12 +23,12 @@ struct GridShape : GridSizes {
         for (int l = 0; l < hidden(); l++) total += width(l);
         return total;
     }
-    // Numbers per block of what is kept between forward and backward, and of what a block leaves for the table.
+    // Floats per block stored between forward and backward pass, and those for the gradient of the table.
     long recorded() const { return BLOCK * all_hidden() + 5l * active * PAIRS; }
     long left() const { return POINT * (BLOCK + PAIRS) + (long)active * PAIRS; }
 };
 
-// What is kept of a block.
+// The stored values of a block.
 struct GridRecord {
     float *hidden;    // h_l, one after the other, [BLOCK, width]
     float *features;  // [active, PAIRS]
@@ -42,8 +42,8 @@ struct GridRecord {
     }
 };
 
-// What a block leaves for the table: its points [3, BLOCK], the cotangents of its gradients [3, PAIRS], each once for
-// every feature, and those of its features [active, PAIRS].
+// The values of a block for the gradient of the table: its points [3, BLOCK], the cotangents of its gradients [3,
+// PAIRS], repeated for every feature, and those of its features [active, PAIRS].
 struct GridLeft {
     float *points, *push, *features;
     explicit GridLeft(float *at) : points(at), push(at + POINT * BLOCK), features(push + POINT * PAIRS) {}
@@ -52,7 +52,7 @@ struct GridLeft {
 struct GridBlock {
     const GridShape &shape;
     const std::vector<Layer> &layers;
-    Cells cells[2];  // of this level and of the next, whose rows are on their way meanwhile
+    Cells cells[2];  // of this level and of the next, whose rows are prefetched
     float *scratch_record, *points, *input;
     // Of layer l: h_l (in the record), s_l, c_l, and what reaches a_l through s_l.
     std::vector<float *> hidden, slopes, carried, bent;
@@ -81,7 +81,7 @@ struct GridBlock {
         wide_a = arena.take(BLOCK * wide);
         wide_b = arena.take(BLOCK * wide);
         wide_c = arena.take(BLOCK * wide);
-        // c_{H-1} is the same for all points: the last layer's row of the distance.
+        // c_{H-1} is equal for all points: the row of the distance in the last layer.
         for (int r = 0; r < BLOCK && shape.hidden() > 0; r++)
             std::copy(layers.back().weight, layers.back().weight + layers.back().inputs,
                       carried[shape.hidden() - 1] + r * shape.width(shape.hidden() - 1));
@@ -91,7 +91,7 @@ struct GridBlock {
     long inputs_of(int l) const { return l > 0 ? shape.width(l - 1) : input_stride(); }
     const float *input_of(int l) const { return l > 0 ? hidden[l - 1] : input; }
 
-    // The point and features of a block, from the table; with the slopes of the features where they are asked for.
+    // Compute the point and features of a block, with the derivatives of the features if requested.
     void encode(const float *table, const float *from, int count, const GridRecord &record, bool with_slopes) {
         transpose_points(from, count, points);
         for (int l = 0; l <= shape.active; l++) {
@@ -119,7 +119,7 @@ struct GridBlock {
         for (int l = 0; l < shape.hidden(); l++, at += (long)BLOCK * shape.width(l - 1)) hidden[l] = at;
     }
 
-    // h_l and, where asked for, s_l; then the outputs in wide_a, [BLOCK, width(H)].
+    // Compute h_l and, if requested, s_l; then the outputs in wide_a, [BLOCK, width(H)].
     void values(bool with_slopes) {
         for (int l = 0; l < shape.hidden(); l++) {
             const long stride = shape.width(l);
@@ -135,8 +135,7 @@ struct GridBlock {
                                       FromRow{layers[last].start.data()});
     }
 
-    // x and s_l again, from the record; the points are left for the table. The next block's record, which lies behind this
-    // one, is on its way meanwhile.
+    // Restore x and s_l from the record, store the points for the table, and prefetch the next block's record.
     void resume(const float *from, int count, const GridRecord &record, const GridLeft &leave) {
         expect(record.hidden + shape.recorded(), shape.recorded());
         transpose_points(from, count, points);

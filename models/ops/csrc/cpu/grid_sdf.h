@@ -1,4 +1,4 @@
-// A grid with a network behind it, on all points: blocks shared out among the threads, then the levels of the table. See
+// A hash grid with a network on all points: blocks are distributed over threads, then the levels of the table. See
 // grid_block.h.
 #pragma once
 #include "grid_block.h"
@@ -9,8 +9,8 @@ inline std::vector<Layer> grid_layers(const GridShape &shape, const float *packe
     return read_layers(packed, shape.widths.data(), (int)shape.widths.size() / 2, with_backward);
 }
 
-// The gradient of the table from what all blocks left, level by level, each by one thread in the order of the points:
-// the sum does not depend on the threads, and the part of the table that is written to stays in the cache.
+// The gradient of the table from the values of all blocks, one level per thread, in the order of the points. The sum
+// does not depend on the number of threads, and the part of the table being written stays in the cache.
 template <bool SLOPES>
 inline void reduce_table(const GridShape &shape, long n, const float *left, const float *record, float *d_table) {
 #pragma omp parallel

@@ -1,5 +1,5 @@
-// Linear layers on blocks of points: their parameters as the products read them, their passes forward and back, the
-// positional encoding of what enters them, and the sharing of blocks among threads.
+// Linear layers on blocks of points: packed parameters, forward and backward passes, positional encoding, and the
+// distribution of blocks over threads.
 #pragma once
 #include "tile.h"
 #include <omp.h>
@@ -55,7 +55,7 @@ inline long widest(const std::vector<Layer> &layers) {
 
 constexpr int LINE = 64 / sizeof(float);  // numbers in a line of the cache
 
-// Ask for numbers that are read soon, or written.
+// Prefetch numbers that are read or written soon.
 inline void expect(const float *values, long count) {
     for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i);
 }
@@ -64,11 +64,11 @@ inline void expect_to_write(const float *values, long count) {
     for (long i = 0; i < count; i += LINE) __builtin_prefetch(values + i, 1);
 }
 
-// Zeroed memory of one thread, handed out piece by piece.
+// Zeroed memory of one thread, allocated piece by piece.
 struct Arena {
     std::vector<float> memory;
     size_t used;
-    // It begins at a line of the cache: a vector that lies across two costs twice.
+    // Aligned to a cache line: a vector that crosses two costs twice.
     explicit Arena(size_t size) : memory(size + LINE, 0.f), used(-((size_t)memory.data() / sizeof(float)) % LINE) {}
     float *take(size_t size) {
         float *piece = memory.data() + used;
@@ -114,13 +114,13 @@ inline void linear(const Layer &layer, const float *x, float *y) {
     layer.forward.multiply(BLOCK, x, stride_of(layer.inputs), y, stride_of(layer.outputs), FromRow{layer.start.data()});
 }
 
-// The same with ReLU behind it, into rows `ld` apart, of which whole vectors are written.
+// The same with ReLU, into rows `ld` apart; whole vectors are written.
 inline void linear_relu(const Layer &layer, const float *x, float *y, long ld) {
     layer.forward.multiply(BLOCK, x, stride_of(layer.inputs), y, ld, FromRow{layer.start.data()}, Positive{});
 }
 
 // From the cotangent of y, zero in rows past the points: the gradients of weight and bias, and the cotangent of x
-// [BLOCK, stride_of(inputs)], unless `d_x` is null; `finish` is its last touch.
+// [BLOCK, stride_of(inputs)], unless `d_x` is null; `finish` is applied last.
 template <typename Finish = AsItIs>
 inline void linear_backward(const Layer &layer, const float *x, const float *d_y, float *d_x, float *gradients,
                             const Finish &finish = {}) {
@@ -130,7 +130,7 @@ inline void linear_backward(const Layer &layer, const float *x, const float *d_y
     if (d_x) layer.backward.multiply(BLOCK, d_y, stride, d_x, stride_of(layer.inputs), FromZero{}, finish);
 }
 
-// The cotangent of what ReLU read, from that of its values, which are rows `ld` apart.
+// The cotangent of the input of ReLU from that of its values, with rows `ld` apart.
 struct WherePositive {
     const float *values;
     long ld;
@@ -139,7 +139,7 @@ struct WherePositive {
     }
 };
 
-// to = d_value where value > 0, else 0: the cotangent of what ReLU read from that of its `value`; both have `ld`.
+// to = d_value where value > 0, else 0: the cotangent of the input of ReLU; both have `ld`.
 inline void relu_backward(int width, const float *value, const float *d_value, long ld, float *to, long ld_to) {
     for (int r = 0; r < BLOCK; r++)
         for (int i = 0; i < width; i++) to[r * ld_to + i] = value[r * ld + i] > 0.f ? d_value[r * ld + i] : 0.f;
@@ -170,7 +170,7 @@ inline void encode(const float *points, int count, int width, int octaves, float
     }
 }
 
-// Work on every block of n points, `work(block, begin, count)`, by whichever thread is free.
+// Call `work(block, begin, count)` for every block of n points, on any free thread.
 template <typename Block, typename Shape, typename Work>
 inline void each_block(const Shape &shape, const std::vector<Layer> &layers, long n, Work work) {
 #pragma omp parallel
@@ -182,9 +182,9 @@ inline void each_block(const Shape &shape, const std::vector<Layer> &layers, lon
     }
 }
 
-// A gradient is summed by slices of the points, which n alone decides, and the slices in their order: the sum does not
-// depend on the threads. Few slices, since each costs a buffer as large as the network; a power of two of them, so that
-// as many threads share them evenly.
+// A gradient is summed in slices of the points, which depend only on n, in their order, so that the sum does not depend
+// on the number of threads. Few slices, since each needs a buffer of the size of the network; a power of two, so that
+// the same number of threads shares them evenly.
 constexpr long MOST_SLICES = 16, FEWEST_SLICES = 4, BLOCKS_OF_A_SLICE = 16;
 
 inline long slices_of(long blocks) {
@@ -195,7 +195,7 @@ inline long slices_of(long blocks) {
     return slices;
 }
 
-// The same with gradients, `work(block, begin, count, gradients)`, whose sum over all blocks `packed` receives.
+// The same with gradients, `work(block, begin, count, gradients)`; `packed` receives their sum over all blocks.
 template <typename Block, typename Shape, typename Work>
 inline void each_block(const Shape &shape, const std::vector<Layer> &layers, long n, float *packed, Work work) {
     const long blocks = (n + BLOCK - 1) / BLOCK, slices = slices_of(blocks);

@@ -1,8 +1,8 @@
 // Samples of rays in the occupied cells of a grid. The reference is ops/march.py.
 //
-// Every sample is looked up by its own place, rounded as the reference rounds it; what is skipped are depths that lie well
-// inside an empty box. So both find the same samples, to the bit, and the compiler may not contract. Nor may it compute
-// what a branch skips, as it does where operations cannot trap: the walk takes a fifth longer.
+// Each sample is tested at its own position, rounded as in the reference; only depths well inside an empty box are
+// skipped. So both find bit-identical samples, and the compiler must not contract. It must not compute skipped branches
+// either, as it does for operations that cannot trap: this takes a fifth longer.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,9 +17,9 @@
 namespace neus {
 
 constexpr int BOX = 8;             // cells along an edge of the boxes that are empty as a whole, or not; a power of two
-constexpr size_t ROOM = 1024;      // samples that some rays have room for at first
+constexpr size_t ROOM = 1024;      // initial capacity for samples
 constexpr long RAYS_AT_ONCE = 64;  // of a thread
-// Depths nearer to the end of an empty box than this share of a step are looked up themselves: far more than rounding.
+// Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
 
 // Occupied cells and boxes of the cube.
@@ -56,8 +56,8 @@ struct Ray {
     float depth(int k, float step) const { return near + ((float)k + jitter) * step; }
     float place(int axis, float depth) const { return origin[axis] + direction[axis] * depth; }
 
-    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells,
-    // each `side` long. Rounded as it comes: MARGIN is far more.
+    // The step after step k to test next, where the cell `at` is empty: the first that may be outside the box of `size`
+    // cells, each `side` long. MARGIN covers the rounding.
     int next(int k, float steps_of_unit, const int *at, int size, float side) const {
         float leaves = far;
         for (int axis = 0; axis < 3; axis++) {
@@ -70,7 +70,7 @@ struct Ray {
     }
 };
 
-// The depths of a ray's samples, into `depths` from `used` on; returns where they end.
+// Append the depths of a ray's samples to `depths` from `used` on; returns the new end.
 inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, std::vector<float> &depths,
                    size_t used) {
     const float half = (float)(0.5 * is.cells), cells = (float)is.cells;
@@ -104,7 +104,7 @@ inline size_t walk(const March &is, const Occupancy &occupancy, const Ray &ray, 
     return used;
 }
 
-// What some rays in a row pass through.
+// The samples of consecutive rays.
 struct Walked {
     std::vector<float> depths;  // `used` of them
     size_t used = 0;
@@ -124,7 +124,7 @@ inline Ray read_ray(long r, const float *origins, const float *directions, const
     return ray;
 }
 
-// offsets [rays + 1] from the counts, up to the budget; returns how many rays are kept.
+// offsets [rays + 1] from the counts, up to the budget; returns the number of rays that fit.
 inline long cut(const March &is, long rays, const std::vector<Walked> &walked, int *offsets) {
     long kept = rays;
     offsets[0] = 0;

@@ -1,4 +1,4 @@
-// Volume rendering over packed samples, ray by ray: a ray is one thread's, so that sums do not depend on the threads. The
+// Volume rendering over packed samples, one ray per thread, so that sums do not depend on the number of threads. The
 // specification is ops/volrend.py. `entries` is the number of offsets, one more than the rays.
 #pragma once
 #include <omp.h>
@@ -6,7 +6,7 @@
 
 namespace neus {
 
-constexpr int RAYS_AT_ONCE = 64;  // of a thread: rays differ in length, and handing one out costs as much as a short one
+constexpr int RAYS_AT_ONCE = 64;  // per task: rays differ in length, and a task costs as much as a short ray
 
 // weights [S], left [R].
 inline void packed_weights(const Packed &is, long entries, const int *offsets, const float *alpha, float *weights,

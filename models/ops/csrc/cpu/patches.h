@@ -1,5 +1,5 @@
-// Patches of a view carried to others by the tangent plane, and how well they correlate, with the slopes of that. A patch
-// is one thread's. The reference is ops/patches.py.
+// Warp patches of a view to others by the tangent plane, and compute their correlation with its gradient. One patch per
+// thread. The reference is ops/patches.py.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ struct PatchCamera {
     const float *projection, *to_rays, *position, *size;
     explicit PatchCamera(const float *row) : projection(row), to_rays(row + 12), position(row + 21), size(row + 24) {}
 
-    // Homogeneous pixel of a place: x, y, depth.
+    // The homogeneous pixel of a point: x, y, depth.
     void see(const float *place, float *found) const {
         for (int i = 0; i < 3; i++) {
             const float *p = projection + 4 * i;
@@ -23,7 +23,7 @@ struct PatchCamera {
     bool shows(float x, float y) const { return x >= 0 && y >= 0 && x <= size[0] - 1 && y <= size[1] - 1; }
 };
 
-// The grey value at a pixel of a photograph, and its slopes along x and y.
+// The grey value at a pixel of a photograph, and its derivatives along x and y.
 inline float grey_at(const Patches &is, const unsigned char *image, float x, float y, float &along_x, float &along_y) {
     const int column = std::min((int)x, is.width - 2), row = std::min((int)y, is.height - 2);
     const float right = x - column, low = y - row;
@@ -35,14 +35,14 @@ inline float grey_at(const Patches &is, const unsigned char *image, float x, flo
     return above + low * (below - above);
 }
 
-// A patch on its plane: M pixels, those of its own view centred about their mean.
+// A patch on its plane: M pixels; those of the reference view have zero mean.
 struct PatchPlane {
     std::vector<float> grey, rays, places, facing;
     float power;  // mean square of `grey`, with the noise
 
     PatchPlane(int pixels) : grey(pixels), rays(3 * pixels), places(3 * pixels), facing(pixels) {}
 
-    // False where it cannot be compared with anything.
+    // False if it cannot be compared with any view.
     bool lay(const Patches &is, const PatchCamera &own, const unsigned char *image, const float *point,
              const float *normal) {
         float centre[3], unused[2], mean = 0;
@@ -76,8 +76,8 @@ struct PatchPlane {
     }
 };
 
-// What a pair costs, and its slopes by the depths of the patch's pixels along their rays [M]; the worst without slopes
-// where it cannot be compared.
+// The cost of a pair and its derivatives with respect to the depths of the patch's pixels [M]; the worst cost without
+// derivatives if it cannot be compared.
 inline float pair_cost(const Patches &is, const PatchPlane &patch, const PatchCamera &camera, const unsigned char *image,
                        float *grey, float *along) {
     const int count = patch.grey.size();

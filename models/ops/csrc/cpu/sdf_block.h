@@ -118,7 +118,7 @@ struct SdfBlock {
         return sum + layer.bias[0];
     }
 
-    // x_l and s_l again from what `hidden_layers` saved; h is 0 in rows past `count`, whose cotangents are zero.
+    // Restore x_l and s_l from what `hidden_layers` stored; h is 0 in rows past `count`, so their cotangents are zero.
     void reload(const float *points, int count, float scale, const float *saved) {
         encode(points, count, 3, shape.octaves, scale, encoded, stride_of(shape.encoded));
         set_input(0, encoded, stride_of(shape.encoded));

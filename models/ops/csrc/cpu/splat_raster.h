@@ -1,6 +1,6 @@
-// Splats over each other, front to back, tile by tile: a tile is one thread's, and what a tile gives to a splat is added up
-// in the order of the tiles, so that no number depends on the threads; and in float64, rounded once, so that none depends
-// on the processes that share the tiles. The reference is ops/splat_raster.py.
+// Rasterise Gaussians front to back, tile by tile. One thread computes a tile. The contributions of tiles to a Gaussian
+// are added in tile order, so that results do not depend on the number of threads, and in float64, rounded once, so
+// that they do not depend on the processes that share the tiles. The reference is ops/splat_raster.py.
 #pragma once
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -27,9 +27,9 @@ inline bool any(Ints flags) {
 
 inline Tiling tiling(const Raster &is) { return {is.width, is.height, is.part, is.parts}; }
 
-constexpr long AHEAD = 8;  // splats of a list that are on their way to the cache while one is looked at
+constexpr long AHEAD = 8;  // Gaussians of a list that are prefetched
 
-// Splats from near to far with their windows.
+// Gaussians in depth order with their windows.
 template <typename Form>
 struct Queue {
     struct Entry {
@@ -49,7 +49,7 @@ struct Queue {
             entry.window = windows[rank] = Form::reach_of(entry.splat, is.width, is.height);
         }
     }
-    // The k-th of a group's list; those after it are sent for.
+    // The k-th Gaussian of a group's list; prefetches later ones.
     const Entry &at(const Group &group, long k) const {
         if (k + AHEAD < (long)group.ranks.size()) {
             const char *next = (const char *)&entries[group.ranks[k + AHEAD]];
@@ -59,10 +59,10 @@ struct Queue {
     }
 };
 
-// The light in a tile on its way to the back.
+// The transmittance of the pixels of a tile.
 template <typename Form>
 struct Light {
-    int x0, y0, lit;  // lit: blocks that any light is left in
+    int x0, y0, lit;  // lit: number of blocks with transmittance left
     Vec px[BLOCKS], py[BLOCKS], left[BLOCKS], origin[BLOCKS];
     Ints live[BLOCKS];
 
@@ -79,7 +79,8 @@ struct Light {
             lit += any(live[b]);
         }
     }
-    // Let a splat take its part: `use(block, hit, opacity, which pixels, weight, light before)` where it has one.
+    // Apply a Gaussian: calls `use(block, hit, opacity, mask, weight, transmittance)` for blocks that it contributes
+    // to.
     template <typename Use>
     void meet(const typename Form::Splat &s, const Window &w, const Use &use) {
         const int bx = std::max(0, w.left - x0) / ACROSS, ex = std::min(TILE - 1, w.right - x0) / ACROSS;
@@ -105,7 +106,7 @@ struct Light {
     }
 };
 
-// One pixel of each lane of a block: calls `each(pixel, lane)` for those in the picture.
+// Call `each(pixel, lane)` for the pixels of a block that are inside the image.
 template <typename Each>
 inline void pixels_of(const Raster &is, int x0, int y0, int block, const Each &each) {
     for (int i = 0; i < LANES; i++) {
@@ -114,7 +115,7 @@ inline void pixels_of(const Raster &is, int x0, int y0, int block, const Each &e
     }
 }
 
-// picture [H, W, channels + 1]: sums by weight, the last the opacity; 0 in tiles that another process takes.
+// picture [H, W, channels + 1]: weighted sums, the opacity last; 0 in tiles of other processes.
 template <typename Form>
 inline void composite(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
                       const float *background, float *picture) {
@@ -147,8 +148,8 @@ inline void composite(const Raster &is, const typename Form::Inputs &in, const i
     });
 }
 
-// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
-// gradients] of what the tiles that are taken give to each splat.
+// The gradients of the inputs from an image and its cotangent, in the order of Form's, not rounded: sums [N, gradients]
+// of the contributions of this process's tiles.
 template <typename Form>
 inline void composite_backward(const Raster &is, const typename Form::Inputs &in, const int *radii, long count,
                                const float *picture, const float *d_picture, double *sums) {
@@ -204,7 +205,7 @@ inline void composite_backward(const Raster &is, const typename Form::Inputs &in
     });
 }
 
-// The same as float32, each input's by itself.
+// Round to float32, separately for each input.
 template <typename Form>
 inline void rounded(long count, const double *sums, const typename Form::Outputs &out) {
     float values[Form::GRADIENTS];

@@ -1,5 +1,5 @@
-// Which splats a tile of the picture has to look at, from near to far. Tiles are taken in groups, so that their lists need
-// memory in proportion to the splats, however many tiles each of them covers.
+// The list of Gaussians of each tile in depth order. Tiles are processed in groups, so that the memory of the lists is
+// proportional to the number of Gaussians.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,24 +11,24 @@
 namespace neus {
 
 constexpr int TILE = 16;  // pixels along a side
-constexpr long PAIRS_FOR_EACH = 4, PAIRS_FOR_ALL = 1 << 16;  // of a splat and a tile that a group may have
+constexpr long PAIRS_FOR_EACH = 4, PAIRS_FOR_ALL = 1 << 16;  // pairs of a Gaussian and a tile in a group
 
-// A picture's tiles, of which one process of `parts` takes those of every parts-th diagonal: what is to be seen lies in few
-// places, and all processes get of each.
+// The tiles of an image. One of `parts` processes renders every parts-th diagonal, because visible Gaussians are
+// concentrated in parts of the image.
 struct Tiling {
     int width, height, part, parts;
     int across() const { return (width + TILE - 1) / TILE; }
     int down() const { return (height + TILE - 1) / TILE; }
     bool takes(int tile) const { return (tile % across() + tile / across()) % parts == part; }
-    // The first one to take from `tile` on, in its row; the next one is `parts` after it.
+    // The first tile of this process from `tile` on, in its row; the next one is `parts` after it.
     int from(int tile) const {
         while (!takes(tile)) tile++;
         return tile;
     }
 };
 
-// The splats that are seen, from near to far; those of one depth as they were numbered. A sort by the bits of positive
-// numbers, whose order is theirs.
+// The visible Gaussians in depth order, ties by index. A radix sort of the bits of positive floats, which have the same
+// order.
 inline std::vector<int> by_depth(long count, const float *depths, const int *radii) {
     std::vector<std::pair<uint32_t, int>> entries, sorted;
     entries.reserve(count);
@@ -52,7 +52,7 @@ inline std::vector<int> by_depth(long count, const float *depths, const int *rad
     return order;
 }
 
-// Some tiles, first to last - 1 by rows, with the ranks of their splats one tile after the other: those of tile t are
+// A range of tiles, first to last - 1 in row order, with the ranks of their Gaussians: those of tile t are
 // ranks[starts[t - first]] to ranks[starts[t - first + 1]].
 struct Group {
     int first, last;
@@ -60,7 +60,7 @@ struct Group {
     std::vector<int> ranks;
 };
 
-// How many splats each tile has, by the corners of their windows: each counts once, however large.
+// The number of Gaussians per tile, from the corners of their windows: the cost does not depend on the window size.
 inline std::vector<long> tile_counts(const std::vector<Window> &windows, int across, int down) {
     std::vector<long> counts((long)(across + 1) * (down + 1));
     const auto at = [&](int x, int y) -> long & { return counts[(long)y * (across + 1) + x]; };
@@ -81,7 +81,7 @@ inline std::vector<long> tile_counts(const std::vector<Window> &windows, int acr
     return found;
 }
 
-// The lists of some tiles.
+// The lists of a range of tiles.
 inline void fill(Group &group, const std::vector<Window> &windows, const std::vector<long> &counts, const Tiling &is) {
     const int tiles = group.last - group.first, across = is.across();
     group.starts.assign(tiles + 1, 0);
@@ -101,7 +101,7 @@ inline void fill(Group &group, const std::vector<Window> &windows, const std::ve
     }
 }
 
-// Call `work(group)` for all tiles that are taken, group by group; what a group is does not depend on the threads.
+// Call `work(group)` for all tiles of this process, group by group; groups do not depend on the number of threads.
 template <typename Work>
 inline void in_groups(const std::vector<Window> &windows, const Tiling &is, const Work &work) {
     const int tiles = is.across() * is.down();

@@ -19,8 +19,8 @@ constexpr int LANES = 8, ROWS = 4;
 constexpr int LANES = 4, ROWS = 4;
 #endif
 constexpr int PANEL = 2 * LANES > PAD ? 2 * LANES : PAD;
-// Products that are summed by themselves before they join the others: rounding errors grow with the length of a sum, and
-// depths of samples move by 1e-4 where distances move by 1e-6.
+// Length of partial sums: rounding errors grow with the length of a sum, and sample depths change by 1e-4 where
+// distances change by 1e-6.
 constexpr int RUN = 64;
 
 typedef float Vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
@@ -42,11 +42,11 @@ inline float sum_of(Vec values) { return Sum<LANES / 2>::of((const float *)&valu
 
 inline int padded(int width) { return (width + PAD - 1) / PAD * PAD; }
 
-// Row stride of an activation block: off the powers of two, whose rows would all fall into the same few cache sets.
+// Row stride of an activation block: not a power of two, so that rows do not map to the same few cache sets.
 inline int stride_of(int width) { return padded(width) + PAD; }
 
-// What the sums of a product start from, and what becomes of them: a vector each time, of row i and the columns from n on.
-// Done while a tile is in registers, both cost next to nothing; a pass of its own costs a tenth of a narrow layer.
+// The initial value and the final function of the sums of a product, for a vector of row i and the columns from n on.
+// In registers both are nearly free; a separate pass costs a tenth of a narrow layer.
 struct FromZero {
     Vec operator()(int, int) const { return Vec{}; }
 };
@@ -66,8 +66,8 @@ struct Positive {
     Vec operator()(Vec sum, int, int) const { return sum < 0.f ? Vec{} : sum; }  // NaN stays NaN
 };
 
-// total += A [ROWS, depth] B [depth, VECTORS * LANES], for a depth of at most RUN. A(i, k) = a[i * row + k * column]; B's
-// k-th row at b + k * ldb. A function of its own: inlined, `total` takes registers from the sums.
+// total += A [ROWS, depth] B [depth, VECTORS * LANES], for a depth of at most RUN. A(i, k) = a[i * row + k * column];
+// B's k-th row at b + k * ldb. Not inlined: otherwise `total` takes registers from the sums.
 template <int VECTORS>
 __attribute__((noinline)) void add_run(int depth, const float *a, long row, long column, const float *b, long ldb,
                                        Vec (&total)[ROWS][VECTORS]) {
@@ -89,8 +89,8 @@ __attribute__((noinline)) void add_run(int depth, const float *a, long row, long
         for (int v = 0; v < VECTORS; v++) total[i][v] += sum[i][v];
 }
 
-// One tile: ROWS x (VECTORS * LANES) of C, from row i0 and column n0; a and c at i0 already. C is written once: a record
-// that is not in the cache yet costs a tenth of the product where it is read back.
+// One tile: ROWS x (VECTORS * LANES) of C, from row i0 and column n0; a and c are at i0 already. C is written once:
+// reading back uncached rows would cost a tenth of the product.
 template <int VECTORS, typename Start, typename Finish>
 inline void tile(int i0, int n0, int depth, const float *a, long row, long column, const float *b, long ldb, float *c,
                  long ldc, const Start &start, const Finish &finish) {

@@ -1,5 +1,5 @@
-// One step of Adam over all parameters, and the readings by which a step is judged beforehand. `Vars` is a list of
-// Jittor's variables, all float32 but the verdict.
+// One step of Adam over all parameters, and the readings of the guard. `Vars` is a list of Jittor's variables, all
+// float32 except the bool `taken`.
 #pragma once
 #include <vector>
 #include "adam.h"
@@ -11,12 +11,12 @@ inline float *values(const Vars &vars, size_t index) {
     return vars[index]->template ptr<float>();
 }
 
-// Numbers that a thread takes at a time. The sizes of the parameters alone decide where they begin and end, so that no
-// result depends on the threads.
+// Numbers per task. Tasks depend only on the sizes of the parameters, so that results do not depend on the number of
+// threads.
 constexpr long PIECE = 1 << 14;
 
 struct Piece {
-    int index;  // whose it is
+    int index;  // index of the variable
     long begin, end;
 };
 
@@ -61,13 +61,13 @@ inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs
     outputs[0]->template ptr<bool>()[0] = finite;
 }
 
-// What a step reads of a parameter, and what it replaces.
+// The inputs and outputs of a step for one parameter.
 struct Run {
     const float *parameter, *gradient, *first, *second;
     float *to, *to_first, *to_second;
 };
 
-// Take the step for the entries from `begin` to `end`; returns whether any of the new numbers is not finite.
+// Update the entries from `begin` to `end`; returns whether any new number is not finite.
 inline int adam_run(const AdamStep &step, float rate, long begin, long end, const Run &at) {
     int lost = 0;
 #pragma omp simd reduction(| : lost)
@@ -82,9 +82,9 @@ inline int adam_run(const AdamStep &step, float rate, long begin, long end, cons
     return lost;
 }
 
-// inputs = {verdict (bool), rates (one a parameter), parameters, gradients, first moments, second moments}; outputs =
-// {parameters, first moments, second moments, final verdict}: the old numbers where the verdict is false, or where any of
-// the new ones is not finite.
+// inputs = {accepted (bool), rates (one per parameter), parameters, gradients, first moments, second moments}; outputs
+// = {parameters, first moments, second moments, taken}: the old numbers if not accepted, or if any new one is not
+// finite.
 template <typename Vars>
 inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;

@@ -1,5 +1,5 @@
-// The few words that texts for CUDA are written in. Here they mean a card; an emulation on the CPU, whose header then
-// stands in front, gives them another meaning and the same contract.
+// Helpers for CUDA sources. On a card they have the definitions below; the emulation on the CPU includes its own header
+// first, with other definitions and the same interface.
 //
 // Everything runs in the order of its launch, on Jittor's stream, and nothing waits for it. Matrices are row by row, the
 // stride is that from one row to the next.

@@ -1,16 +1,15 @@
-// The multiresolution grid, a thread for each point in each level: the features there with their slopes, and the way of
-// cotangents back into the table. The reference is ops/grid.py.
+// The multiresolution grid, one thread per point and level: features with their derivatives, and the gradient of the
+// table. The reference is ops/grid.py.
 //
-// Points share rows of the table, and additions of float32 in the order in which threads come would give other bits each
-// time. So the parts are added as whole numbers, in units small enough that nothing is lost that float32 would keep: the
-// sum is the same in any order.
+// Points share rows of the table, and float32 additions in thread order would not be reproducible. So contributions are
+// added as integers, in units small enough to keep float32 precision: the sum does not depend on the order.
 #pragma once
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int CORNERS = 8, MOST_LEVELS = 64;               // what tells of the levels travels with each launch
-constexpr long MOST_PARTS = 1 << 10;  // blocks that look for the largest number
+constexpr int CORNERS = 8, MOST_LEVELS = 64;               // the level table is passed with each launch
+constexpr long MOST_PARTS = 1 << 10;  // blocks that search for the largest number
 constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.05989, eq. 4; the factor of x is 1
 
 struct Level {
@@ -40,11 +39,11 @@ inline Grid read_grid(const GridSizes &sizes) {
     return grid;
 }
 
-// Where a point lies in a level.
+// The cell of a point in a level.
 struct Cell {
-    long corner[CORNERS];  // numbers in front of its row in the table; bit 0 of a corner is along x, bit 1 y, bit 2 z
-    float share[3];        // place within the cell, 0 to 1
-    float scale[3];        // cells per unit of length; 0 along the axes that the point is beyond the cube
+    long corner[CORNERS];  // offset of its row in the table; bit 0 of a corner is along x, bit 1 y, bit 2 z
+    float share[3];        // position within the cell, 0 to 1
+    float scale[3];        // cells per unit of length; 0 for clamped coordinates
 
     __device__ Cell(const Level &level, const float *point) {
         int first[3];
@@ -64,7 +63,7 @@ struct Cell {
         }
     }
 
-    // Feature f and, unless null, its slopes along the axes, a number `stride` behind the other.
+    // Feature f and, unless null, its derivatives along the axes, `stride` apart.
     __device__ float interpolate(const float *table, int f, float *slopes, long stride) const {
         float low[4], along[4];  // on the four edges along x: at the lower end and the rise to the upper one
         for (int e = 0; e < 4; e++) {
@@ -84,8 +83,8 @@ struct Cell {
         return face[0] + z * (face[1] - face[0]);
     }
 
-    // What cotangents are worth at corner c: that of a feature, d, times the corner's share, and the feature's pull times
-    // the change of that share along `push`.
+    // The gradient at corner c: the cotangent d of a feature times the corner's weight, and the feature's pull times
+    // the derivative of that weight along `push`.
     __device__ float part(int c, float d, float pull, const float *push) const {
         const float x = c & 1 ? share[0] : 1.f - share[0], y = c & 2 ? share[1] : 1.f - share[1];
         const float z = c & 4 ? share[2] : 1.f - share[2];
@@ -99,8 +98,8 @@ struct Cell {
     }
 };
 
-// The cotangents that reach the table, of n points: those of the features [n, stride] and, unless null, the slopes of the
-// distance along them [n, stride_pull] with the cotangents of its gradient [n, 3].
+// The cotangents that reach the table from n points: those of the features [n, stride] and, unless null, the
+// derivatives of the distance with respect to them [n, stride_pull] with the cotangents of the gradient [n, 3].
 struct Scattered {
     const float *points, *features;
     long stride;
@@ -108,7 +107,7 @@ struct Scattered {
     long stride_pull;
     const float *push;
 
-    // What no part of one of a point's features can be more than.
+    // An upper bound of the contributions of one of a point's features.
     __device__ float bound(const Grid &grid, long r, int l, int f) const {
         float sum = fabsf(features[r * stride + l * FEATURES + f]);
         if (!push) return sum;
@@ -117,8 +116,8 @@ struct Scattered {
     }
 };
 
-// largest = the largest bound by its bits: numbers that are not negative ascend as their bits do, and those of what is not
-// finite come last.
+// largest = the largest bound, as bits: non-negative floats are ordered like their bits, and values that are not finite
+// come last.
 __global__ inline void largest_kernel(long n, Grid grid, Scattered from, unsigned *largest) {
     SHARED(unsigned, found, THREADS);
     const long width = (long)grid.active * FEATURES;
@@ -140,7 +139,7 @@ __global__ inline void largest_kernel(long n, Grid grid, Scattered from, unsigne
     if (threadIdx.x == 0) atomicMax(largest, found[0]);
 }
 
-// The power of two that parts are multiplied by: 8 parts of each of n points, none more than `largest`, add up to less than
+// The power of two by which contributions are multiplied: 8 of each of n points, at most `largest`, add up to less than
 // 2^62.
 __device__ inline double unit_of(unsigned largest, long n) {
     int room = 62 - 3;

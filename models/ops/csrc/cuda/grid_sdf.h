@@ -1,7 +1,7 @@
-// A grid with a softplus network behind it, on all points: value, feature and input gradient in one forward pass, and the
-// cotangents of all three on their way to the table and the weights. The reference is ops/grid_sdf.py, the notation that of
-// softplus_net.h, with h_0 = (point, features of the active levels). The gradient is c_0, whose part along the features is
-// their `pull`: the slopes of the features take it on to the point. Points are constants.
+// A hash grid with a softplus network: value, feature and input gradient in one forward pass, and the gradients of
+// table and weights from the cotangents of all three. The reference is ops/grid_sdf.py, the notation that of
+// softplus_net.h, with h_0 = (point, features of the active levels). The gradient is c_0; its part for the features is
+// their `pull`, which the derivatives of the features map to the point. Points are constants.
 //
 // The record holds, for n rounded up to whole blocks, h_1 ... h_L [n, width], then of the active levels the features
 // [n, A FEATURES], their slopes along the axes [n, 3, A FEATURES] and the pull [n, A FEATURES].
@@ -27,7 +27,7 @@ struct GridNet {
     }
 };
 
-// What is kept of the rows from `begin` on, in memory for `rows` of them.
+// The stored values of the rows from `begin` on, in memory for `rows` of them.
 struct GridRecord {
     std::vector<Rows> h;  // h_0 is not kept
     float *features, *slopes, *pull;
@@ -41,7 +41,7 @@ struct GridRecord {
     }
 };
 
-// The features and, where asked for, their slopes.
+// The features and, if requested, their derivatives.
 inline void grid_features(const GridNet &own, long rows, const float *points, const float *table,
                           const GridRecord &record, bool with_slopes) {
     const Grid grid = own.grid;

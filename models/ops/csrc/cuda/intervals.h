@@ -1,11 +1,11 @@
-// The middles of dense intervals along rays. The reference is ops/intervals.py.
+// The midpoints of dense intervals along rays. The reference is ops/intervals.py.
 #pragma once
 #include "device.h"
 
 namespace neus {
 
-// Of intervals that begin at t_starts [rays, N]: positions and directions [rays * N, 3], lengths and distances of the
-// middles [rays * N], and whether a middle lies in either sphere.
+// For intervals that begin at t_starts [rays, N]: positions and directions [rays * N, 3], lengths and distances of the
+// midpoints [rays * N], and whether a midpoint is inside either sphere.
 inline void intervals(const IntervalSizes &layout, long rays, const float *origins, const float *directions,
                       const float *t_starts, float *positions, float *views, float *deltas, float *middles,
                       float *inside, float *near) {

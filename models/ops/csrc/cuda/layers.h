@@ -1,5 +1,5 @@
-// Linear layers on rows of points: what they read may lie in several parts, side by side in the layer's columns, so that
-// nothing is copied together.
+// Linear layers on rows of points. The input may consist of several parts, adjacent in the layer's columns, so that
+// nothing is concatenated.
 #pragma once
 #include "device.h"
 #include "reduce.h"
@@ -44,7 +44,7 @@ inline long widest(const std::vector<Layer> &layers) {
     return width;
 }
 
-// Some of the columns that a layer reads, [rows, width], each number times `scale`; a part may be empty.
+// A range of the columns that a layer reads, [rows, width], multiplied by `scale`; may be empty.
 struct Part {
     const float *values;
     long stride;
@@ -53,7 +53,7 @@ struct Part {
 };
 using Parts = std::vector<Part>;
 
-// y [rows, outputs] = x W^T: the bias is left to what comes behind.
+// y [rows, outputs] = x W^T, without the bias, which the next operation adds.
 inline void linear(const Layer &layer, long rows, const Parts &x, float *y, long stride) {
     int column = 0;
     for (const Part &part : x) {
@@ -104,8 +104,8 @@ inline void relu_backward(long rows, int width, const float *value, long stride_
     });
 }
 
-// gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double: the fast sines that kernels are built with are
-// wrong by their argument's size, and an octave multiplies that by up to 2^23.
+// gamma(scale x) of x [rows, width], see models/ops/sizes.py. In double, because the error of fast sines is
+// proportional to the argument, and an octave multiplies that by up to 2^23.
 inline void encode(const float *x, long rows, int width, int octaves, float scale, float *encoded, long stride) {
     each_place(rows, width * (octaves + 1), [=] __device__(int r, int k, long) {
         const int j = k % width, octave = k / width - 1;

@@ -1,16 +1,15 @@
 // Samples of rays in the occupied cells of a grid. The reference is ops/march.py.
 //
-// Every sample is looked up by its own place, rounded as the reference rounds it; what is skipped are depths that lie well
-// inside an empty box. So both find the same samples, to the bit: products in front of a sum are written as what is never
-// fused, whatever the compiler's flags. A ray is walked twice, to count its samples and to write them: nothing has to be
-// kept whose size is not known.
+// Each sample is tested at its own position, rounded as in the reference; only depths well inside an empty box are
+// skipped. So both find bit-identical samples: products in a sum are written so that no compiler flag fuses them. A ray
+// is traversed twice, to count its samples and to write them, so that no list of unknown size is stored.
 #pragma once
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int BOX = 8;  // cells along an edge of the boxes that are empty as a whole, or not; a power of two
-// Depths nearer to the end of an empty box than this share of a step are looked up themselves: far more than rounding.
+constexpr int BOX = 8;  // cells per edge of the boxes that are marked empty as a whole; a power of two
+// Depths closer to the end of an empty box than this fraction of a step are tested; far more than rounding.
 constexpr float MARGIN = 0.01f;
 
 // Occupied cells [cells, cells, cells] and boxes of the cube.
@@ -39,8 +38,8 @@ struct Ray {
     __device__ float depth(int k, float step) const { return near + __fmul_rn((float)k + jitter, step); }
     __device__ float place(int axis, float depth) const { return origin[axis] + __fmul_rn(direction[axis], depth); }
 
-    // The step to look up after step k, whose cell `at` is empty: the first that may lie beyond the box of `size` cells,
-    // each `side` long. Rounded as it comes: MARGIN is far more.
+    // The step after step k to test next, where the cell `at` is empty: the first that may be outside the box of `size`
+    // cells, each `side` long. MARGIN covers the rounding.
     __device__ int next(int k, float step, const int *at, int size, float side) const {
         float leaves = far;
         for (int axis = 0; axis < 3; axis++) {
@@ -69,7 +68,7 @@ struct Rays {
     }
 };
 
-// Walk along a ray, take(depth) for each of its samples; returns how many there are.
+// Traverse a ray, take(depth) for each of its samples; returns their number.
 template <typename Take>
 __device__ inline int walk(const March &is, const Occupancy &occupancy, const Ray &ray, Take take) {
     const float half = (float)(0.5 * is.cells), cells = (float)is.cells, side = __fdiv_rn(2.f, cells);
@@ -100,7 +99,7 @@ struct CountOnly {
     __device__ void operator()(int, float) const {}
 };
 
-// Where a ray's samples go.
+// The output positions of a ray's samples.
 struct Samples {
     const Ray &ray;
     int r, begin;
@@ -117,8 +116,8 @@ struct Samples {
     }
 };
 
-// offsets [rays + 1] from the counts, up to the budget, and how many rays are kept: those whose samples, with all before
-// them, fit into it. One block, each thread some rays in a row.
+// offsets [rays + 1] from the counts, up to the budget, and the number of rays whose samples, with all before them,
+// fit. One block, each thread handles consecutive rays.
 __global__ inline void offsets_kernel(long rays, long samples, const int *counts, int *offsets, int *kept) {
     SHARED(long, sums, THREADS);
     const int t = threadIdx.x;
@@ -139,7 +138,7 @@ __global__ inline void offsets_kernel(long rays, long samples, const int *counts
     }
     const long all = block_sum(fitting, sums);
     __syncthreads();
-    // Of the thread with the last ray that is kept, or of the first one where none is.
+    // In the thread with the last ray that fits, or in the first one if none fits.
     sums[t] = fitting > 0 ? last : 0;
     __syncthreads();
     long used = 0;

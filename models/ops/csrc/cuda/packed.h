@@ -1,11 +1,11 @@
-// Volume rendering over packed samples, a thread for each ray or for each number: sums have one order. The reference is
+// Volume rendering over packed samples, one thread per ray or per number: sums have a fixed order. The reference is
 // ops/volrend.py. `entries` is the number of offsets, one more than the rays.
 #pragma once
 #include "packed_ray.h"
 
 namespace neus {
 
-// Zeros for the samples that are nobody's: values [samples, channels] behind those of the last ray.
+// Zero the unused samples: values [samples, channels] behind those of the last ray.
 inline void clear_spare(long samples, long entries, const int *offsets, int channels, float *values) {
     each(samples * channels, [=] __device__(long i) {
         if (i >= (long)offsets[entries - 1] * channels) values[i] = 0.f;

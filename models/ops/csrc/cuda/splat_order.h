@@ -1,5 +1,5 @@
-// Splats from near to far: a stable sort by the bits of positive numbers, whose order is theirs. Each thread has some
-// splats in a row, so that those of one depth stay as they were numbered.
+// Sort Gaussians by depth: a stable radix sort of the bits of positive floats, which have the same order. Each thread
+// handles consecutive Gaussians, so that ties keep their order.
 #pragma once
 #include "device.h"
 
@@ -9,7 +9,7 @@ constexpr int DIGIT_BITS = 4, DIGITS = 1 << DIGIT_BITS, KEY_BITS = 32;
 constexpr long SORTED_BY_A_THREAD = 64;
 constexpr uint32_t UNSEEN = ~0u;  // behind all that is seen
 
-// counts [numbers] become the sums of all before them. One block, each thread some numbers in a row.
+// Replace counts [numbers] by their exclusive prefix sums. One block, each thread handles consecutive numbers.
 __global__ inline void sums_before_kernel(long numbers, int *counts) {
     SHARED(int, sums, THREADS);
     const int t = threadIdx.x;
@@ -27,7 +27,7 @@ __global__ inline void sums_before_kernel(long numbers, int *counts) {
     }
 }
 
-// The seen splats' numbers from near to far, order [count], and how many they are, seen [1]; the others follow.
+// The indices of the visible Gaussians by depth, order [count], and their number, seen [1]; the others follow.
 inline void by_depth(long count, const float *depths, const int *radii, int *order, int *seen) {
     const long chunks = (count + SORTED_BY_A_THREAD - 1) / SORTED_BY_A_THREAD;
     Scratch<uint32_t> key_scratch(2 * count);

@@ -1,9 +1,10 @@
-// Splats over each other, front to back. A block has a tile of the picture, a thread a pixel: it looks at all splats in
-// the order of their depths, some at a time, and takes those whose window touches the tile; so nothing grows with the
+// Rasterise Gaussians front to back. A block renders a tile, a thread a pixel. A block tests all Gaussians in depth
+// order, in batches, and uses those with a window that intersects the tile, so that memory does not grow with the
 // number of pairs. The reference is ops/splat_raster.py.
 //
-// What tiles give to a splat is added as whole numbers, so that the sum is the same in any order: a coarse part, and a
-// fine one of what is left. Together they keep what float32 would, of gradients from FINEST to the LARGEST.
+// The contributions of tiles to a Gaussian are added as integers, so that the sum does not depend on the order: a
+// coarse part, and a fine part of the remainder. Together they have the precision of float32 for gradients from FINEST
+// to LARGEST.
 #pragma once
 #include "reduce.h"
 #include "splat_order.h"
@@ -19,13 +20,13 @@ static_assert(TILE * TILE == THREADS, "a thread for each pixel");
 // 2^49 fine units.
 constexpr double COARSE = 1048576.0, FINE = 562949953421312.0, LARGEST = 536870912.0;
 
-// The layout, as it travels with a launch.
+// The layout, passed with a launch.
 struct Canvas {
     int width, height;
     bool absolute;
     int part, parts;  // of the processes that share the tiles
     int tiles() const { return ((width + TILE - 1) / TILE) * ((height + TILE - 1) / TILE); }
-    // Whether this process takes a tile: every parts-th diagonal of them.
+    // Whether this process renders a tile: every parts-th diagonal.
     __device__ bool takes(int tile) const {
         const int across = (width + TILE - 1) / TILE;
         return (tile % across + tile / across) % parts == part;
@@ -38,7 +39,7 @@ struct Entry {
     Window window;
 };
 
-// The splats from near to far: entries [count], whose numbers are order [count]; seen[0] of them are any good.
+// The Gaussians in depth order: entries [count] with indices order [count]; the first seen[0] are visible.
 template <typename Form>
 struct Queue {
     Scratch<Entry<Form>> entry_scratch;
@@ -79,8 +80,8 @@ struct Pixel {
     }
 };
 
-// Those of the next THREADS splats that touch the tile, by their ranks and in their order; returns how many. Every thread
-// of the block takes part.
+// The next THREADS Gaussians that intersect the tile, by depth rank; returns their number. All threads of the block
+// must call it.
 template <typename Form>
 __device__ inline int touching(const Entry<Form> *entries, int start, int seen, const Pixel &pixel, int *sums, int *found) {
     const int t = threadIdx.x, rank = start + t;
@@ -100,12 +101,12 @@ __device__ inline int touching(const Entry<Form> *entries, int start, int seen, 
     return all;
 }
 
-// The light of a pixel on its way to the back.
+// The transmittance of a pixel.
 template <typename Form>
 struct Light {
     float left = 1.f, origin = 0.f;
     bool live;
-    // Whether a splat takes part; then its weight and the light before it.
+    // Whether a Gaussian contributes; then its weight and the transmittance before it.
     __device__ bool meets(const Opacity &opacity, const typename Form::Hit &hit, float &weight, float &before) {
         if (!live || !(opacity.alpha >= LARGEST_FRACTION)) return false;
         before = left;
@@ -121,7 +122,7 @@ struct Light {
     }
 };
 
-// picture [H, W, channels + 1]: sums by weight, the last the opacity; 0 in tiles that another process takes.
+// picture [H, W, channels + 1]: weighted sums, the opacity last; 0 in tiles of other processes.
 template <typename Form>
 __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<Form> *entries, const float *background,
                                         float *picture) {
@@ -160,7 +161,7 @@ inline void composite(const Canvas is, const typename Form::Inputs &in, const in
     launch(composite_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, background, picture);
 }
 
-// Add a tile's part to the two sums of a number; parts that are not finite are told by lost[0].
+// Add a tile's contribution to the two sums of a number; lost[0] records contributions that are not finite.
 __device__ inline void add_part(float part, unsigned long long *sums, int *lost) {
     if (part == 0.f) return;
     if (!isfinite(part)) {
@@ -179,7 +180,8 @@ struct Column {
     __device__ float operator[](int c) const { return at[c * THREADS]; }
 };
 
-// What the splats of a batch get of a pixel: work [2 BATCH, THREADS] holds what pulls at the exponent, and the weight.
+// The gradients of a pixel for a batch of Gaussians: work [2 BATCH, THREADS] contains those of the exponent, and the
+// weights.
 template <typename Form>
 __device__ inline void look(const typename Form::Splat *splats, int size, const Pixel &pixel, Column g,
                             Light<Form> &light, float &rest, float *work) {
@@ -197,7 +199,8 @@ __device__ inline void look(const typename Form::Splat *splats, int size, const 
     }
 }
 
-// A batch's gradients from what `look` found: LANES threads for each splat, then one; every thread of the block takes part.
+// The gradients of a batch from the result of `look`: LANES threads per Gaussian, then one. All threads of the block
+// must call it.
 template <typename Form>
 __device__ inline void gather(const Canvas &is, const typename Form::Splat *splats, const int *ranks, int size,
                               const Pixel &pixel, const float *cotangents, const float *origins, float *work,
@@ -269,8 +272,8 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
     }
 }
 
-// From a picture and the cotangent of it the gradients of the inputs, in the order of Form's, not rounded yet: sums [N,
-// gradients] of what the tiles that are taken give to each splat.
+// The gradients of the inputs from an image and its cotangent, in the order of Form's, not rounded: sums [N, gradients]
+// of the contributions of this process's tiles.
 template <typename Form>
 inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
                                const float *picture, const float *d_picture, double *sums) {
@@ -294,7 +297,7 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
     });
 }
 
-// The same as float32, each input's by itself.
+// Round to float32, separately for each input.
 template <typename Form>
 inline void rounded(long count, const double *sums, const typename Form::Outputs &outputs) {
     const typename Form::Outputs out = outputs;

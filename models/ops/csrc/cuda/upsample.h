@@ -1,10 +1,10 @@
-// Up-sampling rounds: a thread for each section, each ray, each new depth. The reference is ops/upsample.py.
+// Up-sampling rounds: one thread per interval, ray or new depth. The reference is ops/upsample.py.
 #pragma once
 #include "upsample_ray.h"
 
 namespace neus {
 
-// A number whose order is that of the depth, of any depth: equal for both zeros, beyond all others for NaN.
+// An integer with the order of depths: equal for both zeros, largest for NaN.
 __device__ inline uint32_t order_of(float depth) {
     constexpr uint32_t sign = 0x80000000u;
     uint32_t bits;

@@ -18,7 +18,7 @@ struct MeansOf {
     MeanOf at[MOST_TERMS];
 };
 
-// What is said of the terms; `counts` are the inputs from `begin` on.
+// The inputs of the terms; `counts` are the inputs from `begin` on.
 template <typename Vars>
 inline MeansOf means_of(const WeightedMeans &layout, const Vars &inputs, size_t begin) {
     MeansOf some{};

@@ -109,11 +109,12 @@ def meanings() -> list[str]:
 
 
 def _translated(text: str, language: str) -> str:
-    """The text in the language; raises LookupError where there is none."""
+    """The text in the language; raises LookupError, which names all that are missing, where there is none."""
     if language == "en":
         return text
     if text not in MEANINGS_ZH:
-        raise LookupError(f"docs/meanings_zh.py: no Chinese for {text!r}")
+        missing = dict.fromkeys(one for one in meanings() if one not in MEANINGS_ZH)
+        raise LookupError(f"docs/meanings_zh.py: no Chinese for {'; '.join(map(repr, missing))}")
     return MEANINGS_ZH[text]
 
 

@@ -166,10 +166,11 @@ def test_the_table_of_surfaces_is_as_it_was():
 
 
 def brightness(rendered):
-    """How dark the rendering is where a ray sees much: a mean over a count of its own."""
+    """How dark the rendering is where a ray sees much, below a random level: a mean over a count of its own."""
+    level = float(rendered.generator().uniform(0.9, 1.0))
     seen_at_all = (rendered.rendering.opacity.detach() > 0.1).float32()
-    dark = (1.0 - rendered.rendering.rgb).sqr().sum(dim=1, keepdims=True)
-    return Term((dark * seen_at_all).sum(), seen_at_all.sum(), weight=0.3, margin=1e-5)
+    dark = (level - rendered.rendering.rgb).sqr().sum(dim=1, keepdims=True)
+    return Term((dark * seen_at_all).sum(), seen_at_all.sum(), rendered.method.loss_weight("brightness"), margin=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def with_term():
     for _ in range(3):
         plain.step()
     LOSSES["brightness"] = brightness
-    model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {})
+    model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {"brightness": 0.3})
     model.losses = (*model.losses, "brightness")
     trainer = Trainer(model, plain.sampler, plain.conf, np.random.default_rng(2))
     trainer.finished_steps = plain.finished_steps

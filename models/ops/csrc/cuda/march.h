@@ -5,7 +5,7 @@
 // fused, whatever the compiler's flags. A ray is walked twice, to count its samples and to write them: nothing has to be
 // kept whose size is not known.
 #pragma once
-#include "reduce.h"
+#include "offsets.h"
 
 namespace neus {
 
@@ -116,48 +116,6 @@ struct Samples {
         }
     }
 };
-
-// offsets [rays + 1] from the counts, up to the budget, and how many rays are kept: those whose samples, with all before
-// them, fit into it. One block, each thread some rays in a row.
-__global__ inline void offsets_kernel(long rays, long samples, const int *counts, int *offsets, int *kept) {
-    SHARED(long, sums, THREADS);
-    const int t = threadIdx.x;
-    const long begin = rays * t / THREADS, end = rays * (t + 1) / THREADS;
-    long sum = 0;
-    for (long r = begin; r < end; r++) sum += counts[r];
-    sums[t] = sum;
-    __syncthreads();
-    long before = 0;
-    for (int other = 0; other < t; other++) before += sums[other];
-    __syncthreads();
-    long fitting = 0, last = 0;
-    for (long r = begin; r < end; r++) {
-        before += counts[r];
-        if (before > samples) break;
-        fitting++;
-        last = before;
-    }
-    const long all = block_sum(fitting, sums);
-    __syncthreads();
-    // Of the thread with the last ray that is kept, or of the first one where none is.
-    sums[t] = fitting > 0 ? last : 0;
-    __syncthreads();
-    long used = 0;
-    for (int other = 0; other < THREADS; other++) used = sums[other] > used ? sums[other] : used;
-    before = 0;
-    if (t == 0) {
-        offsets[0] = 0;
-        kept[0] = (int)all;
-    }
-    __syncthreads();
-    sums[t] = sum;
-    __syncthreads();
-    for (int other = 0; other < t; other++) before += sums[other];
-    for (long r = begin; r < end; r++) {
-        before += counts[r];
-        offsets[r + 1] = (int)(r < all ? before : used);
-    }
-}
 
 inline void march(const March &layout, long rays, const float *origins, const float *directions, const float *near,
                   const float *far, const float *jitter, const uint8_t *occupied, int *offsets, int *kept, int *ray_of,

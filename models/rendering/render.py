@@ -52,7 +52,7 @@ def surface_loss(method: Any, batch: Any, noise: Any, context: StepContext, prec
     fields, behind = method.fields.at_weights(), context.background_rgb
     samples = method.estimator.sample(batch, fields.sdf.distance, noise, precomputed)
     rendering = render_surface(fields, samples, method.cos_anneal_ratio(context.step), method.behind(behind))
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
+    rendered = _compared(method, rendering, batch, behind, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
 
 
@@ -74,7 +74,7 @@ def radiance_loss(method: Any, batch: Any, noise: Any, context: StepContext, pre
     """The training loss of a radiance field; see `surface_loss`."""
     behind = context.background_rgb
     rendering = render_passes(method, batch, noise, behind)
-    rendered = Rendered(method.exposed(rendering, batch), batch, *method.targets(batch, behind), method, context.step)
+    rendered = _compared(method, rendering, batch, behind, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))
 
 
@@ -93,6 +93,13 @@ def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarr
     """Colours of rays through a radiance field that was evaluated at the samples (NeRF, eq. 3)."""
     alpha = volrend.alpha_from_density(found.density, samples.deltas)
     return _composited(samples, alpha, found.rgb, behind)
+
+
+def _compared(method: Any, rendering: RenderOutput, batch: Any, behind: np.ndarray | None, step: int) -> Rendered:
+    """A rendering and its targets; rays without samples do not count."""
+    target, counts, mask = method.targets(batch, behind)
+    counts = counts * rendering.rays.has_any
+    return Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
 
 
 def _composited(

@@ -10,9 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,31 +25,24 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 
 def pretend() -> None:
     """Patch the operations for the rest of the process."""
-    from models.estimators.occupancy import PendingTraversal, Traversal
-    from models.estimators.packed_radiance import RadianceOccupancyEstimator
+    from models.estimators import background, packed
+    from models.estimators.occupancy import OccupancyGrid
     from models.estimators.packed_surface import SurfaceOccupancyEstimator
-    from models.estimators.visibility import Visibility
+    from models.machine.backend import jt
+    from models.ops.march import PackedSamples
 
-    result, inv_s = PendingTraversal.result.func, SurfaceOccupancyEstimator._inv_s
+    march, compact, inv_s = OccupancyGrid.march, packed.compact, SurfaceOccupancyEstimator._inv_s
 
-    def traversed(self: PendingTraversal) -> Traversal:
+    def answered(found: PackedSamples) -> PackedSamples:
         """As many rays as fit the budget, all with as many samples."""
-        found = result(self)
-        count = min(self.found.offsets.shape[0] - 1, len(found.points) // PER_RAY)
-        offsets = (np.arange(count + 1) * PER_RAY).astype(np.int32)
-        return replace(found, rows=np.arange(count), offsets=offsets, traversed=count)
+        jt.sync(list(vars(found).values()))
+        rays = found.offsets.shape[0] - 1
+        count = min(rays, found.points.shape[0] // PER_RAY)
+        offsets = np.minimum(np.arange(rays + 1), count) * PER_RAY
+        return replace(found, offsets=jt.array(offsets.astype(np.int32)), kept=jt.array(np.int32([count])))
 
-    def all_visible(visibility: Any) -> Any:
-        def answered(self: Any, pending: PendingTraversal, step: float) -> Visibility:
-            visibility(self, pending, step)
-            return Visibility(np.ones(pending.result.traversed, bool), np.ones(len(pending.result.points), bool))
-
-        return answered
-
-    PendingTraversal.result = cached_property(traversed)
-    PendingTraversal.result.__set_name__(PendingTraversal, "result")
-    for estimator in (SurfaceOccupancyEstimator, RadianceOccupancyEstimator):
-        estimator.visibility = all_visible(estimator.visibility)
+    OccupancyGrid.march = lambda *arguments: answered(march(*arguments))
+    packed.compact = background.compact = lambda *arguments: answered(compact(*arguments))
     SurfaceOccupancyEstimator._inv_s = lambda self: inv_s(self) or 1.0  # nobody divides by the 0 that it reads
 
 

@@ -35,6 +35,11 @@ class RayLayout:
     offsets: Var  # int32 [R + 1]
     per_ray: int = 0  # number per ray of dense samples; 0 for packed samples
 
+    @property
+    def has_any(self) -> Var | float:
+        """Whether each ray has samples (0 or 1), [R, 1]; 1 of dense samples."""
+        return 1.0 if self.per_ray else (self.offsets[1:] > self.offsets[:-1]).float32().unsqueeze(1)
+
 
 @dataclass(frozen=True)
 class RaySamples:

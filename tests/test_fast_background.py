@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from packed_samples import on_host, samples_of
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 from test_fast_neus import SHORT, TINY
@@ -16,12 +17,11 @@ from data.errors import UserError
 from data.rays import Rays
 from data.scenes.load import load_scene
 from models.estimators.background import FARTHEST, candidates, contracted
-from models.estimators.batch import PackedBatch
-from models.estimators.merge import MergedBackground, align, order
-from models.estimators.occupancy import Traversal
+from models.estimators.merge import MergedBackground
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.registry import build_model
+from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
 from models.training.trainer import Trainer
 
@@ -110,42 +110,34 @@ def test_contraction_is_that_of_mip_nerf_360():
     assert np.abs(contracted(points * 1e6)).max() < 1
 
 
-def traversal_of(counts, depths, walked):
-    rows = np.flatnonzero(counts)
-    offsets = np.concatenate([[0], np.cumsum(np.asarray(counts)[rows])]).astype(np.int32)
-    blank = np.zeros((len(depths), 3), np.float32)
-    return Traversal(rows, offsets, np.asarray(depths, np.float32)[:, None], blank, blank, walked)
+def merged(near, far, values):
+    """Samples at these depths of rays with so many each, in one row, with values for both sets."""
+    sets = []
+    for counts, depths in (near, far):
+        blank = np.zeros((len(depths), 3), np.float32)
+        sets.append(samples_of(np.concatenate([[0], np.cumsum(counts)]), blank, blank, depths))
+    order = merged_order(*sets)
+    both = MergedBackground(values[1], values[1], *order, None, len(near[1]))
+    return order[0].numpy(), both, both.joined(values[0], values[0], None)[0]
 
 
-def test_two_traversals_become_one_row_by_depth_and_back():
-    near = traversal_of([2, 0, 3, 1], [1, 4, 1, 2, 3, 9, 0, 0], 4)
-    far = traversal_of([3, 1, 0], [0.5, 2, 5, 7, 0], 3)
-    both = align(near, far)
-    assert both.traversed == 3
-    np.testing.assert_array_equal(both.rows, [0, 1, 2])
-    np.testing.assert_array_equal(both.near, [0, 2, 2, 5])
-    np.testing.assert_array_equal(both.far, [0, 3, 4, 4])
-    found = order(both.near, near.depths, both.far, far.depths)
+def test_two_sets_of_samples_become_one_row_by_depth_and_back():
     names = (jt.arange(8).unsqueeze(1).float32(), jt.arange(100, 105).unsqueeze(1).float32())
-    row = found.merged(*names).numpy()[:, 0]
+    near, far = ([2, 0, 3, 0], [1, 4, 1, 2, 3, 9, 0, 0]), ([3, 1, 0, 0], [0.5, 2, 5, 7, 0])
+    _, both, joined = merged(near, far, names)
+    row = joined.numpy()[:, 0]
     np.testing.assert_array_equal(row[:9], [100, 0, 101, 1, 102, 103, 2, 3, 4])
     np.testing.assert_array_equal(np.sort(row), [*range(8), *range(100, 105)])
-    merged = MergedBackground(None, None, found, None, 8)
-    np.testing.assert_array_equal(merged.of_region(found.merged(*names)).numpy()[:, 0], range(8))
+    np.testing.assert_array_equal(both.of_region(joined).numpy()[:, 0], range(8))
 
 
 def test_the_one_row_hands_cotangents_back():
     rng = np.random.default_rng(0)
     near, far = (jt.array(rng.normal(size=(count, 2)).astype(np.float32)) for count in (5, 3))
-    found = order(
-        np.int32([0, 3, 5]),
-        rng.random((5, 1)).astype(np.float32),
-        np.int32([0, 1, 3]),
-        rng.random((3, 1)).astype(np.float32),
-    )
+    depths = np.sort(rng.random(3)), np.sort(rng.random(2))
     weights = rng.normal(size=(8, 2)).astype(np.float32)
-    d_near, d_far = jt.grad((found.merged(near, far) * jt.array(weights)).sum(), [near, far])
-    place = found.place.numpy()
+    place, _, joined = merged(([3, 2], np.concatenate(depths)), ([1, 2], np.r_[0.5, depths[1]]), (near, far))
+    d_near, d_far = jt.grad((joined * jt.array(weights)).sum(), [near, far])
     np.testing.assert_array_equal(d_near.numpy(), weights[place[:5]])
     np.testing.assert_array_equal(d_far.numpy(), weights[place[5:]])
 
@@ -153,7 +145,8 @@ def test_the_one_row_hands_cotangents_back():
 @pytest.mark.parametrize("chunk", [20, 3])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
     batch = trainer.sampler.next()
-    assert batch.mask is None and batch.far_offsets[-1] > 100 and batch.offsets[-1] > 100
+    samples = on_host(batch)
+    assert batch.mask is None and samples.far.offsets[-1] > 100 and samples.offsets[-1] > 100
     whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
     for name, value in whole.losses.items():
         assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
@@ -188,12 +181,12 @@ def test_the_objective_is_that_of_the_reference_forms_and_of_finite_differences(
 
 def test_a_batch_with_a_background_is_made_again_and_others_are_refused(trainer):
     good = trainer.sampler.next().arrays()
-    again = PackedBatch.from_arrays(good)
+    again = trainer.model.batch(good)
     for name, value in good.items():
         np.testing.assert_array_equal(getattr(again, name), value)
-    for name in ("far_points", "far_offsets", "depths"):
+    for name in ("near", "jitter", "sizes"):
         with pytest.raises(ValueError, match="its|belong"):
-            PackedBatch.from_arrays(good | {name: good[name][:-1]})
+            trainer.model.batch(good | {name: good[name][:-1]})
 
 
 def test_masks_leave_nothing_for_a_background_to_learn():
@@ -254,7 +247,8 @@ def test_cameras_within_the_region_are_for_kinds_whose_rays_start_there():
 def test_a_step_from_within_the_region():
     trainer = trained(region(3), steps=1)
     batch = trainer.sampler.next()
-    assert batch.depths[: batch.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
+    samples = on_host(batch)
+    assert samples.depths[: samples.offsets[-1]].min() >= trainer.model.estimator.grid.near_plane > 0
     assert np.isfinite(trainer.gradient_of(batch, None, 1000).losses["total"].item())
 
 
@@ -265,13 +259,14 @@ def test_points_of_structure_from_motion_draw_the_surface():
         unit(np.random.default_rng(0).normal(size=(300, 3))).astype(np.float32) * 0.8
     )
     batch = sampler.next()
-    assert batch.anchors[0] == 64 and batch.is_anchor().sum() == 64
-    np.testing.assert_allclose(np.linalg.norm(batch.points[batch.is_anchor()[:, 0] > 0], axis=1), 0.8, atol=1e-6)
+    anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
+    assert batch.anchors[0] == 64 and len(anchors) == 64
+    np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
     term = model.objective(batch, None, trainer.context).terms["points"]
-    away = np.abs(estimator.trained(batch.points[batch.is_anchor()[:, 0] > 0]))
+    away = np.abs(estimator.trained(anchors))
     assert term.mean().item() == pytest.approx(float(away.mean()), rel=1e-3) and away.mean() > 0.2
     parts = [batch.part(start, start + 7) for start in range(0, len(batch), 7)]
-    assert sum(part.is_anchor().sum() for part in parts) == 64
+    assert sum(part.is_anchor().numpy().sum() for part in parts) == 64
     for _ in range(5):
         trainer.step()
     assert estimator.points is None  # the first half of eight steps

@@ -10,14 +10,13 @@ import pytest
 import trimesh
 from config_samples import CONFS
 from gradcheck import assert_grad_close, central_differences, some_entries
+from packed_samples import on_host
 from runs import ROOT, SHORT, everything, run, saved
 
 from data.io.images import read_image
-from data.rays import Rays
 from data.scenes.load import load_scene
 from models.config.strict import ConfigError
 from models.estimators.empty_cells import PATIENCE
-from models.estimators.occupancy import OccupancyGrid
 from models.fields.conf import DensityGridConfig
 from models.fields.density_grid import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
@@ -107,48 +106,17 @@ def test_the_density_and_its_gradient_stay_finite():
 # samples that light reaches
 
 
-def crossing_rays(count=40):
-    rng = np.random.default_rng(3)
-    origins = rng.normal(size=(count, 3))
-    origins *= 2.5 / np.linalg.norm(origins, axis=1, keepdims=True)
-    directions = rng.uniform(-0.9, 0.9, (count, 3)) - origins
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    middle = -(origins * directions).sum(axis=1, keepdims=True)
-    return Rays(*(v.astype(np.float32) for v in (origins, directions, middle - 1, middle + 1)))
-
-
-def test_the_visible_samples_of_a_traversal_are_those_of_the_rays_that_fit():
-    cells = np.random.default_rng(0).uniform(size=(16, 16, 16)) < 0.3
-    rays = crossing_rays()
-    traversal = OccupancyGrid(cells).traverse(rays, np.zeros((len(rays), 1), np.float32), 0.05, 2000)
-    used = traversal.offsets[-1]
-    is_kept = np.random.default_rng(1).uniform(size=len(traversal.points)) < 0.4
-    is_kept[: traversal.offsets[1]] = False  # nothing of the first ray
-    owner = np.repeat(traversal.rows, np.diff(traversal.offsets))
-    for budget in (2000, int(is_kept[:used].sum() * 0.6), 1):
-        visible = traversal.visible(is_kept, budget)
-        fits = [row for row in traversal.rows if (is_kept[:used] & (owner <= row)).sum() <= budget]
-        chosen = is_kept[:used] & np.isin(owner, fits)
-        assert visible.traversed == (
-            traversal.traversed if len(fits) == len(traversal.rows) else traversal.rows[len(fits)]
-        )
-        np.testing.assert_array_equal(np.repeat(visible.rows, np.diff(visible.offsets)), owner[chosen])
-        assert (np.diff(visible.offsets) > 0).all() and visible.offsets.dtype == np.int32
-        for ours, theirs in ((visible.points, traversal.points), (visible.depths, traversal.depths)):
-            assert len(ours) == budget and not ours[chosen.sum() :].any()
-            np.testing.assert_array_equal(ours[: chosen.sum()], theirs[:used][chosen])
-
-
 @pytest.mark.slow
 def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     model, sampler, _ = model_of("model.density_grid.density=20", "model.radiance.samples=4000")
     roughened(model)
     state = json.loads(json.dumps(sampler.state()))
     sifted = sampler.next()
+    used = on_host(sifted).offsets[-1]
     sampler.restore(state)
     model.estimator.skips_hidden = False
     whole = sampler.next()
-    assert len(whole) == len(sifted) and sifted.offsets[-1] < 0.8 * whole.offsets[-1]
+    assert len(whole) == len(sifted) and used < 0.8 * on_host(whole).offsets[-1]
     found = []
     for batch in (whole, sifted):
         objective = model.objective(batch, None, WHITE)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
+from packed_samples import batch_of, on_host
 from test_packed import LENGTHS, offsets_of
 
-from models.estimators.batch import PackedBatch
 from models.machine.backend import jt
 from models.ops.hits import Hits, surface_hits
 
@@ -132,13 +132,11 @@ def test_what_is_not_finite_meets_nothing_and_spoils_no_other_ray(form, index, b
 
 def test_parts_of_a_batch_meet_it_where_the_whole_does():
     sdf, gradient, weights, places, directions, offsets = values = given(LENGTHS["many"])
-    rays, borders = len(offsets) - 1, (0, 3, 50, 51, 200)
-    blank = np.zeros((rays, 3), np.float32)
-    batch = PackedBatch(blank, None, np.zeros(rays, np.int32), offsets, places, directions, np.float32([0.1]))
+    batch, borders = batch_of(offsets, places, directions), (0, 3, 50, 51, 200)
     whole = found(values, every=3)
     pieces = []
     for start, stop in zip(borders[:-1], borders[1:], strict=True):
-        part = batch.part(start, stop)
+        part = on_host(batch.part(start, stop))
         own = slice(offsets[start], offsets[start] + len(part.points))
         index, *rest = found(
             (sdf[own], gradient[own], weights[own], part.points, part.directions, part.offsets), every=3

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from packed_samples import batch_of, on_host
 from ranks import finished, needs_mpi, processes, sentences, started, wait_for, workers
 from runs import ROOT, SHORT, command, contents, run, saved
 
@@ -77,10 +78,8 @@ def test_differences_are_told_with_the_rank_that_has_them():
 def packed(lengths, free):
     """A batch of rays with so many samples, and `free` of none."""
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-    rays, samples = len(lengths), int(offsets[-1]) + free
-    points = np.zeros((samples, 3), np.float32)
-    view = np.zeros(rays, np.int32)
-    return PackedBatch(np.zeros((rays, 3), np.float32), None, view, offsets, points, points, np.ones(1, np.float32))
+    points = np.zeros((int(offsets[-1]) + free, 3), np.float32)
+    return batch_of(offsets, points, points)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
@@ -88,10 +87,12 @@ def test_packed_rays_are_shared_out_by_their_samples(parts):
     batch = packed([1, 1, 1, 1, 100, 1, 1, 1, 90, 3], 10)
     borders = batch.borders(parts)
     assert borders[0] == 0 and borders[-1] == 10 and np.all(np.diff(borders) > 0) and len(borders) == parts + 1
-    whole = [batch.part(*borders[at : at + 2]) for at in range(parts)]
-    assert sum(len(part.points) for part in whole) == len(batch.points)
+    whole, *found = (
+        len(on_host(one).points) for one in (batch, *(batch.part(*borders[at : at + 2]) for at in range(parts)))
+    )
+    assert sum(found) == whole
     if parts == 2:
-        assert max(len(part.points) for part in whole) <= 0.6 * len(batch.points)
+        assert max(found) <= 0.6 * whole
 
 
 @pytest.fixture(scope="module")

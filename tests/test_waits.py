@@ -10,7 +10,6 @@ from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.registry import build_model
-from models.ops.source import CUDA
 from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
@@ -33,12 +32,6 @@ CONFS = {
     "gaussians that are densified": ("gaussians", ("model.gaussians.densify=adaptive",)),
     "surfels": ("surfels", ()),
 }
-
-
-def beside_card(monkeypatch):
-    """What is asked of a card is asked in its order, though it is the host that answers."""
-    for module in ("estimators.sampler", "estimators.occupancy"):
-        monkeypatch.setattr(f"models.{module}.device", lambda: CUDA)
 
 
 @contextmanager
@@ -65,7 +58,6 @@ def heard(monkeypatch):
 
         return noted
 
-    beside_card(monkeypatch)
     monkeypatch.setattr(jt, "flag_scope", scoped)
     monkeypatch.setattr(jt, "code", noting(LAUNCHED, jt.code))
     for name in ("numpy", "item"):
@@ -108,19 +100,46 @@ def test_a_step_waits_for_a_card_once(trainer_of, monkeypatch, name, where):
     assert waits(events) <= STEPS
 
 
-@pytest.mark.parametrize("name", ["on a grid", "on a grid, without masks", "a density on a grid"])
-def test_batches_do_not_depend_on_when_a_card_is_asked(trainer_of, monkeypatch, name):
-    host, card = (trainer_of(*CONFS[name]) for _ in range(2))
-    for trainer in (host, card):
-        trainer.finished_steps = int(0.5 * trainer.conf.end_iter) + 1
-    for _ in range(STEPS):
-        host.step()
-        with monkeypatch.context() as patched:
-            beside_card(patched)
-            card.step()
-    batches = [host.sampler.next().arrays()]
-    beside_card(monkeypatch)
-    batches.append(card.sampler.next().arrays())
-    assert batches[0].keys() == batches[1].keys()
-    for key, values in batches[0].items():
-        assert values.tobytes() == batches[1][key].tobytes(), key
+VOLUMES = [name for name in CONFS if not name.startswith(("gaussians", "surfels"))]
+
+
+@pytest.mark.parametrize("where", [0.0, 0.5])
+@pytest.mark.parametrize("name", VOLUMES)
+def test_nothing_is_read_within_a_step_of_a_volume_method(trainer_of, monkeypatch, name, where):
+    """Between steps the verdict on the last one is read, and how many samples it had, before a batch is drawn."""
+    trainer, reads, is_between = trainer_of(*CONFS[name]), [], [False]
+    trainer.finished_steps = int(where * trainer.conf.end_iter) + 1
+
+    def between(function):
+        def called(*arguments):
+            is_between[0] = True
+            try:
+                return function(*arguments)
+            finally:
+                is_between[0] = False
+
+        return called
+
+    def noting(what, function, is_read):
+        def noted(*arguments, **named):
+            if is_read(*arguments, **named) and not is_between[0]:
+                reads.append(what)
+            return function(*arguments, **named)
+
+        return noted
+
+    trainer.step()
+    trainer.step()
+    monkeypatch.setattr(trainer.sampler, "next", between(trainer.sampler.next))
+    monkeypatch.setattr(trainer, "settle", between(trainer.settle))
+    for read in ("numpy", "item", "fetch_sync", "tolist"):
+        monkeypatch.setattr(jt.Var, read, noting(read, getattr(jt.Var, read), lambda *_: True))
+    data = jt.Var.data
+    monkeypatch.setattr(jt.Var, "data", property(noting("data", data.__get__, lambda *_: True)))
+    sync = noting("sync", jt.sync, lambda _=None, device_sync=False, *__: device_sync)
+    monkeypatch.setattr(jt, "sync", sync)
+    monkeypatch.setattr(jt, "sync_all", noting("sync_all", jt.sync_all, lambda device_sync=False: device_sync))
+    trainer.step()
+    trainer.step()
+    monkeypatch.undo()
+    assert reads == []

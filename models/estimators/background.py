@@ -19,12 +19,13 @@ from data.roi.frustum import Cameras, frustum_distances
 from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
-from models.estimators.occupancy import OccupancyGrid, Traversal, packed_traversal
+from models.estimators.occupancy import OccupancyGrid
 from models.estimators.visibility import is_reached
 from models.fields.color import RenderingNetwork
 from models.fields.density_grid import DensityGrid
 from models.machine.backend import jt
-from models.ops.march import OCCUPIED
+from models.ops.compact import compact
+from models.ops.march import OCCUPIED, PackedSamples
 from models.ops.volrend import alpha_from_density
 from models.structs import Var
 
@@ -51,29 +52,6 @@ class Candidates:
     depths: np.ndarray  # [R, K], ascending along each ray
     exist: np.ndarray  # bool [R, K]
     is_before: np.ndarray  # bool [R, K], whether they lie between camera and sphere
-
-
-@dataclass(frozen=True)
-class BackgroundQuery:
-    """N samples outside the sphere in occupied cells, whose opacity the device is computing."""
-
-    ray: np.ndarray  # [N], ascending, and along each ray from the camera outwards
-    is_before: np.ndarray  # bool [N], between camera and sphere
-    depths: np.ndarray  # [N]
-    points: np.ndarray  # [N, 3], contracted
-    alpha: Var | None  # [N, 1]; None of no samples
-
-    def visible(self, rays: Rays, transmits: np.ndarray, budget: int) -> Traversal:
-        """The visible samples of the first of these rays that fit the budget; waits for the opacities.
-
-        transmits: bool [R], whether the ray sees what lies behind the region.
-        """
-        kept = np.flatnonzero(self.ray < len(rays))
-        kept = kept[self.is_before[kept] | transmits[self.ray[kept]]]
-        if len(kept):
-            offsets = np.searchsorted(self.ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
-            kept = kept[is_reached(self.alpha.numpy()[kept], offsets)]
-        return packed_traversal(self.ray[kept], self.depths[kept], self.points[kept], rays, budget)
 
 
 class ContractedBackground:
@@ -119,30 +97,39 @@ class ContractedBackground:
         """
         return self.is_plain & (np.abs(rgb - self.sky).max(axis=1) < EXACTLY)
 
-    def query(self, rays: Rays, jitter: np.ndarray, transmits: np.ndarray | None = None) -> BackgroundQuery:
-        """Start to compute the opacity at the candidates in occupied cells.
+    def place(
+        self, rays: Rays, jitter: np.ndarray, transmits: Var, most: int | None, budget: int
+    ) -> tuple[PackedSamples, Var]:
+        """The visible samples of the first rays that fit a budget, and the offsets of those that were asked about.
 
-        transmits: bool [R], whether the ray sees what lies behind the region, where that is known.
+        transmits: bool [R], whether the ray sees what lies behind the region; most: at most so many are asked about.
         """
+        found, is_before = self._candidates(rays, jitter)
+        if most is None:
+            most = found.rays.shape[0]
+        asked = compact(found, is_before.logical_or(transmits[found.rays]), min(most, found.rays.shape[0]))
+        alpha = self._alpha(asked.points, asked.directions)
+        return compact(asked, is_reached(alpha, asked.offsets), budget), asked.offsets
+
+    def _candidates(self, rays: Rays, jitter: np.ndarray) -> tuple[PackedSamples, Var]:
+        """All candidates in occupied cells, and which lie between camera and sphere, bool [N]; N is at least 1."""
         found = candidates(rays, jitter, self.conf.section, self.grid.near_plane)
-        exist = found.exist if transmits is None else found.exist & (found.is_before | transmits[:, None])
-        ray, place = np.nonzero(exist)
+        ray, place = np.nonzero(found.exist)
         depths = found.depths[ray, place]
         points = contracted(rays.origins[ray] + rays.directions[ray] * depths[:, None])
         cell = self.grid.indices(points)
         may_be = self._is_shared[cell] | ~found.is_before[ray, place]
         kept = np.flatnonzero((self.grid.cells[cell] == OCCUPIED) & may_be)
-        ray, points = ray[kept], points[kept]
-        alpha = self._alpha(points, rays.directions[ray]) if len(points) else None
-        return BackgroundQuery(ray, found.is_before[ray, place[kept]], depths[kept], points, alpha)
+        offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
+        kept = kept if len(kept) else np.zeros(1, int)  # of no ray
+        own = ray[kept]
+        arrays = (np.int32([len(rays)]), own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own])
+        return PackedSamples(jt.array(offsets), *map(jt.array, arrays)), jt.array(found.is_before[own, place[kept]])
 
-    def _alpha(self, points: np.ndarray, directions: np.ndarray) -> Var:
+    def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():
-            place = jt.array(points)
-            density = self.density.at_weights().evaluate(place).density
-            alpha = alpha_from_density(density, self._lengths(place, jt.array(directions)))
-            jt.sync([alpha])
-        return alpha
+            density = self.density.at_weights().evaluate(points).density
+            return alpha_from_density(density, self._lengths(points, directions))
 
     def _lengths(self, points: Var, directions: Var) -> Var:
         """Lengths [P, 1] over which samples absorb: an interval, or NEAR_SHARE of it between camera and region.
@@ -164,7 +151,8 @@ class ContractedBackground:
 
     def _opacities(self, points: np.ndarray, side: float) -> np.ndarray:
         del side
-        return self._alpha(points, points).numpy()[:, 0]
+        at = jt.array(points)
+        return self._alpha(at, at).numpy()[:, 0]
 
     def buffers(self) -> dict[str, np.ndarray]:
         """Arrays that a resume needs."""

@@ -1,69 +1,121 @@
-"""A batch of packed samples: rays of random pixels of all images, and their samples in occupied cells."""
+"""A batch of packed samples: rays of random pixels of all images; their samples are found within the step."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from models.structs import MASK_THRESHOLD
+from data.rays import Rays
+from models.machine.backend import jt
+from models.ops.march import PackedSamples
+from models.structs import MASK_THRESHOLD, Var
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Of the first rays, which fitted."""
+
+    rays: int
+    hits: int  # rays with samples
+    near: int  # samples of the region
+    walked: int  # before hidden ones were left out
+    far: int = 0  # samples of the background
+    asked: int = 0  # likewise
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The samples of a batch of R rays, on the device: S of the region, those of no ray included."""
+
+    near: PackedSamples
+    far: PackedSamples | None  # of the background
+    walked: Var | None = None  # int32 [R + 1], offsets of the samples of the region before hidden ones were left out
+    asked: Var | None = None  # int32 [R + 1], those of the background
+
+    def start(self) -> None:
+        """Start to compute all of it."""
+        found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
+        jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
+
+    @property
+    def counts(self) -> Counts:
+        """How many samples there are; waits for the device."""
+        kept = int(self.near.kept.item())
+        near, walked = self.near.offsets.numpy(), self.walked.numpy()
+        if self.far is None:
+            return Counts(kept, int((np.diff(near) > 0).sum()), int(near[kept]), int(walked[kept]))
+        far = self.far.offsets.numpy()
+        hits = int((np.diff(near + far) > 0).sum())
+        return Counts(kept, hits, int(near[kept]), int(walked[kept]), int(far[kept]), int(self.asked.numpy()[kept]))
+
+    def part(self, start: int, stop: int, is_last: bool) -> Placed:
+        """Those of the rays start..stop-1; the last ray is followed by those of no ray. Waits for the device."""
+        cut = (None if one is None else _part(one, start, stop, is_last) for one in (self.near, self.far))
+        return Placed(*cut)
+
+
+def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:
+    values = {name: value.numpy() for name, value in vars(one).items()}
+    offsets = values.pop("offsets")
+    rows = slice(offsets[start], None if is_last else offsets[stop])
+    cut = {name: value[rows] for name, value in values.items() if name != "kept"}
+    cut |= {"offsets": offsets[start : stop + 1] - offsets[start], "rays": np.maximum(cut["rays"] - start, 0)}
+    return PackedSamples(kept=one.kept, **{name: jt.array(value).stop_grad() for name, value in cut.items()})
 
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """R rays with at least one sample each, and points that belong to no ray; S samples in all."""
+    """R rays, what they are compared with, and points that belong to no ray; S samples in all."""
 
+    origins: np.ndarray  # [R, 3]
+    directions: np.ndarray  # [R, 3], unit
+    near: np.ndarray  # [R, 1]
+    far: np.ndarray  # [R, 1]
+    jitter: np.ndarray  # [R, 1] in [0, 1)
     rgb: np.ndarray  # [R, 3] in [0, 1]
-    mask: np.ndarray | None  # [R, 1] in [0, 1], None for a scene without masks
     view: np.ndarray  # [R] int32, index of the image
-    offsets: np.ndarray  # int32 [R + 1]
-    points: np.ndarray  # [S, 3]; those from offsets[R] on are random points of the hull
-    directions: np.ndarray  # [S, 3]
+    others: np.ndarray  # [P, 3]: SfM points first, then random points of the hull, for the samples that rays leave
     step: np.ndarray  # [1], the length of each interval
-    depths: np.ndarray | None = None  # [S, 1], where there is a background
-    far_offsets: np.ndarray | None = None  # int32 [R + 1], of the samples of the background; None without
-    far_points: np.ndarray | None = None  # [F, 3], contracted
-    far_directions: np.ndarray | None = None  # [F, 3]
-    far_depths: np.ndarray | None = None  # [F, 1]
-    # int32 [1]: number of SfM points, which are the first of the samples that belong to no ray; None without.
-    anchors: np.ndarray | None = None
+    # int32 [5]: S; samples of rays that are walked through, and kept of them at most; the same of the background.
+    sizes: np.ndarray
+    mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
+    anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None without
     every: np.ndarray | None = None  # int32 [1], the patch of one in so many rays is compared; None: of no ray
+    place: Callable[[PackedBatch], Placed] | None = None  # of the estimator: finds the samples
 
     def __len__(self) -> int:
         """R."""
         return len(self.rgb)
 
+    @property
+    def rays(self) -> Rays:
+        """The rays."""
+        return Rays(self.origins, self.directions, self.near, self.far)
+
+    @cached_property
+    def placed(self) -> Placed:
+        """The samples, found on first use."""
+        return self.place(self)
+
     def part(self, start: int, stop: int) -> PackedBatch:
         """The rays start..stop-1, with no samples but theirs; the last ray is followed by the points of none."""
         stop = min(stop, len(self))
-        first, last = self.offsets[start], self.offsets[stop] if stop < len(self) else len(self.points)
-        return PackedBatch(
-            self.rgb[start:stop],
-            None if self.mask is None else self.mask[start:stop],
-            self.view[start:stop],
-            self.offsets[start : stop + 1] - first,
-            self.points[first:last],
-            self.directions[first:last],
-            self.step,
-            None if self.depths is None else self.depths[first:last],
-            *self._far_part(start, stop),
-            self.anchors if self.anchors is None or stop == len(self) else np.zeros_like(self.anchors),
-            self.every,
-        )
-
-    def _far_part(self, start: int, stop: int) -> tuple[np.ndarray | None, ...]:
-        """What lies beyond the region of the rays start..stop-1."""
-        if self.far_offsets is None:
-            return (None,) * 4
-        first, last = self.far_offsets[start], self.far_offsets[stop]
-        samples = (values[first:last] for values in (self.far_points, self.far_directions, self.far_depths))
-        return self.far_offsets[start : stop + 1] - first, *samples
+        is_last = stop == len(self)
+        placed = self.placed.part(start, stop, is_last)
+        names = ("origins", "directions", "near", "far", "jitter", "rgb", "view", "mask")
+        cut = {name: value[start:stop] for name, value in self.arrays().items() if name in names}
+        anchors = self.anchors if self.anchors is None or is_last else np.zeros_like(self.anchors)
+        return replace(self, **cut, anchors=anchors, place=lambda _: placed)
 
     def borders(self, parts: int) -> list[int]:
-        """Where `parts` parts of at least a ray each begin, and R: their samples are about as many."""
-        ends = self.offsets.astype(np.int64) + (0 if self.far_offsets is None else self.far_offsets)
-        every = ends[-1] + len(self.points) - self.offsets[-1]
+        """Where `parts` parts of at least a ray each begin, and R: their samples are about as many. Waits for them."""
+        near, far = self.placed.near, self.placed.far
+        own = near.offsets.numpy().astype(np.int64)
+        ends = own if far is None else own + far.offsets.numpy()
+        every = ends[-1] + int(self.sizes[0]) - own[-1]
         found = [0]
         for number in range(1, parts):
             wanted = int(np.searchsorted(ends, every * number / parts))
@@ -72,58 +124,51 @@ class PackedBatch:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything by name."""
-        return {name: array for name, array in vars(self).items() if array is not None}
+        return {name: array for name, array in vars(self).items() if isinstance(array, np.ndarray)}
 
     def is_free_ray(self) -> np.ndarray:
         """Whether each ray passes beside the object by its mask, bool [R]."""
         return self.mask[:, 0] <= MASK_THRESHOLD
 
-    def of_rays(self, is_such: np.ndarray) -> np.ndarray:
+    def of_rays(self, is_such: np.ndarray) -> Var:
         """Whether each sample lies on one of such rays, bool [R]: float32 [S, 1]."""
-        flags = np.zeros((len(self.points), 1), np.float32)
-        flags[: self.offsets[-1], 0] = np.repeat(is_such, np.diff(self.offsets))
-        return flags
+        near = self.placed.near
+        flags = jt.array(is_such.astype(np.float32))[near.rays].unsqueeze(1)
+        return flags * (jt.index(flags.shape, dim=0) < near.offsets[-1:].unsqueeze(1)).float32()
 
-    def is_anchor(self) -> np.ndarray:
+    def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
-        flags = np.zeros((len(self.points), 1), np.float32)
-        flags[self.offsets[-1] : self.offsets[-1] + int(self.anchors[0])] = 1.0
-        return flags
+        behind = jt.index(self.placed.near.depths.shape, dim=0) - self.placed.near.offsets[-1:].unsqueeze(1)
+        return ((behind >= 0) & (behind < int(self.anchors[0]))).float32()
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], place: Callable[[PackedBatch], Placed]) -> PackedBatch:
         """The inverse of `arrays`; raises KeyError, TypeError or ValueError where these are others."""
-        batch = cls(**{"mask": None} | dict(arrays))
-        rays, samples = len(batch.rgb), len(batch.points)
-        far = 0 if batch.far_points is None else len(batch.far_points)
-        beyond = {"far_points": (far, 3), "far_directions": (far, 3), "far_depths": (far, 1), "depths": (samples, 1)}
-        expected = {
-            "rgb": (rays, 3),
-            "view": (rays,),
-            "offsets": (rays + 1,),
-            "points": (samples, 3),
-            "directions": (samples, 3),
-            "step": (1,),
-        } | ({} if batch.mask is None else {"mask": (rays, 1)})
-        expected |= {} if batch.far_offsets is None else beyond | {"far_offsets": (rays + 1,)}
-        expected |= {name: (1,) for name in ("anchors", "every") if getattr(batch, name) is not None}
-        for name, shape in expected.items():
-            array = getattr(batch, name)
-            is_whole = name in ("view", "offsets", "far_offsets", "anchors", "every")
-            if array.shape != shape or array.dtype != (np.int32 if is_whole else np.float32):
+        batch = cls(**arrays, place=place)
+        rays = len(batch.rgb)
+        expected = dict.fromkeys(("origins", "directions", "rgb"), (rays, 3))
+        expected |= dict.fromkeys(("near", "far", "jitter", "mask"), (rays, 1)) | {"view": (rays,)}
+        expected |= {"others": (len(batch.others), 3), "step": (1,), "sizes": (5,), "anchors": (1,), "every": (1,)}
+        for name, array in batch.arrays().items():
+            is_whole = name in ("view", "sizes", "anchors", "every")
+            if array.shape != expected[name] or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
-        if batch.anchors is not None and not 0 <= batch.anchors[0] <= samples - batch.offsets[-1]:
+        if rays == 0 or (batch.sizes < 0).any() or batch.sizes[2] > batch.sizes[0]:
+            raise ValueError("its samples do not belong to its rays")
+        if batch.anchors is not None and not 0 <= batch.anchors[0] <= min(
+            len(batch.others), batch.sizes[0] - batch.sizes[2]
+        ):
             raise ValueError("its SfM points are not among its samples")
         if batch.every is not None and batch.every[0] < 1:
             raise ValueError("its share of rays to be compared is none")
-        if rays == 0 or batch.offsets[0] != 0 or (np.diff(batch.offsets) < 0).any() or batch.offsets[-1] > samples:
-            raise ValueError("its samples do not belong to its rays")
         return batch
 
     def words(self) -> dict[str, np.ndarray]:
         """The same by what it is, for messages."""
+        cameras = (self.origins, self.directions, self.near, self.far, self.jitter)
         named = {
-            "the samples of the rays (the cameras)": np.hstack([self.points, self.directions]),
+            "the rays (the cameras)": np.hstack(cameras),
+            "the points beside the rays": self.others,
             "the colours of the photographs": self.rgb,
         }
         return named if self.mask is None else named | {"the masks": self.mask}

@@ -6,88 +6,13 @@ being trained decides from time to time which cells are empty, occupied (may hol
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import numpy as np
 from scipy.ndimage import distance_transform_edt, label, map_coordinates
 
 from data.rays import Rays
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march
-from models.ops.source import CPU, device
 from models.structs import Var
-
-
-@dataclass(frozen=True)
-class Traversal:
-    """Packed samples of the first rays that fit the sample budget, on the host. R: rays with at least one sample."""
-
-    rows: np.ndarray  # [R] which rays have samples, ascending
-    offsets: np.ndarray  # int32 [R + 1]: the samples of the ray rows[r] are offsets[r] to offsets[r + 1]
-    depths: np.ndarray  # [S, 1] float32, S the budget; zeros beyond offsets[R], as in the two below
-    points: np.ndarray  # [S, 3]
-    directions: np.ndarray  # [S, 3]
-    traversed: int  # rays, from the first, that fitted the budget
-
-    def visible(self, is_kept: np.ndarray, budget: int) -> Traversal:
-        """Only the samples with is_kept, bool [S], of the first rays that fit another budget."""
-        used = self.offsets[-1]
-        before = np.concatenate([[0], np.cumsum(is_kept[:used])])
-        ends = before[self.offsets]
-        count = int(np.searchsorted(ends, budget, side="right")) - 1  # rays that fit
-        kept = np.flatnonzero(is_kept[: self.offsets[count]])
-        lengths = np.diff(ends[: count + 1])
-        has_any = lengths > 0
-
-        def moved(values: np.ndarray) -> np.ndarray:
-            found = np.zeros((budget, values.shape[1]), values.dtype)
-            found[: len(kept)] = values[kept]
-            return found
-
-        offsets = np.concatenate([[0], np.cumsum(lengths[has_any])]).astype(np.int32)
-        samples = (moved(values) for values in (self.depths, self.points, self.directions))
-        traversed = self.traversed if count == len(self.rows) else int(self.rows[count])
-        return Traversal(self.rows[:count][has_any], offsets, *samples, traversed)
-
-
-@dataclass(frozen=True)
-class PendingTraversal:
-    """A traversal that a GPU may still be computing."""
-
-    found: PackedSamples
-
-    @cached_property
-    def result(self) -> Traversal:
-        """The traversal; waits for the device."""
-        offsets, traversed = self.found.offsets.numpy(), int(self.found.kept.item())
-        rows = np.flatnonzero(np.diff(offsets[: traversed + 1]))
-        ends = np.concatenate([offsets[rows], offsets[-1:]]).astype(np.int32)
-        samples = (value.numpy() for value in (self.found.depths, self.found.points, self.found.directions))
-        return Traversal(rows, ends, *samples, traversed)
-
-    def points(self) -> Var:
-        """The positions of the samples [N, 3], at least one, for evaluating a field before the traversal is waited for.
-
-        Padded with zeros up to the budget; not on the CPU, where reading waits for nothing.
-        """
-        return jt.array(self.result.points[: max(1, self.result.offsets[-1])]) if device() == CPU else self.found.points
-
-
-def packed_traversal(ray: np.ndarray, depths: np.ndarray, points: np.ndarray, rays: Rays, budget: int) -> Traversal:
-    """The samples given by ray [S] and depth [S], in that order, of the first rays that fit the budget."""
-    ends = np.searchsorted(ray, np.arange(len(rays) + 1))  # before each ray, and after all
-    traversed = int(np.searchsorted(ends, budget, side="right")) - 1
-    used = int(ends[traversed])
-    rows = np.flatnonzero(np.diff(ends[: traversed + 1]))
-
-    def padded(values: np.ndarray) -> np.ndarray:
-        found = np.zeros((budget, values.shape[1]), np.float32)
-        found[:used] = values[:used]
-        return found
-
-    offsets = np.concatenate([ends[rows], [used]]).astype(np.int32)
-    return Traversal(rows, offsets, padded(depths[:, None]), padded(points), padded(rays.directions[ray]), traversed)
 
 
 class OccupancyGrid:
@@ -176,14 +101,10 @@ class OccupancyGrid:
         open_parts = [parts[0, 0, 0], *parts[self.indices(within)]]  # a corner of the cube is beyond the sphere
         return ~np.isin(parts, open_parts) & ~is_wall
 
-    def traverse(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> Traversal:
-        """Samples of rays `step` apart, the first shifted by jitter [R, 1] in [0, 1) of it."""
-        return self.start(rays, jitter, step, budget).result
-
-    def start(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> PendingTraversal:
-        """The same without waiting for the device."""
+    def march(self, rays: Rays, jitter: np.ndarray, step: float, budget: int) -> PackedSamples:
+        """Samples of rays `step` apart, the first shifted by jitter [R, 1] in [0, 1) of it; waits for nothing."""
         if self._on_device is None:
             self._on_device = jt.array(self.cells).stop_grad()
         near = np.maximum(rays.near, np.float32(self.near_plane))
         given = (jt.array(value) for value in (rays.origins, rays.directions, near, rays.far, jitter))
-        return PendingTraversal(march(*given, self._on_device, step, budget))
+        return march(*given, self._on_device, step, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,16 +15,17 @@ from data.roi.visual_hull import carve_unit_sphere, masked_views
 from data.scenes.scene import Scene
 from models.estimators.background import NEAR_SHARE_BEFORE, ContractedBackground
 from models.estimators.base import Estimator
-from models.estimators.batch import PackedBatch
+from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import SamplesConfig
-from models.estimators.merge import MergedBackground, align, order
-from models.estimators.occupancy import OccupancyGrid, PendingTraversal
+from models.estimators.merge import MergedBackground
+from models.estimators.occupancy import OccupancyGrid
 from models.estimators.sampler import PackedSampler
 from models.estimators.visibility import Visibility
 from models.fields.grid_field import GridField
 from models.machine.backend import jt
-from models.ops.march import SOLID
-from models.structs import RayLayout, RaySamples
+from models.ops.compact import compact, fill, merged_order
+from models.ops.march import SOLID, PackedSamples
+from models.structs import RayLayout, RaySamples, Var
 
 MOST_LOST = 0.02  # fraction of the probe rays that pruning may make lose the object; above it the cells are kept
 # Buffers that checkpoints of earlier versions lack, with the values that these versions worked with.
@@ -96,7 +98,7 @@ class OccupancyEstimator(Estimator):
 
     def batch(self, arrays: Mapping[str, np.ndarray]) -> PackedBatch:
         """The batch that has these arrays; raises ValueError, KeyError or TypeError where it has others."""
-        return PackedBatch.from_arrays(arrays)
+        return PackedBatch.from_arrays(arrays, self.place)
 
     def share(self, batch: PackedBatch, rank: int, size: int) -> slice | None:
         """Rays with about as many samples for each process; those of no ray go with the last ray."""
@@ -105,39 +107,39 @@ class OccupancyEstimator(Estimator):
         return slice(*batch.borders(size)[rank : rank + 2])
 
     def draw_noise(self, entries: int, generator: np.random.Generator) -> None:
-        """None: the samples of a batch are jittered as they are drawn."""
+        """None: the jitter of a batch is drawn with it."""
 
     def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
-        """The samples of a batch, on the device."""
-        far = None
-        if batch.far_offsets is not None:
-            far = (batch.far_offsets, batch.far_points, batch.far_directions, batch.far_depths)
-        return self._on_device(batch.points, batch.directions, batch.depths, batch.offsets, float(batch.step[0]), far)
+        """The samples of a batch, found on the device."""
+        return self._sampled(batch.placed, float(batch.step[0]))
 
-    def _on_device(
-        self,
-        points: np.ndarray,
-        directions: np.ndarray,
-        depths: np.ndarray | None,
-        offsets: np.ndarray,
-        step: float,
-        far: tuple[np.ndarray, ...] | None,
-    ) -> RaySamples:
-        """S samples `step` apart, and of the background offsets, points, directions and depths."""
-        background = None
+    def _sampled(self, placed: Placed, step: float) -> RaySamples:
+        """Samples `step` apart, with the colours of the background."""
+        near, far, background = placed.near, placed.far, None
         if far is not None:
-            alpha, rgb = self.background.evaluate(jt.array(far[1]), jt.array(far[2]))
-            merged = order(offsets, depths, far[0], far[3])
-            background = MergedBackground(alpha, rgb, merged, RayLayout(jt.array(offsets + far[0])), len(points))
-        deltas = jt.full((len(points), 1), step)
-        return RaySamples(
-            jt.array(points),
-            jt.array(directions),
-            deltas,
-            RayLayout(jt.array(offsets)),
-            depths,
-            background=background,
-        )
+            alpha, rgb = self.background.evaluate(far.points, far.directions)
+            order, both = merged_order(near, far), RayLayout(near.offsets + far.offsets)
+            background = MergedBackground(alpha, rgb, *order, both, near.rays.shape[0])
+        deltas = jt.full((near.rays.shape[0], 1), step)
+        rays = RayLayout(near.offsets)
+        return RaySamples(near.points, near.directions, deltas, rays, near.depths, background=background)
+
+    def place(self, batch: PackedBatch) -> Placed:
+        """The samples of a batch that are visible, of the first rays that fit; waits for nothing."""
+        samples, walked, kept, *beyond = batch.sizes.tolist()
+        step, far, asked = float(batch.step[0]), None, None
+        with jt.no_grad():
+            found = near = self.grid.march(batch.rays, batch.jitter, step, walked)
+            if self.skips_hidden or self.background is not None:
+                seen = self.visibility(found, step)
+                near = compact(found, seen.samples, kept)
+            if self.background is not None:
+                far, asked = self.background.place(batch.rays, batch.jitter, seen.transmits, *beyond)
+                last = jt.minimum(near.kept, far.kept)
+                near, far = _up_to(near, last), _up_to(far, last)
+            placed = Placed(fill(near, jt.array(batch.others), samples), far, found.offsets, asked)
+            placed.start()
+            return placed
 
     def before_step(self, step: int) -> None:
         """Activate levels, set the step size and, every `prune_every` steps, update the cells."""
@@ -187,25 +189,22 @@ class OccupancyEstimator(Estimator):
         """
         self.grid.open()
 
-    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
-        """Which samples of a traversal with samples `step` apart are visible."""
+    def visibility(self, found: PackedSamples, step: float) -> Visibility:
+        """Which samples, `step` apart, are visible."""
         raise NotImplementedError
 
-    def view_samples(self, rays: Rays) -> tuple[np.ndarray, RaySamples, int]:
-        """Samples of the first rays that fit VIEW_BUDGET: which rays have any [R], these, and how many rays fitted."""
+    def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
+        """Samples of the first rays that fit VIEW_BUDGET, and how many rays fitted; waits for the device."""
         step, jitter = self.conf.last_step, np.full((len(rays), 1), 0.5, np.float32)
-        pending = self.grid.start(rays, jitter, step, VIEW_BUDGET)
-        near = pending.result
-        if self.background is None:
-            samples = self._on_device(near.points, near.directions, near.depths, near.offsets, step, None)
-            return near.rows, samples, near.traversed
-        transmits = self.visibility(pending, step).transmits
-        first = rays.at(slice(0, near.traversed))
-        far = self.background.query(first, jitter[: near.traversed], transmits).visible(first, transmits, VIEW_BUDGET)
-        both = align(near, far)
-        behind = (both.far, far.points, far.directions, far.depths)
-        samples = self._on_device(near.points, near.directions, near.depths, both.near, step, behind)
-        return both.rows, samples, both.traversed
+        near, far = self.grid.march(rays, jitter, step, VIEW_BUDGET), None
+        traversed = int(near.kept.item())
+        near = replace(near, offsets=near.offsets[: traversed + 1])
+        if self.background is not None:
+            seen = self.visibility(near.first(max(1, int(near.offsets[-1:].item()))), step)
+            first = rays.at(slice(0, traversed))
+            far = self.background.place(first, jitter[:traversed], seen.transmits, None, VIEW_BUDGET)[0]
+            near, traversed = _up_to(near, far.kept), int(far.kept.item())
+        return self._sampled(Placed(near, far), step), traversed
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] of rays that nothing absorbs; None for black."""
@@ -251,6 +250,11 @@ class OccupancyEstimator(Estimator):
     def _is_outside(self, points: np.ndarray) -> np.ndarray:
         """Whether points [P, 3] lie in cells outside the hull: bool [P]."""
         return ~self.grid.hull[self.grid.indices(points)]
+
+
+def _up_to(found: PackedSamples, count: Var) -> PackedSamples:
+    """With no samples but those of the first rays, int32 [1] of them."""
+    return replace(found, offsets=jt.minimum(found.offsets, found.offsets[count]).stop_grad(), kept=count)
 
 
 def _ball(cells: int) -> np.ndarray:

@@ -8,12 +8,12 @@ import numpy as np
 
 from models.estimators.conf import RadianceConfig
 from models.estimators.empty_cells import EmptyCells
-from models.estimators.occupancy import PendingTraversal
 from models.estimators.packed import OccupancyEstimator
 from models.estimators.visibility import Visibility, is_reached
 from models.fields.grid_field import GridField
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
+from models.ops.march import PackedSamples
 from models.ops.volrend import alpha_from_density
 
 
@@ -36,14 +36,11 @@ class RadianceOccupancyEstimator(OccupancyEstimator):
         super()._reopen()
         self.empty_cells.forget()
 
-    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
+    def visibility(self, found: PackedSamples, step: float) -> Visibility:
         """Which samples the transmittance reaches: those that take part in the rendering."""
         with jt.no_grad():
-            alpha = alpha_from_density(self._field.at_weights().density(pending.points()), step)
-            jt.sync([alpha])  # before a GPU is waited for
-            traversal = pending.result
-            reached = is_reached(alpha.numpy()[: traversal.offsets[-1]], traversal.offsets)
-        return Visibility(np.ones(traversal.traversed, bool), reached)
+            alpha = alpha_from_density(self._field.at_weights().density(found.points), step)
+            return Visibility(jt.ones((found.offsets.shape[0] - 1,), "bool"), is_reached(alpha, found.offsets))
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""

@@ -9,14 +9,13 @@ from data.roi.sparse import LEAST_POINTS, well_supported
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
-from models.estimators.occupancy import PendingTraversal
 from models.estimators.packed import MOST_LOST, OccupancyEstimator
 from models.estimators.visibility import Visibility, lost_share, opacities, surface_visibility
 from models.fields.grid_field import GridField
 from models.fields.protocol import DistanceField
 from models.fields.sharpness import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.ops.march import SOLID
+from models.ops.march import SOLID, PackedSamples
 
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edges of a cell
 
@@ -77,16 +76,14 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         """Opacity [R] of the region along the probe rays; R = 0 where masks decide instead."""
         if self._sampler is None or self.background is None:
             return np.zeros(0, np.float32)
-        return opacities(self.grid, self._sampler.probes, self.trained, self._inv_s())
+        with jt.no_grad():
+            return opacities(self.grid, self._sampler.probes, self._sdf.at_weights().distance, self._sharpness())
 
-    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
+    def visibility(self, found: PackedSamples, step: float) -> Visibility:
         """By the distances alone; hidden samples are skipped once cells are pruned, before a plain backdrop always."""
         with jt.no_grad():
-            sdf = self._sdf.at_weights().distance(pending.points())
-            inv_s = self._sharpness()
-            jt.sync([sdf, inv_s])  # all, before a GPU is waited for
-            skips_hidden = self._is_pruning or self.background.is_plain
-            return surface_visibility(pending.result, sdf.numpy(), inv_s.numpy(), step, skips_hidden)
+            sdf = self._sdf.at_weights().distance(found.points)
+            return surface_visibility(found, sdf, self._sharpness(), step, self._is_pruning or self.background.is_plain)
 
     def _inv_s(self) -> float:
         with jt.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -14,22 +15,22 @@ from data.rays import Rays
 from data.scenes.sampler import damage_named, require_views, restore_generator
 from data.scenes.scene import Scene
 from models.estimators.background import ContractedBackground
-from models.estimators.batch import PackedBatch
+from models.estimators.batch import PackedBatch, Placed
 from models.estimators.conf import POINTS_SHARE
-from models.estimators.merge import align
-from models.estimators.occupancy import OccupancyGrid, PendingTraversal, Traversal
-from models.estimators.visibility import Visibility
-from models.ops.source import CUDA, device
+from models.estimators.occupancy import OccupancyGrid
 from models.structs import MASK_THRESHOLD
 
 PROBES = 2048  # pixels of the masks by which it is judged whether pruning loses the object
 OPEN_PROBES = 512  # pixels of all images, likewise: their opacity costs a sixth of a step each time
 PROBE_STEPS = 1.0  # in edges of a cell
-MOST_DRAWS = 64  # of pixels, where those drawn before have no samples
+MOST_EMPTY = 64  # batches in a row without samples
 MOST_VIEWS = 32  # that a batch draws from: each costs a look-up of its own
 SPARE_SAMPLES = 1.2  # times the samples that are expected to be needed are traversed
 TRAVERSED_TO_VISIBLE = 6  # at most so many samples are traversed for each that is visible
 FIRST_PER_RAY = 16.0  # samples that a drawn pixel is assumed to have before any was traversed
+SPARE_POINTS = 1 / 16  # of the samples: points beside those that certainly take part
+# What checkpoints of earlier versions lack.
+EARLIER = {"thinned": 1.0, "hits": 1.0, "asked": FIRST_PER_RAY}
 
 
 class SamplingPlan(Protocol):
@@ -44,8 +45,8 @@ class SamplingPlan(Protocol):
 
     skips_hidden: bool  # whether samples of a scene without background that no light reaches are left out
 
-    def visibility(self, pending: PendingTraversal, step: float) -> Visibility:
-        """Which samples of a traversal are visible."""
+    def place(self, batch: PackedBatch) -> Placed:
+        """The samples of a batch."""
 
 
 class PackedSampler:
@@ -60,6 +61,10 @@ class PackedSampler:
         self._generator = generator
         self._per_ray = FIRST_PER_RAY
         self._thinned = 1.0  # traversed samples for each visible one, in the last batch
+        self._hits = 1.0  # share of its rays that had samples
+        self._asked = FIRST_PER_RAY  # samples of the background for each of its rays whose opacity was asked for
+        self._empty = 0  # batches in a row without samples
+        self._last: PackedBatch | None = None  # until its samples were counted
         self._to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
         centres, side = plan.grid.centres(), plan.grid.side
         self._windows = np.stack(
@@ -71,115 +76,87 @@ class PackedSampler:
         self.probes = self._probe_rays()  # the same in every run
 
     def next(self) -> PackedBatch:
-        """The next batch; raises UserError where no image sees the hull."""
+        """The next batch; raises UserError where the last ones had no samples: no image sees the hull."""
+        self._follow()
         plan = self._plan
         share = plan.random_share if plan.points is None else max(plan.random_share, POINTS_SHARE)
         budget = self._samples - int(share * self._samples)
-        for _ in range(MOST_DRAWS):
-            drawn = int(np.clip(budget / self._per_ray, 1, self._most_rays))
-            view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
-            rays = self._rays(view, x, y)
-            rgb, mask = _seen(self._scene, view, x, y)
-            jitter = self._generator.random((drawn, 1), dtype=np.float32)
-            if plan.background is None:
-                batch = self._of_region(rays, jitter, budget, rgb, mask, view)
-            else:
-                batch = self._with_background(rays, jitter, budget, rgb, view)
-            if len(batch):
-                return batch
-            plan.grid.open()
-        raise UserError(
-            f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, the "
-            "masks and the region of interest"
+        drawn = int(np.clip(budget / self._per_ray, 1, self._most_rays))
+        view, x, y = _draw(self._generator, self._windows, drawn, MOST_VIEWS)
+        rays = self._rays(view, x, y)
+        rgb, mask = _seen(self._scene, view, x, y)
+        jitter = self._generator.random((drawn, 1), dtype=np.float32)
+        others, points = self._others(self._samples - budget)
+        self._last = PackedBatch(
+            rays.origins,
+            rays.directions,
+            rays.near,
+            rays.far,
+            jitter,
+            rgb,
+            view,
+            others,
+            np.array([plan.step_size], np.float32),
+            self._sizes(drawn, budget),
+            mask if plan.background is None else None,
+            points,
+            self._every(drawn),
+            plan.place,
         )
+        return self._last
 
-    def _of_region(
-        self,
-        rays: Rays,
-        jitter: np.ndarray,
-        budget: int,
-        rgb: np.ndarray,
-        mask: np.ndarray | None,
-        view: np.ndarray,
-    ) -> PackedBatch:
-        """The batch of rays with their samples in the region."""
-        near = self._traversal(rays, jitter, budget)
-        rows, used = near.rows, int(near.offsets[-1])
-        self._per_ray = max(used, 1) / max(near.traversed, 1)
-        others, points = self._others(self._samples - used)
-        return PackedBatch(
-            rgb[rows],
-            None if mask is None else mask[rows],
-            view[rows],
-            near.offsets,
-            np.concatenate([near.points[:used], others]),
-            np.concatenate([near.directions[:used], np.zeros((self._samples - used, 3), np.float32)]),
-            np.array([self._plan.step_size], np.float32),
-            anchors=points,
-            every=self._every(len(rows)),
-        )
+    def _sizes(self, rays: int, budget: int) -> np.ndarray:
+        """See `PackedBatch.sizes`: by what the last batch needed.
 
-    def _others(self, count: int) -> tuple[np.ndarray, np.ndarray | None]:
-        """Points [count, 3] that belong to no ray, SfM points first, and how many of these there are."""
+        On the CPU a place that no sample takes costs as much as one that is taken.
+        """
+        background = self._plan.background
+        if not (self._plan.skips_hidden or background is not None):
+            return np.array([self._samples, budget, budget, 0, 0], np.int32)
+        walked = budget * np.clip(self._thinned, 1, TRAVERSED_TO_VISIBLE)
+        walked = max(budget, min(walked, SPARE_SAMPLES * rays * self._per_ray * self._thinned))
+        beyond = (0, 0) if background is None else (max(1, self._asked * rays * SPARE_SAMPLES), background.conf.samples)
+        return np.array([self._samples, walked, budget, *beyond], np.int32)
+
+    def _follow(self) -> None:
+        """Take over what the samples of the last batch were, once they are known."""
+        last, self._last = self._last, None
+        if last is None or "placed" not in vars(last):
+            return
+        counts = last.placed.counts
+        self._empty = 0 if counts.hits else self._empty + 1
+        if counts.rays and not counts.hits:
+            self._plan.grid.open()
+        if self._empty == MOST_EMPTY:
+            raise UserError(
+                f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
+                "the masks and the region of interest"
+            )
+        if counts.rays == 0:  # not even one fitted
+            self._asked = 2 * max(self._asked, 1.0)
+            return
+        budget, far_budget, rays = int(last.sizes[2]), max(int(last.sizes[4]), 1), counts.rays
+        self._per_ray = max(counts.near, budget * counts.far / far_budget, 1) / rays
+        self._thinned = max(counts.walked, 1) / max(counts.near, 1)
+        self._hits, self._asked = counts.hits / rays, counts.asked / rays
+
+    def _others(self, free: int) -> tuple[np.ndarray, np.ndarray | None]:
+        """Points [P, 3] of no ray, SfM points first, and how many of these there are.
+
+        So many samples are `free` for certain; where more turn out to be, points are taken again.
+        """
         grid, points = self._plan.grid, self._plan.points
+        count = free + int(SPARE_POINTS * self._samples)
         if points is None:
             return grid.random_points(count, self._generator), None
-        some = self._generator.integers(len(points), size=min(count, int(POINTS_SHARE * self._samples)))
+        some = self._generator.integers(len(points), size=min(free, int(POINTS_SHARE * self._samples)))
         others = grid.random_points(count - len(some), self._generator)
         return np.concatenate([points[some], others]), np.array([len(some)], np.int32)
 
-    def _with_background(
-        self, rays: Rays, jitter: np.ndarray, budget: int, rgb: np.ndarray, view: np.ndarray
-    ) -> PackedBatch:
-        """The batch of rays with their visible samples in the region and in the background."""
-        background, step = self._plan.background, self._plan.step_size
-        far_budget = background.conf.samples
-        most = int(budget * np.clip(SPARE_SAMPLES * self._thinned, 1, TRAVERSED_TO_VISIBLE))
-        pending = self._plan.grid.start(rays, jitter, step, most)
-        # Before it is known which rays see it, which would save evaluations: a GPU is waited for once, for both.
-        query = background.query(rays, jitter) if device() == CUDA else None
-        visibility = self._plan.visibility(pending, step)
-        near = pending.result.visible(visibility.samples, budget)
-        self._thinned = int(pending.result.offsets[-1]) / max(int(visibility.samples.sum()), 1)
-        rays, jitter = rays.at(slice(0, near.traversed)), jitter[: near.traversed]
-        transmits = visibility.transmits[: near.traversed]
-        far = (query or background.query(rays, jitter, transmits)).visible(rays, transmits, far_budget)
-        both = align(near, far)
-        used, used_far = int(both.near[-1]), int(both.far[-1])
-        self._per_ray = max(used, budget * used_far / far_budget, 1) / max(both.traversed, 1)
-        rows, free = both.rows, self._samples - used
-        blank = np.zeros((free, 3), np.float32)
-        others, points = self._others(free)
-        return PackedBatch(
-            rgb[rows],
-            None,
-            view[rows],
-            both.near,
-            np.concatenate([near.points[:used], others]),
-            np.concatenate([near.directions[:used], blank]),
-            np.array([step], np.float32),
-            np.concatenate([near.depths[:used], blank[:, :1]]),
-            both.far,
-            far.points,
-            far.directions,
-            far.depths,
-            points,
-            self._every(len(rows)),
-        )
-
     def _every(self, rays: int) -> np.ndarray | None:
-        """The patch of one in so many rays is compared."""
+        """The patch of one in so many rays is compared, of those that are expected to have samples."""
         most = self._plan.most_compared
-        return None if most is None else np.array([-(-rays // most)], np.int32)
-
-    def _traversal(self, rays: Rays, jitter: np.ndarray, budget: int) -> Traversal:
-        """The visible samples of the first rays that fit the budget."""
-        grid, step = self._plan.grid, self._plan.step_size
-        if not self._plan.skips_hidden:
-            return grid.traverse(rays, jitter, step, budget)
-        pending = grid.start(rays, jitter, step, TRAVERSED_TO_VISIBLE * budget)
-        visible = self._plan.visibility(pending, step).samples
-        return pending.result.visible(visible, budget)
+        return None if most is None else np.array([max(1, math.ceil(rays * self._hits / most))], np.int32)
 
     def _rays(self, view: np.ndarray, x: np.ndarray, y: np.ndarray) -> Rays:
         return rays_of(np.stack([x, y], axis=1), view, self._to_world, self._scene.c2w[:, :3, 3])
@@ -204,7 +181,8 @@ class PackedSampler:
             grid = self._plan.grid
             step = grid.side * PROBE_STEPS
             budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-            found[grid.traverse(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget).rows] = True
+            samples = grid.march(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
+            found = np.diff(samples.offsets.numpy()) > 0
         return found
 
     def lost_share(self) -> float:
@@ -215,9 +193,12 @@ class PackedSampler:
 
     def state(self) -> dict[str, Any]:
         """What decides the next batches beside the estimator's own state, ready for JSON."""
+        self._follow()
         return {
             "per_ray": self._per_ray,
             "thinned": self._thinned,
+            "hits": self._hits,
+            "asked": self._asked,
             "views": len(self._windows),
             "generator": self._generator.bit_generator.state,
         }
@@ -226,10 +207,11 @@ class PackedSampler:
         """Go on from `state`; raises UserError, with nothing changed, where it does not fit."""
         with damage_named():
             per_ray, views, generator = float(state["per_ray"]), int(state["views"]), dict(state["generator"])
-            thinned = float(state.get("thinned", 1.0))  # checkpoints of earlier versions have none
+            counts = [float(state.get(name, value)) for name, value in EARLIER.items()]
         require_views(views, self._scene)
         restore_generator(self._generator, generator)
-        self._per_ray, self._thinned = per_ray, thinned
+        self._per_ray, self._last = per_ray, None
+        self._thinned, self._hits, self._asked = counts
 
 
 def _draw(

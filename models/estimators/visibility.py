@@ -1,4 +1,4 @@
-"""Which packed samples are visible, computed on the host, where batches are laid out.
+"""Which packed samples are visible; nothing here is read back to the host but `opacities`.
 
 NaN counts as visible: the step has to see it, and is skipped then.
 """
@@ -12,11 +12,12 @@ import numpy as np
 
 from data.cameras import SPAN_LENGTH
 from data.rays import Rays
-from models.estimators.occupancy import OccupancyGrid, Traversal
+from models.estimators.occupancy import OccupancyGrid
 from models.machine.backend import jt
+from models.ops.march import PackedSamples
 from models.ops.packed import packed_weights
 from models.ops.section_alpha import section_alpha
-from models.ops.source import on_host
+from models.structs import Var
 
 LEAST_TRANSMITTANCE = 1e-3  # of the region, below which nothing behind it is visible
 LEAST_WEIGHT = 3e-5  # of a visible sample; with 3e-4 a surface that is missing does not grow
@@ -27,51 +28,38 @@ LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample that is reached 
 
 @dataclass(frozen=True)
 class Visibility:
-    """Of a traversal with S samples."""
+    """Of S packed samples of R rays."""
 
-    transmits: np.ndarray  # bool [traversed], whether the ray sees what lies behind the region
-    samples: np.ndarray  # bool [S], which samples are visible
+    transmits: Var  # bool [R], whether the ray sees what lies behind the region
+    samples: Var  # bool [S], which samples are visible
 
 
-def is_reached(alpha: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def is_reached(alpha: Var, offsets: Var) -> Var:
     """Which samples the transmittance reaches, by their opacities [S, 1]: bool [S]; offsets int32 [R + 1]."""
-    with on_host(), jt.no_grad():
-        weights = packed_weights(jt.array(np.maximum(alpha, np.float32(LEAST_ALPHA))), jt.array(offsets))[0]
-        return ~(weights.numpy()[:, 0] <= 0)
+    least = jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
+    return (packed_weights(least, offsets)[0] <= 0).logical_not()[:, 0]
 
 
-def surface_visibility(
-    traversal: Traversal, sdf: np.ndarray, inv_s: np.ndarray, step: float, skips_hidden: bool
-) -> Visibility:
-    """Of samples `step` apart with signed distances [S or more, 1], whose slopes are the differences between samples.
+def surface_visibility(found: PackedSamples, sdf: Var, inv_s: Var, step: float, skips_hidden: bool) -> Visibility:
+    """Of samples `step` apart with signed distances [S, 1], whose slopes are the differences between samples.
 
     inv_s: [1]. Without `skips_hidden` all samples count as visible.
     """
-    used = int(traversal.offsets[-1])
-    transmits, samples = np.ones(traversal.traversed, bool), np.zeros(len(traversal.points), bool)
-    if not used:
-        return Visibility(transmits, samples)
-    weights, transmittance = _weights(traversal, sdf[:used], inv_s, step)
-    transmits[traversal.rows] = ~(transmittance <= LEAST_TRANSMITTANCE)
-    samples[:used] = ~(weights <= LEAST_WEIGHT) | (not skips_hidden)
-    return Visibility(transmits, samples)
+    weights, transmittance = _weights(found, sdf, inv_s, step)
+    visible = (weights <= (LEAST_WEIGHT if skips_hidden else -1.0)).logical_not()
+    return Visibility((transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0], visible[:, 0])
 
 
-def opacities(
-    grid: OccupancyGrid, rays: Rays, distances: Callable[[np.ndarray], np.ndarray], inv_s: float
-) -> np.ndarray:
+def opacities(grid: OccupancyGrid, rays: Rays, distances: Callable[[Var], Var], inv_s: Var) -> np.ndarray:
     """Opacity [R] of the region along R rays, from samples a cell's edge apart in the cells as they are now.
 
-    distances: points [P, 3] to signed distances [P, 1].
+    distances: points [P, 3] to signed distances [P, 1]. Waits for the device.
     """
-    step, found = grid.side, np.zeros(len(rays), np.float32)
+    step = grid.side
     budget = len(rays) * (int(SPAN_LENGTH / step) + 2)
-    traversal = grid.traverse(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
-    used = int(traversal.offsets[-1])
-    if used:
-        transmittance = _weights(traversal, distances(traversal.points[:used]), np.array([inv_s], np.float32), step)[1]
-        found[traversal.rows] = 1.0 - transmittance
-    return found
+    found = grid.march(rays, np.full((len(rays), 1), 0.5, np.float32), step, budget)
+    found = found.first(max(1, int(found.offsets[-1:].item())))
+    return 1.0 - _weights(found, distances(found.points), inv_s, step)[1].numpy()[:, 0]
 
 
 def lost_share(before: np.ndarray, after: np.ndarray) -> float:
@@ -80,15 +68,14 @@ def lost_share(before: np.ndarray, after: np.ndarray) -> float:
     return float((after[is_opaque] < 0.5 * before[is_opaque]).mean()) if is_opaque.any() else 0.0
 
 
-def _weights(traversal: Traversal, sdf: np.ndarray, inv_s: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
-    """Weights [used] of samples with these signed distances [used, 1], and the transmittance of their rays [R]."""
-    used = len(sdf)
-    slopes = np.diff(sdf[:, 0]) / np.maximum(np.diff(traversal.depths[:used, 0]), step)
-    slopes = np.append(slopes, 0.0)
-    last = traversal.offsets[1:] - 1
-    slopes[last] = np.where(np.diff(traversal.offsets) > 1, slopes[np.maximum(last - 1, 0)], -1.0)
-    cos = np.clip(slopes, -1, 1).astype(np.float32)[:, None]
-    with on_host(), jt.no_grad():
-        given = (jt.array(value) for value in (sdf, cos, np.full((used, 1), step, np.float32), inv_s))
-        weights, transmittance = packed_weights(section_alpha(*given, NO_ANNEALING), jt.array(traversal.offsets))
-        return weights.numpy()[:, 0], transmittance.numpy()[:, 0]
+def _weights(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> tuple[Var, Var]:
+    """Weights [S, 1] of samples with these signed distances [S, 1], and the transmittance of their rays [R, 1]."""
+    number, one = jt.index(sdf.shape, dim=0), jt.full((1, 1), -1.0)
+    slopes = (sdf[1:] - sdf[:-1]) / jt.maximum(found.depths[1:] - found.depths[:-1], step)
+    own, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
+    is_first = number == found.offsets[found.rays].unsqueeze(1)
+    is_last = number + 1 == found.offsets[found.rays + 1].unsqueeze(1)
+    last = jt.ternary(is_first, jt.full_like(own, -1.0), before)  # of a single sample: straight into a surface
+    cos = jt.ternary(is_last, last, own).clamp(-1.0, 1.0)
+    alpha = section_alpha(sdf, cos, jt.full_like(sdf, step), inv_s, NO_ANNEALING)
+    return packed_weights(alpha, found.offsets)

@@ -41,6 +41,11 @@ class PackedSamples:
     points: Var  # [S, 3]
     directions: Var  # [S, 3], unit
 
+    def first(self, count: int) -> PackedSamples:
+        """Only the first samples."""
+        samples = (value[:count] for value in (self.rays, self.depths, self.points, self.directions))
+        return PackedSamples(self.offsets, self.kept, *samples)
+
 
 SOURCE = Source("march.h", (March,), (("SOLID", SOLID),))
 

@@ -70,7 +70,7 @@ def mask(rendered: Rendered) -> Term | None:
     if rendered.mask is None:
         return None
     rendering, weight = rendered.rendering, rendered.method.loss_weight("mask")
-    term = mask_term(rendering.opacity, rendered.mask, weight)
+    term = mask_term(rendering.opacity, rendered.mask, weight, rendering.rays.has_any)
     if rendering.coarse is None:
         return term
     coarse = mask_term(rendering.coarse.opacity, rendered.mask, weight)
@@ -85,7 +85,7 @@ def free_space(rendered: Rendered) -> Term | None:
     is_free = rendered.method.free_rays(rendered.batch)
     if is_free is None:
         return None
-    flags = jt.array(rendered.batch.of_rays(is_free))
+    flags = rendered.batch.of_rays(is_free)
     inside = (jt.maximum(-rendered.rendering.geometry.sdf, 0.0) * flags).sum()
     return Term(inside, flags.sum(), rendered.method.loss_weight("free"), COUNT_EPS)
 
@@ -94,7 +94,7 @@ def sfm_points(rendered: Rendered) -> Term | None:
     """Mean distance of SfM points from the surface (Geo-NeuS, arXiv 2205.15848, eq. 8)."""
     if getattr(rendered.batch, "anchors", None) is None:
         return None
-    flags = jt.array(rendered.batch.is_anchor())
+    flags = rendered.batch.is_anchor()
     distances = (magnitude(rendered.rendering.geometry.sdf) * flags).sum()
     return Term(distances, flags.sum(), rendered.method.loss_weight("points"), COUNT_EPS)
 
@@ -169,11 +169,16 @@ def eikonal_term(gradient: Var, counts: Var, weight: float = 1.0) -> Term:
     return Term((counts * (length(gradient) - 1.0).sqr()).sum(), counts.sum(), weight, COUNT_EPS)
 
 
-def mask_term(opacity: Var, mask: Var, weight: float = 1.0) -> Term:
-    """Binary cross-entropy of opacities, which are probabilities already, against a mask; both [R, 1]."""
+def mask_term(opacity: Var, mask: Var, weight: float = 1.0, counts: Var | float = 1.0) -> Term:
+    """Binary cross-entropy of opacities, which are probabilities already, against a mask; both [R, 1].
+
+    counts [R, 1]: 1 where a ray counts, else 0; 1.0 where all do.
+    """
     probability = hard_clip(opacity, OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
     likelihood = mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()
-    return Term(-likelihood.sum(), float(opacity.shape[0]), weight)
+    if isinstance(counts, float):
+        return Term(-likelihood.sum(), float(opacity.shape[0]), weight)
+    return Term(-(likelihood * counts).sum(), counts.sum(), weight, COUNT_EPS)
 
 
 def binary_mask(mask: Var | None, rays: int, conf: TrainConfig) -> Var:

@@ -55,7 +55,7 @@ class PatchComparison:
         """
         samples, geometry, weights = rendering.samples, rendering.geometry, rendering.region_weights
         reach = MOST_STEPS * float(batch.step[0])
-        sizes = Hits(len(batch.points), int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)
+        sizes = Hits(samples.positions.shape[0], int(batch.every[0]), LEAST_OPACITY, reach, STEEPEST)
         places = samples.positions, samples.directions, samples.rays.offsets
         hits = surface_hits(geometry.sdf, geometry.gradient, weights, *places, sizes)
         is_hit = (hits.at >= 0).unsqueeze(1)

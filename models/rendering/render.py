@@ -116,7 +116,8 @@ def _composited(
 
 
 def _compared(method: Any, batch: Any, rendering: RenderOutput, context: StepContext) -> Objective:
-    """The terms of the method's losses, of the rendering against the pixels of the batch."""
+    """The terms of the method's losses, of the rendering against the pixels; rays without samples do not count."""
     target, counts, mask = method.targets(batch, context.background_rgb)
+    counts = counts * rendering.rays.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, context.step)
     return Objective(terms_of(method.losses, rendered), method.scalar_inputs(rendered))

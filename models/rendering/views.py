@@ -19,10 +19,8 @@ Look = Callable[[RaySamples], tuple[RenderOutput, Var]]  # a rendering, and the 
 class Viewed(Protocol):
     """An estimator of packed samples."""
 
-    def view_samples(self, rays: Rays) -> tuple[np.ndarray, RaySamples, int]:
-        """Sample the first rays that fit the budget: which of them have samples [R], their samples, and the number
-        of rays.
-        """
+    def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
+        """The samples of the first rays, and how many rays these are; those after them have none."""
 
 
 def region_view(rendering: RenderOutput, normals: Var) -> RayView:
@@ -45,11 +43,12 @@ def packed_view(estimator: Viewed, rays: Rays, look: Look, behind: np.ndarray | 
     rgb[:] = 0.0 if behind is None else behind
     start = 0
     while start < count:
-        rows, samples, traversed = estimator.view_samples(rays.at(slice(start, count)))
-        if len(rows):
-            with jt.no_grad():
-                view = region_view(*look(samples))
-            at = start + rows
-            rgb[at], normal[at], distance[at], opacity[at] = view.rgb, view.normal, view.distance, view.opacity
+        with jt.no_grad():
+            samples, traversed = estimator.view_samples(rays.at(slice(start, count)))
+            view = region_view(*look(samples))
+        for whole, part in zip(
+            (rgb, normal, distance, opacity), (view.rgb, view.normal, view.distance, view.opacity), strict=True
+        ):
+            whole[start : start + traversed] = part[:traversed]
         start += max(traversed, 1)
     return RayView(rgb, normal, distance, opacity)

@@ -1,0 +1,28 @@
+// Where a sample comes among those of two packed sets, by ray and depth. The reference is ops/compact.py.
+#pragma once
+#include "device.h"
+
+namespace neus {
+
+// How many of the ascending depths from `begin` to `end` come before `depth`; with `ties` those that equal it too.
+__device__ inline int come_before(const float *depths, int begin, int end, float depth, bool ties) {
+    int low = begin, high = end;
+    while (low < high) {
+        const int middle = low + (high - low) / 2;
+        const bool is_before = ties ? depths[middle] <= depth : depths[middle] < depth;
+        low = is_before ? middle + 1 : low;
+        high = is_before ? high : middle;
+    }
+    return low - begin;
+}
+
+// The place of sample i of one set among both; `ties`: whether the other set's come first where depths are equal. Those
+// of no ray follow `others_used` samples and, of the second set, all of the first.
+__device__ inline int merged_place(int i, const int *offsets, const int *rays, const float *depths, long entries,
+                                   const int *other_offsets, const float *other_depths, bool ties, int first_set) {
+    if (i >= offsets[entries - 1]) return i + (ties ? first_set : other_offsets[entries - 1]);
+    const int r = rays[i];
+    return i + other_offsets[r] + come_before(other_depths, other_offsets[r], other_offsets[r + 1], depths[i], ties);
+}
+
+}  // namespace neus

@@ -1,0 +1,75 @@
+// Some of packed samples, and the order of two packed sets. The reference is ops/compact.py. `entries` is the number of
+// offsets, one more than the rays.
+#pragma once
+#include "merge_place.h"
+#include "offsets.h"
+
+namespace neus {
+
+inline void compact(const Compact &layout, long entries, const int *offsets, const int *kept, const bool *is_kept,
+                    const int *rays, const float *depths, const float *points, const float *views, int *ends,
+                    int *fitting, int *to_rays, float *to_depths, float *to_points, float *to_views) {
+    const long all = entries - 1, samples = layout.samples;
+    Scratch<int> count_scratch(all);
+    int *counts = count_scratch.values;
+    each(all, [=] __device__(long r) {
+        int count = 0;
+        for (int s = offsets[r]; s < offsets[r + 1]; s++) count += is_kept[s];
+        counts[r] = count;
+    });
+    launch(offsets_kernel, dim3(1), THREADS, all, samples, counts, ends, fitting);
+    each(1, [=] __device__(long) { fitting[0] = kept[0] < fitting[0] ? kept[0] : fitting[0]; });
+    each(all, [=] __device__(long r) {
+        long to = ends[r];
+        if (ends[r + 1] == ends[r]) return;
+        for (long s = offsets[r]; s < offsets[r + 1]; s++) {
+            if (!is_kept[s]) continue;
+            to_rays[to] = rays[s];
+            to_depths[to] = depths[s];
+            for (int axis = 0; axis < 3; axis++) {
+                to_points[to * 3 + axis] = points[s * 3 + axis];
+                to_views[to * 3 + axis] = views[s * 3 + axis];
+            }
+            to++;
+        }
+    });
+    each(samples, [=] __device__(long s) {
+        if (s < ends[all]) return;
+        to_rays[s] = 0;
+        to_depths[s] = 0.f;
+        for (int axis = 0; axis < 3; axis++) to_points[s * 3 + axis] = to_views[s * 3 + axis] = 0.f;
+    });
+}
+
+inline void fill(const Fill &layout, long entries, const int *offsets, const int *rays, const float *depths,
+                 const float *points, const float *views, const float *others, int *to_rays, float *to_depths,
+                 float *to_points, float *to_views) {
+    const int all = layout.others;
+    each(layout.samples, [=] __device__(long s) {
+        const long free = s - offsets[entries - 1];
+        to_rays[s] = free < 0 ? rays[s] : 0;
+        to_depths[s] = free < 0 ? depths[s] : 0.f;
+        for (int axis = 0; axis < 3; axis++) {
+            to_points[s * 3 + axis] = free < 0 ? points[s * 3 + axis] : others[free % all * 3 + axis];
+            to_views[s * 3 + axis] = free < 0 ? views[s * 3 + axis] : 0.f;
+        }
+    });
+}
+
+inline void merged_order(const Merge &layout, long entries, const int *near_offsets, const int *near_rays,
+                         const float *near_depths, const int *far_offsets, const int *far_rays,
+                         const float *far_depths, int *place, int *sample) {
+    const int near = layout.near;
+    each(near, [=] __device__(long i) {
+        const int to = merged_place((int)i, near_offsets, near_rays, near_depths, entries, far_offsets, far_depths, false, near);
+        place[i] = to;
+        sample[to] = (int)i;
+    });
+    each(layout.far, [=] __device__(long i) {
+        const int to = merged_place((int)i, far_offsets, far_rays, far_depths, entries, near_offsets, near_depths, true, near);
+        place[near + i] = to;
+        sample[to] = near + (int)i;
+    });
+}
+
+}  // namespace neus

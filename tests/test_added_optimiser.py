@@ -7,7 +7,6 @@ import pytest
 from config_samples import changed
 from runs import ROOT, SHORT, contents, run, saved
 from test_guard_update import entries
-from test_micro_batches import trainer_of
 
 import exp_runner
 from models.config.optimizers import OPTIMIZERS, UpdateSettings, adam
@@ -16,7 +15,6 @@ from models.config.strict import ConfigError
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.training.optimizer import Optimizer
-from models.training.trainer import Trainer
 from models.training.update_check import find_faults, updated
 
 MOMENTUM = 0.8
@@ -92,17 +90,6 @@ def test_a_schedule_is_followed_from_the_end_of_the_warm_up_to_the_end():
     assert [rate(step) for step in (0, 5, 10, 60, 110)] == pytest.approx([0.0, 1.0, 2.0, 1.5, 1.0])
 
 
-def test_a_model_names_its_own_warm_up_and_the_trainer_applies_it(monkeypatch):
-    plain = trainer_of("train.warm_up_end=0")
-    monkeypatch.setattr(plain.model, "warm_up", 3, raising=False)
-    slow = Trainer(plain.model, plain.sampler, plain.conf, plain.generator)
-    found = []
-    for step in range(5):
-        plain.finished_steps = slow.finished_steps = step
-        found.append(slow.learning_rate / plain.learning_rate)
-    assert found == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
-
-
 @pytest.mark.parametrize("key", ["optimizer", "learning_rate_decay"])
 def test_a_name_that_is_none_is_one_sentence_with_those_there_are(key):
     known = OPTIMIZERS if key == "optimizer" else DECAYS
@@ -119,10 +106,3 @@ def test_the_one_operation_of_adam_is_its_rule():
     assert OPTIMIZERS["adam"] is adam and settings.rate("net.a") == 0.1 * 0.3
     for ours, theirs in zip(made, updated(own, settings.rate("net.a"), settings, np.float64), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-6)
-
-
-def test_replacing_adam_replaces_its_operation_too(monkeypatch):
-    monkeypatch.setitem(OPTIMIZERS, "adam", descent)
-    optimizer = Optimizer({"net": {"w": jt.zeros(1)}})
-    optimizer.step([jt.ones(1)], 0.1)
-    assert optimizer.parameters[0].numpy() == pytest.approx([-0.1])

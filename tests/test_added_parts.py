@@ -12,7 +12,6 @@ from runs import ROOT, SHORT, contents, run, saved
 from test_micro_batches import gradients, trainer_of
 
 from models.config.strict import ConfigError, limits
-from models.fields import registry
 from models.fields.registry import SURFACES, FieldKind
 from models.fields.state import named_parameters
 from models.machine.backend import jt
@@ -115,13 +114,6 @@ def test_its_mesh_is_the_sphere(trained):
     assert np.allclose(extent / unit, sphere["radius"], atol=0.02)
 
 
-@pytest.mark.slow
-def test_another_surface_contradicts_the_checkpoint(trained, capsys):
-    assert run(trained, "--is_continue", settings=SHORT) == 2
-    error = capsys.readouterr().err
-    assert "the networks nerf, toy, rendering_network in the checkpoint" in error and error.count("\n") == 1
-
-
 WRONG = {
     "model.toy.radios=1": "did you mean model.toy.radius?",
     "model.toy.radius=0": "model.toy.radius = 0",
@@ -138,12 +130,6 @@ def test_its_block_is_checked(setting, toy_surface):
     assert WRONG[setting] in str(caught.value)
 
 
-def test_its_conf_is_written_and_read_back(toy_surface):
-    read = load_config(ROOT / "confs/debug.conf", overrides=TOY)
-    assert read.model.block("toy") == SphereConfig(radius=0.4)
-    assert parse_config(to_hocon(read), "again") == read
-
-
 def test_a_conf_needs_no_block_of_a_field_that_it_does_not_choose(toy_surface):
     conf = load_config(ROOT / "confs/debug.conf", overrides=TOY)
     bare = replace(conf, model=replace(conf.model, sdf_network=None))
@@ -151,15 +137,6 @@ def test_a_conf_needs_no_block_of_a_field_that_it_does_not_choose(toy_surface):
     assert parse_config(to_hocon(bare), "") == bare
     with pytest.raises(ConfigError, match="model.sdf_network: this block is missing"):
         parse_config(to_hocon(bare).replace('"toy"', '"sdf_network"'), "")
-
-
-def test_a_chosen_surface_without_its_block_is_one_sentence(toy_surface):
-    with pytest.raises(ConfigError, match="model.toy: this block is missing"):
-        load_config(ROOT / "confs/debug.conf", overrides=(TOY[0], TOY[2]))
-
-
-def test_the_table_of_surfaces_is_as_it_was():
-    assert registry.SDF_NETWORK in SURFACES
 
 
 # a term of a loss

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from checkpoint_samples import assert_one_sentence, assert_same, flatten, make_checkpoint
+from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -66,20 +66,6 @@ def test_a_restored_generator_goes_on_with_the_same_numbers(tmp_path):
     restored = np.random.default_rng()
     restored.bit_generator.state = load_checkpoint(save_checkpoint(tmp_path, saved)).state["rng"]
     np.testing.assert_array_equal(restored.random(10, dtype=np.float32), generator.random(10, dtype=np.float32))
-
-
-def test_loaded_arrays_can_be_written_to_and_outlive_the_file(tmp_path):
-    path = save_checkpoint(tmp_path, make_checkpoint())
-    loaded = load_checkpoint(path)
-    path.unlink()
-    for _, array in flatten(loaded):
-        array += 1
-
-
-def test_the_file_is_named_as_the_published_ones_and_earlier_ones_stay(tmp_path):
-    names = [save_checkpoint(tmp_path, make_checkpoint(step)).name for step in (40, 300000, 1234567)]
-    assert names == ["ckpt_000040.safetensors", "ckpt_300000.safetensors", "ckpt_1234567.safetensors"]
-    assert sorted(os.listdir(tmp_path)) == sorted(names)
 
 
 def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
@@ -213,13 +199,6 @@ def test_a_disk_that_fills_up_while_writing_changes_no_file(tmp_path):
     assert_one_sentence(caught.value, path)
     assert os.listdir(tmp_path) == [path.name]
     assert path.read_bytes() == content
-
-
-def test_a_folder_that_cannot_be_made_is_one_clear_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError) as caught:
-        save_checkpoint(tmp_path / "file" / "checkpoints", make_checkpoint())
-    assert_one_sentence(caught.value, tmp_path / "file" / "checkpoints")
 
 
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):

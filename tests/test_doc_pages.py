@@ -124,8 +124,3 @@ def test_the_papers_of_the_citation_file_are_those_of_the_readme():
 @pytest.mark.parametrize("page", TEXTS)
 def test_a_page_names_no_place_on_a_machine(page):
     assert not re.search(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b", TEXTS[page])
-
-
-def test_the_message_reader_sees_through_f_strings():
-    source = 'raise E(f"{path}: has no {key}; " "the scene" f" has {n}")'
-    assert any("has no …; the scene has …" in text for text in pages.literals(ast.parse(source)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 
 import numpy as np
@@ -14,7 +13,7 @@ from test_guard import with_nan
 from toys import NO_PROBE, registered, run_conf, write_conf
 
 import exp_runner
-from models.checkpoints.ours import load_checkpoint, save_checkpoint
+from models.checkpoints.ours import save_checkpoint
 from models.commands.command import EXIT_EMPTY_SURFACE
 from models.methods.registry import Method
 
@@ -85,29 +84,12 @@ def test_it_resumes_bit_for_bit_buffers_and_averages_included(conf, trained, tmp
     assert {key for key in theirs if key.startswith(("ema/", "buffer/"))} and ours == theirs
 
 
-def test_a_resume_needs_the_buffers(conf, trained, tmp_path):
-    whole = saved(trained, 4)
-    other = whole.buffers | {"pull": whole.buffers["pull"][::-1].copy() * 100}
-    save_checkpoint(tmp_path / "checkpoints", dataclasses.replace(whole, buffers=other))
-    assert run_conf(conf, tmp_path, "--is_continue", settings=(*LONG, "train.ema_decay=0.9")) == 0
-    assert everything(saved(tmp_path, 8)) != everything(saved(trained, 8))
-
-
 def test_buffers_that_do_not_fit_are_one_sentence(conf, trained, tmp_path, capsys):
     whole = saved(trained, 4)
     save_checkpoint(tmp_path / "checkpoints", dataclasses.replace(whole, buffers={"pull": np.zeros(2, np.float32)}))
     assert run_conf(conf, tmp_path, "--is_continue", settings=LONG) == 2
     error = capsys.readouterr().err
     assert "its buffers do not fit its blobs" in error and error.count("\n") == 1
-
-
-def test_arrays_of_another_shape_than_rows_can_have_are_one_sentence(conf, trained, tmp_path, capsys):
-    whole = saved(trained, 4)
-    tensors = {"cloud": whole.tensors["cloud"] | {"centre": np.zeros((7, 4), np.float32)}}
-    save_checkpoint(tmp_path / "checkpoints", dataclasses.replace(whole, tensors=tensors))
-    assert run_conf(conf, tmp_path, "--is_continue", settings=LONG) == 2
-    error = capsys.readouterr().err
-    assert "centre has shape [7, 4]" in error and error.count("\n") == 1
 
 
 def spoil(monkeypatch, steps):
@@ -146,60 +128,12 @@ def test_going_back_takes_the_number_of_blobs_back(conf, tmp_path, monkeypatch, 
     assert counts(saved(tmp_path, 4)) == {6} and counts(saved(tmp_path, 10)) == {8}
 
 
-def test_a_run_that_cannot_go_on_keeps_the_most_blobs_it_had_and_goes_on_from_there(
-    conf, tmp_path, monkeypatch, capsys
-):
-    spoil(monkeypatch, set(range(7, 200)))  # after the change of the fifth step; earlier checkpoints have fewer blobs
-    settings = ("train.end_iter=12", "train.warm_up_end=1", "train.save_freq=2", "train.max_bad_steps=2", *SHORT[3:])
-    settings = (*settings, NO_PROBE, "model.cloud.every=5", "train.ema_decay=0.9")
-    assert run_conf(conf, tmp_path, settings=settings) == 1
-    told = capsys.readouterr().err
-    assert "the 7 steps before are in" in told and told.count("going back to the weights") == 3
-    kept = saved(tmp_path, 7)
-    assert counts(kept) == counts(saved(tmp_path, 6)) and counts(kept) != counts(saved(tmp_path, 4))
-    assert kept.adam_steps == 0
-    monkeypatch.undo()
-    assert run_conf(conf, tmp_path, "--is_continue", settings=settings) == 0
-    assert saved(tmp_path, 12).adam_steps == 5
-
-
-def test_pictures_come_from_the_averaged_blobs(trained):
-    assert (trained / "validations_fine/00000008_0_1.png").is_file()
-
-
 def test_a_mesh_is_refused_in_one_sentence_that_names_the_kind(conf, trained, capsys):
     assert not (trained / "meshes").exists()
     assert "No surface" not in (trained / "logs/train.log").read_text()  # train.val_mesh_freq = 8 asks for none
     assert run_conf(conf, trained, "--mode", "validate_mesh") == EXIT_EMPTY_SURFACE
     error = capsys.readouterr().err
     assert "a model of type cloud has none" in error and error.count("\n") == 1
-
-
-def test_a_picture_of_a_finished_run_has_the_blobs_of_its_checkpoint(conf, trained):
-    assert run_conf(conf, trained, "--mode", "validate_image", "--image", "0") == 0
-    assert (trained / "validations_fine/00000008_0_0.png").is_file()
-
-
-def test_a_plan_has_one_row(conf, tmp_path, capsys):
-    assert run_conf(conf, tmp_path, "--mode", "plan") == 0
-    rows = capsys.readouterr().out.splitlines()[3:-1]
-    assert len(rows) == 1 and rows[0].split()[0] == "32"
-    assert not tmp_path.joinpath("checkpoints").exists()
-
-
-def test_large_buffers_can_be_read_back_where_the_block_says_how_large_they_get(conf, trained, tmp_path, monkeypatch):
-    whole = saved(trained, 8)
-    large = whole.buffers | {"grid": np.zeros(1 << 25, np.uint8)}
-    path = save_checkpoint(tmp_path, dataclasses.replace(whole, buffers=large))
-    monkeypatch.setattr(CloudConfig, "buffer_bytes", 1 << 26)
-    assert load_checkpoint(path).buffers["grid"].dtype == np.uint8
-
-
-def test_an_evaluation_has_the_figures_of_its_pictures_and_no_mesh(conf, trained):
-    held_out = ("dataset.test_every=3", "dataset.roi=0.3 -0.2 4 2.5")
-    assert run_conf(conf, trained, "--mode", "evaluate", settings=(*SHORT, *held_out)) == 0
-    figures = json.loads((trained / "report/metrics.json").read_text())
-    assert figures["chamfer"] is None and np.isfinite(figures["psnr"])
 
 
 def test_ground_truth_for_a_kind_without_a_surface_is_one_sentence_that_names_the_kind(conf, trained, capsys):

@@ -1,6 +1,5 @@
 """The pinhole picture of a lens: where world points appear in it, and that nothing unseen is shown."""
 
-import cv2
 import numpy as np
 import pytest
 
@@ -101,11 +100,3 @@ def test_a_reduced_photograph_takes_its_cameras_intrinsics_along():
     np.testing.assert_array_equal(fitted(Lens(K), (7, 5)), K)
     with pytest.raises(ValueError, match="is 120x160 pixels and its camera 160x120"):
         fitted(lens, (120, 160))
-
-
-def test_the_judge_agrees_with_opencv():
-    points = np.random.default_rng(0).uniform([-0.4, -0.3, 1.8], [0.4, 0.3, 2.2], (20, 3))
-    for lens in LENSES.values():
-        project = cv2.fisheye.projectPoints if lens.is_fisheye else cv2.projectPoints
-        found, _ = project(points[:, None], np.zeros(3), np.zeros(3), K, np.array(lens.distortion))
-        np.testing.assert_allclose(found[:, 0], distorted(lens, points), atol=1e-9)

@@ -147,11 +147,6 @@ def test_a_conf_without_the_optional_keys_takes_the_constructors_defaults():
     assert isinstance(conf.train.warm_up_end, float) and conf.general.recording == ()
 
 
-def test_a_conf_in_json_is_a_conf():
-    text = '{"general": {"base_exp_dir": "./a", "recording": ["./b"]}}'
-    assert parse_tree(text, "json") == {"general": {"base_exp_dir": "./a", "recording": ["./b"]}}
-
-
 BAD_OVERRIDES = [
     ("train.lerning_rate=3", "unknown key train.lerning_rate; did you mean train.learning_rate?"),
     ("train.End_Iter=3", "did you mean train.end_iter?"),
@@ -222,11 +217,6 @@ def test_an_override_sets_exactly_its_key(override, value):
     path = CONFS / "demo_mlp.conf"
     before, after = flat(load_config(path)), flat(load_config(path, overrides=[override]))
     assert after == {**before, key: value} and type(after[key]) is type(value)
-
-
-def test_a_later_override_wins():
-    conf = load_config(CONFS / "demo_mlp.conf", overrides=["train.seed=1", "train.seed=2"])
-    assert conf.train.seed == 2
 
 
 PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=20)

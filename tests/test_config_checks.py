@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from config_samples import CONFS, changed
 
-from models.config.strict import ConfigError, check_limits, from_tree, limits
-from models.estimators.conf import HierarchicalConfig
+from models.config.strict import ConfigError, check_limits, limits
 from models.fields.conf import LOG_FLOAT32_MAX
 from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 
@@ -129,8 +128,3 @@ def test_limits_hold_from_outside_and_on_the_edge(wrong):
     check_limits(Sample(number=2.0, word="b", count=1))
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         check_limits(Sample(**wrong))
-
-
-def test_from_tree_names_the_path_of_a_wrong_block():
-    with pytest.raises(ConfigError, match=r"^model.neus_renderer.n_importance: this key is missing"):
-        from_tree(HierarchicalConfig, {"n_samples": 3}, "model.neus_renderer")

@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from data.inspection import epipolar
 from data.inspection.camera_checks import cameras
-from data.inspection.epipolar import lone_views, neighbour_pairs, pair_distances, worst_views
+from data.inspection.epipolar import lone_views, pair_distances, worst_views
 from data.scenes.scene import Scene
 
 COUNT = 12
@@ -139,17 +139,6 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
     assert np.isnan(median_distance(flat))
-
-
-def test_the_work_is_bounded(corner, monkeypatch):
-    monkeypatch.setattr(epipolar, "MOST_VIEWS", 4)
-    pairs, tried = pair_distances(corner)
-    assert len(tried) <= 4 * (epipolar.NEIGHBOURS + 1) and {pair.first for pair in pairs} <= {0, 4, 7, 11}
-
-
-def test_cameras_at_one_place_have_no_neighbours(corner):
-    assert neighbour_pairs(np.tile(corner.c2w[:1], (5, 1, 1)), 3) == []
-    assert cameras(replace(corner, c2w=np.tile(corner.c2w[:1], (COUNT, 1, 1)))).verdict != "good"
 
 
 def test_a_view_is_wrong_where_most_of_its_pairs_are():

@@ -8,7 +8,7 @@ from runs import SHORT, run
 
 from models.methods.protocol import LevelSet
 from models.monitoring import health
-from models.monitoring.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
+from models.monitoring.health import FLAT_VALIDATIONS, Vitals, findings
 
 NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
 
@@ -75,13 +75,6 @@ def test_advice_fits_every_scene_format_and_kind_of_model(name):
     assert "n_outside" not in findings(without).get(name, "") and ("n_outside" in told) == (name != "empty")
 
 
-@pytest.mark.parametrize("name", ILL)
-def test_a_longer_history_with_the_same_end_says_the_same(name):
-    history, _ = ILL[name]
-    assert findings(course(psnr=[20.0, 25.0]) + history) == findings(history)
-    assert max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1) <= health.HISTORY
-
-
 @pytest.mark.parametrize(("radius", "share"), [(0.5, 0.125), (0.9, 0.729), (2.0, 1.0)])
 def test_vitals_of_a_sphere_are_its_own(radius, share):
     points = health.probe_points()
@@ -110,10 +103,3 @@ def test_a_run_says_it_once(bias, words, tmp_path, capsys):
     settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
     assert run(tmp_path, settings=(*settings, f"model.sdf_network.bias={bias}")) == 0
     assert capsys.readouterr().err.count(words) == 1
-
-
-@pytest.mark.slow
-def test_a_short_healthy_run_says_nothing(tmp_path, capsys):
-    settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
-    assert run(tmp_path, settings=settings) == 0
-    assert "Warning: step" not in capsys.readouterr().err

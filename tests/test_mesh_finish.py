@@ -59,12 +59,6 @@ def test_vertices_come_to_lie_on_the_level_set_with_its_normals():
     assert np.allclose(found.normals, outwards, atol=1e-4)
 
 
-def test_another_level_is_met_too():
-    found = onto_level(marched(24).vertices, slopes, -0.05, 0.2, 1000, iter)
-    values = slopes(found.vertices.astype(np.float32))[0]
-    assert np.abs(values - 0.05).max() < 1e-5
-
-
 def test_no_vertex_goes_farther_than_the_reach_or_away_from_the_surface():
     start = np.random.default_rng(0).normal(size=(500, 3))
     found = onto_level(start, slopes, 0.0, 0.01, 64, iter)
@@ -100,12 +94,6 @@ def test_pieces_below_a_hundredth_of_the_largest_area_go_and_are_counted():
     found = clean.without_dust(spheres(1.0, 0.11, 0.09, 0.05))
     assert (found.removed, found.kept) == (2, 2)
     assert found.mesh.area == pytest.approx(spheres(1.0, 0.11).area) and clean.is_watertight(found.mesh)
-
-
-def test_mesh_without_dust_stays_as_it_is():
-    mesh = spheres(1.0, 0.5)
-    found = clean.without_dust(mesh)
-    assert found.mesh is mesh and (found.removed, found.kept) == (0, 2)
 
 
 def test_watertight_is_what_it_says():
@@ -170,15 +158,6 @@ def test_what_dilated_masks_exclude_goes_and_what_a_photograph_does_not_show_sta
     assert len(clean.as_seen(mesh, AROUND, empty, Visibility(mesh)).faces) == 0
 
 
-def test_points_project_as_rays_lead():
-    from data.cameras import pixels_to_rays
-
-    camera, pixels = AROUND[6], np.random.default_rng(0).uniform(0, SIZE, (50, 2))
-    origins, directions = pixels_to_rays(pixels, camera.intrinsics, camera.c2w)
-    found, depth = project(origins + 2.5 * directions, camera)
-    assert np.allclose(found, pixels) and (depth > 0).all()
-
-
 # colours
 
 
@@ -220,14 +199,6 @@ def test_colours_that_stand_out_are_left_out_and_agreement_is_averaged():
     assert np.abs(colors.mean(axis=0) - [0.3, 0.5, 0.7]).max() > 0.15
 
 
-def test_the_few_that_see_a_point_best_do_not_outvote_the_many():
-    colors = np.full((12, 1, 3), 0.4, np.float32)
-    colors[:3] = 0.9
-    weights = np.full((12, 1), 0.1, np.float32)
-    weights[:3] = 1.0
-    assert np.abs(color.blend(colors, weights) - 0.4).max() < 0.01
-
-
 def test_the_nearer_and_straighter_view_counts_more():
     point, normal = np.array([[0.0, 0.0, 0.8]]), np.array([[0.0, 0.0, 1.0]])
     cameras = [looking_at_origin([0, 0, 1], 2.0), looking_at_origin([0, 0, 1], 4.0), looking_at_origin([0, 1, 1], 2.0)]
@@ -264,11 +235,6 @@ def test_texture_shows_at_each_place_what_was_painted_there():
     columns, rows = np.floor(uv[:, 0] * 256).astype(int), np.floor((1 - uv[:, 1]) * 256).astype(int)
     shown = found.picture[np.clip(rows, 0, 255), np.clip(columns, 0, 255)] / 255.0
     assert np.abs(shown - painted_by_place(places, None)).max() < 0.03
-
-
-def test_no_texel_near_a_seam_is_left_unpainted():
-    found = texture.texture(clean.decimated(marched(60), 500), 128, lambda points, normals: np.ones((len(points), 3)))
-    assert (found.picture == 255).all()
 
 
 @pytest.mark.parametrize("size", [8, 30])

@@ -106,12 +106,6 @@ def test_a_name_too_long_and_a_protected_file_are_told_before_the_work(tmp_path,
         requested("--output", str(mesh))
 
 
-def test_negative_numbers_with_an_exponent_are_numbers():
-    corners = ["-1e-3", "-1E2", "-.5e0", "1e-3", "1", "2."]
-    assert requested("--bbox", *corners).bbox == tuple(float(corner) for corner in corners)
-    assert requested("--mcube_threshold", "-1e-3").threshold == -1e-3
-
-
 def test_box_is_in_the_frame_of_the_mesh():
     turn = np.eye(4)
     turn[:3, :3] = 2.0 * Rotation.from_euler("z", 90, degrees=True).as_matrix()

@@ -49,11 +49,6 @@ def test_obj_is_in_the_axes_that_blender_turns_back(tmp_path, surface):
     assert "# step: 300" in path.read_text() and "# frame: world" in path.read_text()
 
 
-def test_obj_colours_follow_the_coordinates(tmp_path):
-    path, back = written(tmp_path, COLORED, ".obj")
-    assert np.array_equal(back.visual.vertex_colors[:, :3], RGB)
-
-
 def test_textured_obj_has_its_material_and_picture_beside_it(tmp_path):
     path, back = written(tmp_path, TEXTURED, ".obj")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mesh.mtl", "mesh.obj", "mesh.png"]
@@ -72,12 +67,6 @@ def test_glb_opens_with_colours_in_linear_light_and_extras(tmp_path):
     stored = np.frombuffer(binary, "<u2", accessor["count"] * 4, view["byteOffset"]).reshape(-1, 4)
     assert np.allclose(stored[:, :3] / 65535, light, atol=1e-4) and (stored[:, 3] == 65535).all()
     assert tree["asset"]["extras"] == vars(ABOUT) and tree["materials"][0]["extensions"] == {"KHR_materials_unlit": {}}
-
-
-def test_glb_with_a_texture_opens_with_it(tmp_path):
-    _, back = written(tmp_path, TEXTURED, ".glb")
-    assert np.array_equal(np.asarray(back.visual.material.baseColorTexture.convert("RGB")), PICTURE)
-    assert np.allclose(back.visual.uv, UV, atol=1e-6)
 
 
 def glb(path):

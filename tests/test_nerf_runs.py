@@ -4,12 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
-from config_samples import CONFS, changed, flat
+from config_samples import CONFS, changed
 from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
@@ -17,7 +16,6 @@ import exp_runner
 from data.io.images import read_image
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
-from models.commands import plan_table as plan
 from models.config.strict import ConfigError
 from models.methods.conf import load_config, network_differences, validate
 from models.methods.registry import build_model
@@ -50,12 +48,6 @@ def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
             assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
     lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
     assert len(lines) == 3 and all("coarse " in line and "inv_s" not in line for line in lines)
-
-
-@pytest.mark.slow
-def test_a_second_run_is_the_same_bit_for_bit_and_another_seed_another(trained, tmp_path):
-    assert run_nerf(tmp_path / "a") == 0 and run_nerf(tmp_path / "b", "--seed", "1") == 0
-    assert contents(saved(tmp_path / "a", 6)) == contents(saved(trained, 6)) != contents(saved(tmp_path / "b", 6))
 
 
 @pytest.mark.cli
@@ -105,16 +97,6 @@ def test_a_split_averaged_run_resumes_bit_for_bit(tmp_path):
         assert all(np.array_equal(ours.ema[network][name], value) for name, value in named.items())
 
 
-@pytest.mark.slow
-def test_training_teaches_both_passes():
-    trainer = trainer_of("train.end_iter=400", "train.learning_rate=5e-3")
-    batch = trainer.sampler.next()
-    trainer.sampler = SimpleNamespace(next=lambda: batch)
-    scalars = [trainer.step().scalars() for _ in range(60)]
-    for name in ("Loss/color_loss", "Loss/coarse_loss"):
-        assert scalars[-1][name] < 0.8 * scalars[0][name]
-
-
 # results
 
 
@@ -152,14 +134,6 @@ def test_the_chunk_never_changes_a_picture(trained):
         assert run_nerf(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
         pictures.append([(trained / name).read_bytes() for name in ("validations_fine/00000006_0_0.png",)])
     assert pictures[0] == pictures[1]
-
-
-@pytest.mark.slow
-def test_a_plan_has_a_row_for_every_number_of_fine_samples(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "IMPORTANCES", (0, 16))
-    assert run_nerf(tmp_path / "none", "--mode", "plan") == 0
-    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()[:1].isdigit()]
-    assert rows == ["8*", "16"] and not (tmp_path / "none").exists()
 
 
 # trouble
@@ -223,12 +197,3 @@ def test_what_only_a_surface_needs_is_not_asked_of_a_radiance_field():
     validate(load_config(CONFS / "nerf_cpu.conf", "x", tuple(odd)))
     with pytest.raises(ConfigError):
         validate(changed(rendering_network={"d_in": 5}))
-
-
-def test_the_published_sizes_are_those_of_the_full_size_conf():
-    conf = flat(load_config(CONFS / "nerf_synthetic.conf", "lego"))
-    published = {"D": 8, "W": 256, "multires": 10, "multires_view": 4, "skips": (4,), "use_viewdirs": True}
-    assert published.items() <= {key.rpartition(".")[2]: conf[key] for key in conf if "model.nerf." in key}.items()
-    assert (conf["model.nerf_renderer.n_samples"], conf["model.nerf_renderer.n_importance"]) == (64, 128)
-    assert (conf["train.batch_size"], conf["train.learning_rate"], conf["train.use_white_bkgd"]) == (1024, 5e-4, True)
-    assert conf["train.learning_rate_alpha"] == pytest.approx(0.1 ** (conf["train.end_iter"] / 500_000), rel=1e-3)

@@ -254,17 +254,6 @@ def exhaust(report):
     raise ImportError("failed to map segment from shared object")
 
 
-def echo(report, value):
-    report("event")
-    return value
-
-
-def test_a_child_returns_its_result_and_reports_events(tmp_path):
-    heard = []
-    assert run_apart(echo, 7, log=tmp_path / "log", on_event=heard.append) == 7
-    assert heard == ["event"]
-
-
 @pytest.mark.parametrize(("task", "words"), [(die, "ended with status -6"), (fail, "two lines")])
 def test_a_child_that_fails_says_how(tmp_path, task, words):
     with pytest.raises(ChildError, match=words):

@@ -99,19 +99,6 @@ def test_a_blender_scene_holds_out_the_test_views_and_never_trains_on_the_valida
     assert [s.is_held_out for s in read_blender(tmp_path / "val", None).images] == held_out
 
 
-def test_a_blender_scene_needs_its_training_views_only(tmp_path):
-    write_blender(tmp_path, PINHOLES, n_held_out=0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train", "transforms_train.json"]
-    assert len(read_blender(tmp_path, None).images) == 6
-
-
-def test_a_scaled_camera_is_the_same_camera(tmp_path):
-    """As a child of a scaled object in Blender has it."""
-    write_blender(tmp_path, PINHOLES)
-    change_frame(tmp_path / "transforms_train.json", 1, lambda m: np.array(m) * [3, 3, 3, 1])
-    assert errors(read_blender(tmp_path, None).images, PINHOLES, sphere_points()) < 1e-6
-
-
 def test_a_pose_of_few_decimals_becomes_exactly_rigid(tmp_path):
     write_blender(tmp_path, PINHOLES)
     change_frame(tmp_path / "transforms_train.json", 1, lambda m: np.round(m, 3))
@@ -156,13 +143,6 @@ def test_the_focal_length_is_found_in_the_order_of_instant_ngp(tmp_path, keys, f
     np.testing.assert_allclose([intrinsics[0, 0], intrinsics[1, 1]], focal, rtol=1e-12)
 
 
-def test_a_principal_point_that_is_not_given_is_the_middle_and_one_that_is_counts_from_the_corner(tmp_path):
-    assert one_frame(tmp_path, fl_x=50).intrinsics[:2, 2].tolist() == [19.5, 14.5]
-    assert one_frame(tmp_path, fl_x=50, cx=20, cy=15).intrinsics[:2, 2].tolist() == [19.5, 14.5]
-    assert one_frame(tmp_path, fl_x=50, w=80, h=60).intrinsics[:2, 2].tolist() == [39.5, 29.5]
-    assert one_frame(tmp_path, fl_x=50, cx=20, own={"cx": 12.25}).intrinsics[0, 2] == 11.75
-
-
 def test_distortion_is_in_opencv_s_order_and_absent_where_all_is_zero(tmp_path):
     assert one_frame(tmp_path, fl_x=50, k1=0, k2=0, p1=0, p2=0, k3=0, k4=0).distortion == ()
     assert one_frame(tmp_path, fl_x=50, k1=1, k2=2, p1=3, p2=4).distortion == (1, 2, 3, 4)
@@ -179,13 +159,6 @@ def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
     frame = {"file_path": named.format(stored), "transform_matrix": np.eye(4).tolist()}
     write_json(tmp_path / "transforms.json", {"fl_x": 50, "frames": [frame]})
     assert read_ngp(tmp_path, None).images[0].path == tmp_path / stored
-
-
-def test_a_name_with_a_dot_keeps_it(tmp_path):
-    save_picture(tmp_path / "frame.0001.png", np.zeros((30, 40, 4), np.uint8))
-    frame = {"file_path": "frame.0001", "transform_matrix": np.eye(4).tolist()}
-    write_json(tmp_path / "transforms_train.json", {"camera_angle_x": 1, "frames": [frame]})
-    assert read_blender(tmp_path, None).images[0].path.name == "frame.0001.png"
 
 
 def test_frames_without_photograph_are_left_out_of_an_ngp_scene_and_said(tmp_path):

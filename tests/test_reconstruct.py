@@ -11,8 +11,6 @@ from test_guard import spoil_gradients
 
 import exp_runner
 from models.commands import reconstruction, reconstruction_page, train
-from models.commands.conf import PROGRAM_FOLDER
-from models.commands.reconstruct import case_of
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
@@ -127,19 +125,6 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
     assert said.err.count("\n") == 1 and list(tmp_path.iterdir()) == []
 
 
-def test_minutes_belong_to_it(capsys):
-    assert exp_runner.main(["--minutes", "3"]) == 2
-    assert "--minutes: is a flag of --mode reconstruct" in capsys.readouterr().err
-
-
-def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
-    from argparse import Namespace
-
-    (tmp_path / "a walk.mp4").write_bytes(b"")
-    assert case_of(Namespace(images=tmp_path / "a walk.mp4"), "") == "a_walk"
-    assert case_of(Namespace(images=tmp_path / "a walk.mp4"), "bear") == "bear"
-
-
 @pytest.mark.parametrize(
     ("figures", "words"),
     [
@@ -157,10 +142,6 @@ def test_the_name_of_a_scene_is_that_of_its_photographs(tmp_path):
 )
 def test_figures_say_how_far_to_trust_a_result(figures, words):
     assert words in reconstruction_page.trust(figures)[0]
-
-
-def test_the_conf_is_the_quick_one():
-    assert (PROGRAM_FOLDER / reconstruction.CONF).is_file()
 
 
 @pytest.mark.slow

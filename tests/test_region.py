@@ -7,7 +7,7 @@ from synthetic_scene import similarity
 
 from data.errors import SceneError, UserError
 from data.roi.frustum import Cameras, border_distances, enclosing_ball, frustum_distances, meeting_point
-from data.roi.region import MARGIN, OUTSIDE, find_region, parse_roi, require_common_view
+from data.roi.region import OUTSIDE, find_region, parse_roi, require_common_view
 from data.roi.visual_hull import masked_views, visual_hull
 
 RIGS = {
@@ -81,26 +81,12 @@ def test_points_give_the_sphere_whatever_lies_scattered_around(name, share):
     assert "points of structure from motion" in region.how
 
 
-def test_a_dense_background_does_not_blow_the_sphere_up():
-    poses, random = RIGS["half a turn"], np.random.default_rng(0)
-    wall = np.array([-9.0, 0.0, 0.0]) + random.uniform(-1, 1, (3000, 3)) * [0.1, 8, 8]
-    region = region_of(poses, points=rigs.cloud(np.vstack([wall, rigs.ellipsoid_points(600)])))
-    assert region.radius < 1.3 * LARGEST and np.linalg.norm(region.centre - rigs.MIDDLE) < 0.3 * LARGEST
-
-
 @pytest.mark.parametrize("field", ["error", "n_views"])
 def test_badly_supported_points_are_left_out(field):
     good, bad = rigs.ellipsoid_points(600), rigs.ellipsoid_points(500, axes=np.full(3, 1.6), seed=3)
     points = rigs.cloud(np.vstack([good, bad]))
     getattr(points, field)[600:] = {"error": 40.0, "n_views": 2}[field]
     assert region_of(RIGS["all sides"], points=points).radius < 1.3 * LARGEST
-
-
-def test_points_without_errors_or_with_nonsense_among_them_are_used():
-    points = rigs.cloud(
-        np.vstack([rigs.ellipsoid_points(600), np.full((5, 3), np.nan), np.full((5, 3), 1e200)]), error=np.nan
-    )
-    assert_holds_the_object(region_of(RIGS["all sides"], points=points))
 
 
 def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras():
@@ -110,17 +96,6 @@ def test_points_all_in_one_place_and_masks_of_one_pixel_leave_it_to_the_cameras(
         dot[36, 48] = 255
     assert "common focus" in region_of(poses, points=rigs.cloud(np.tile(rigs.MIDDLE, (100, 1)))).how
     assert region_of(poses, dots).radius > 0.01
-
-
-def test_a_camera_thrown_far_away_does_not_matter():
-    poses = RIGS["all sides"].copy()
-    poses[5, :3, 3] *= 1e6
-    assert_holds_the_object(region_of(poses, masks_of(poses)))
-    assert np.linalg.norm(region_of(poses).centre - rigs.MIDDLE) < 0.05
-
-
-def test_too_few_points_leave_it_to_the_cameras():
-    assert "common focus" in region_of(RIGS["all sides"], points=rigs.cloud(rigs.ellipsoid_points(10))).how
 
 
 @pytest.mark.parametrize("name", RIGS)
@@ -151,13 +126,6 @@ def test_the_region_moves_with_the_world(evidence):
     expected = world @ [*here.centre, 1.0]
     assert np.linalg.norm(there.centre - expected[:3]) < tolerance * there.radius
     assert there.radius == pytest.approx(37.0 * here.radius, rel=tolerance)
-
-
-def test_poses_exported_with_a_scale_give_the_same_region():
-    poses, stretch = RIGS["half a turn"], np.diag([7.0, 7.0, 7.0, 1.0])
-    plain, scaled = region_of(poses), region_of(poses @ stretch)
-    assert np.allclose(plain.scale_mat, scaled.scale_mat)
-    require_common_view(scaled, *rigs.stacked(poses @ stretch))
 
 
 def test_a_camera_that_would_be_inside_is_left_outside_and_named():
@@ -277,12 +245,6 @@ def test_the_meeting_point_shrugs_off_a_minority_of_lines():
     assert meeting_point(origins, np.tile(directions[:1], (30, 1))) is None
 
 
-@pytest.mark.parametrize("degrees", [8.0, 20.0, 90.0])
-def test_lines_that_meet_exactly_meet_where_they_do(degrees):
-    poses = rigs.arc_of_cameras(9, degrees)
-    assert np.allclose(meeting_point(poses[:, :3, 3], poses[:, :3, 2]), rigs.MIDDLE, atol=1e-6)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed):
     random = np.random.default_rng(seed)
@@ -292,7 +254,3 @@ def test_the_enclosing_ball_holds_every_point_and_is_no_larger_than_need_be(seed
     points = np.vstack([3.0 * unit, -3.0 * unit, np.tile([2.5, 0, 0], (2000, 1))]) + [5, 6, 7]
     centre, radius = enclosing_ball(points)
     assert np.linalg.norm(points - centre, axis=1).max() <= radius <= 3.03
-
-
-def test_the_margin_is_the_published_one():
-    assert MARGIN == 1.1

@@ -12,7 +12,7 @@ from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse
 from models.surface.block import march
 from models.surface.extraction import EmptySurfaceError
-from models.surface.lattice import DIRECTIONS, halved, mixed_corners, mixed_parents, points_of_parents, steepest
+from models.surface.lattice import halved, mixed_corners, mixed_parents, points_of_parents
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid
 from models.surface.weld import weld
@@ -64,15 +64,6 @@ def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, thresh
     assert field.queries == found.queries and found.queries == round(found.share * 512**3)
     assert found.share < 0.06
     assert found.mesh.is_watertight
-
-
-@pytest.mark.parametrize("resolution", [2, 3, 17, 64, 65, 66, 129])
-def test_any_resolution(resolution):
-    def slope(points):
-        return points @ np.float32([1.0, 0.3, 0.2]) - np.float32(0.123)
-
-    found = sparse.extract(Analytic(slope), *BOX, resolution, 0.0, CHUNK)
-    assert len(found.mesh.faces) == len(dense(slope, 0.0, resolution).faces)
 
 
 def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch):
@@ -146,25 +137,6 @@ def test_parents_touch_27_points_and_are_mixed_where_these_are():
     values = np.ones((7, 7, 7))
     values[3, 5, 1] = -1.0
     assert np.array_equal(mixed_parents(values), cells)
-
-
-def test_some_direction_is_near_any_slope():
-    units = np.array(DIRECTIONS) / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
-    slopes = np.random.default_rng(0).normal(size=(10**4, 3))
-    slopes /= np.linalg.norm(slopes, axis=1, keepdims=True)
-    assert len(DIRECTIONS) == 13 and np.abs(slopes @ units.T).max(axis=1).min() > 0.88
-
-
-def test_steepest_slope_is_that_of_known_neighbours_only():
-    values = np.zeros((4, 4, 4))
-    values[1, 2, 3] = 3.0
-    known, spacing = np.ones((4, 4, 4), bool), np.array([0.5, 1.0, 2.0])
-    assert steepest(values, known, spacing) == pytest.approx(6.0)
-    known[:, 2, 3] = False
-    known[1, 2, 3] = True
-    assert steepest(values, known, spacing) == pytest.approx(3.0)
-    known[1, 2, 3] = False
-    assert steepest(values, known, spacing) == 0.0
 
 
 # blocks

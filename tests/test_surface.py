@@ -1,7 +1,6 @@
 """Grid, marching cubes and export, against analytic solids."""
 
 import os
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from benchmarks import dense_extraction as extraction
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
-from models.surface import export, sparse
+from models.surface import export
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
 
@@ -47,12 +46,6 @@ def test_grid_holds_the_function_at_evenly_spaced_points_corners_included_in_x_y
     for i, j, k in np.ndindex(n, n, n):
         point = low + (high - low) * np.array([i, j, k]) / (n - 1)
         assert grid[i, j, k] == pytest.approx(lopsided(point[None])[0], abs=1e-5)
-
-
-@pytest.mark.parametrize("chunk", [1, 10, 342, 343, 344, 10**6])
-def test_chunk_size_never_changes_the_grid(chunk):
-    expected = extraction.sample_grid(lopsided, *BOX, 7, 49)
-    assert np.array_equal(extraction.sample_grid(lopsided, *BOX, 7, chunk), expected)
 
 
 def test_function_sees_each_grid_point_once_as_float32_in_chunks_that_are_reported():
@@ -159,13 +152,6 @@ def test_colours_and_normals_go_to_the_world_too(mirror):
     assert export.surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
 
 
-def test_what_is_extracted_is_what_is_asked_for():
-    surface = SimpleNamespace(outward=sphere_sdf(0.5), quantity="the signed distance", bounded=True, evened=None)
-    for threshold, radius in ((0.1, 0.4), (0.0, 0.5)):
-        mesh = sparse.extract(surface, *BOX, 30, threshold, 1000).mesh
-        assert np.allclose(np.linalg.norm(mesh.vertices, axis=1), radius, atol=0.01)
-
-
 @pytest.mark.parametrize(
     "matrix",
     [np.eye(3), np.diag([1.0, 1.0, 0.0, 1.0]), np.diag([1.0, 1.0, 1.0, 2.0]), np.full((4, 4), np.nan)],
@@ -188,11 +174,6 @@ def test_mesh_survives_the_disk(tmp_path, suffix):
     back = metrics.read_mesh(path)
     assert np.allclose(back.triangles, mesh.triangles, atol=1e-6)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-
-
-def test_ply_is_binary(tmp_path):
-    write(plate(), tmp_path / "a.ply")
-    assert b"format binary_little_endian" in (tmp_path / "a.ply").read_bytes()[:100]
 
 
 def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -208,23 +208,12 @@ def test_an_archive_that_makes_no_sense_is_refused(tmp_path, case):
     assert reason in refusal(tmp_path, make())
 
 
-def test_a_file_larger_than_any_checkpoint_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch_archive, "MAX_BYTES", 100)
-    assert "larger than" in refusal(tmp_path, zip_file({"x": 1}))
-
-
 def test_a_sparse_file_of_terabytes_is_refused_unread(tmp_path):
     path = tmp_path / "ckpt_000040.pth"
     path.write_bytes(zip_file(SMALL))
     os.truncate(path, 1 << 36)
     with pytest.raises(CheckpointError, match="larger than 1024 MiB"):
         read_torch_checkpoint(path)
-
-
-def test_a_missing_file_and_a_folder_are_one_clear_sentence_each(tmp_path):
-    for path in (tmp_path / "nothing.pth", tmp_path):
-        with pytest.raises(CheckpointError, match=str(path)):
-            read_torch_checkpoint(path)
 
 
 def test_every_truncation_is_refused(tmp_path):

@@ -23,7 +23,7 @@ from models.methods.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit
-from models.viewer.scene_display import SceneDisplay, pose_of, roi_flag, wxyz_of
+from models.viewer.scene_display import SceneDisplay, pose_of, wxyz_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(
@@ -51,14 +51,6 @@ def test_a_wrong_flag_gets_its_sentence(words, told, capsys):
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [["--mode", "view"], ["--view"], ["--mode", "inspect", "--view"]])
-def test_a_missing_package_gets_its_sentence(flags, capsys, monkeypatch):
-    monkeypatch.setattr(server, "PACKAGE", "no_such_package")
-    assert exp_runner.main(flags) == 2
-    told = capsys.readouterr().err
-    assert "no_such_package is missing" in told and "requirements-view.txt" in told and told.count("\n") == 1
-
-
 def test_a_busy_port_is_the_next_one_and_said():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -70,12 +62,6 @@ def test_a_busy_port_is_the_next_one_and_said():
         server.free_port("203.0.113.7", 9000, told.append)
     with pytest.raises(UserError, match="--host: is empty"):  # sockets would open all addresses
         server.free_port("", 9000, told.append)
-
-
-def test_the_region_is_told_in_the_world_of_the_cameras(scene):
-    centre, radius = np.array([0.1, -0.2, 0.3]), 0.5
-    numbers = [float(text) for text in re.search(r'--roi "(.*)"', roi_flag(scene, centre, radius))[1].split()]
-    assert np.allclose(numbers, [*(np.array([4.0, -7.0, 1.5]) + 2.5 * centre), 1.25], atol=1e-3)
 
 
 def test_a_pose_goes_to_the_browser_and_back(scene):
@@ -91,10 +77,6 @@ def test_places_of_a_window_are_those_of_the_photograph(scene):
     top = to_pixels(scene, 3, np.array([0.5, 0.0]), fov, 2.0)
     assert np.allclose(middle, scene.intrinsics[3, :2, 2]) and np.isclose(middle[1] - top[1], height / 2)
     assert np.isclose(to_pixels(scene, 3, np.array([0.75, 0.5]), fov, 2.0)[0] - middle[0], width / 2)
-
-
-def test_every_word_has_two_languages():
-    assert words("zh")("mesh") == "网格" and words("en")("mesh") == "mesh"
 
 
 @pytest.fixture

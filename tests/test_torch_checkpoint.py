@@ -211,12 +211,3 @@ def test_what_is_no_published_checkpoint_is_one_sentence_that_names_the_part(cas
     assert text.startswith("FILE.pth is not a checkpoint of the published NeuS")
     assert part in text
     assert "\n" not in text
-
-
-def test_a_colour_layer_without_three_rows_is_refused():
-    raw = tiny_raw()
-    raw["nerf"]["rgb_linear.bias"] = np.zeros(4, np.float32)
-    for moment in ("exp_avg", "exp_avg_sq"):
-        raw["optimizer"]["state"][1][moment] = np.zeros(4, np.float32)
-    with pytest.raises(CheckpointError, match=r"nerf\.rgb_linear\.bias"):
-        to_checkpoint(raw)

@@ -127,11 +127,6 @@ def test_the_grid_spans_first_to_last_pixel_as_published(width, height, level, c
     assert (grid[..., 0] == grid[:1, :, 0]).all() and (grid[..., 1] == grid[:, :1, 1]).all()
 
 
-def test_a_level_below_one_is_refused():
-    with pytest.raises(ValueError, match="resolution_level"):
-        image_pixels(4, 4, 0)
-
-
 @settings(deadline=None, max_examples=50)
 @given(SEEDS)
 def test_the_span_is_two_long_and_centred_on_the_point_nearest_the_origin(seed):
@@ -155,16 +150,6 @@ def test_the_span_of_unit_directions_covers_the_chord_through_the_unit_sphere():
     within = np.linalg.norm(points, axis=-1) <= 1
     assert within.any(axis=1).all()
     assert not (within & ((steps < near) | (steps > far))).any()
-
-
-def test_interpolated_poses_start_and_end_at_the_given_ones_and_stay_rigid():
-    a, b = random_camera(1)[1], random_camera(2)[1]
-    np.testing.assert_allclose(interpolate_pose(a, b, 0.0), a, atol=1e-9)
-    np.testing.assert_allclose(interpolate_pose(a, b, 1.0), b, atol=1e-9)
-    for ratio in (0.1, 0.5, 0.93):
-        pose = interpolate_pose(a, b, ratio)
-        np.testing.assert_allclose(pose[:3, :3] @ pose[:3, :3].T, np.eye(3), atol=1e-12)
-        assert pose[3].tolist() == [0, 0, 0, 1]
 
 
 def test_interpolation_is_the_published_one_in_world_to_camera_coordinates():

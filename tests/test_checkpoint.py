@@ -59,15 +59,6 @@ def test_strided_and_big_endian_arrays_keep_their_values(tmp_path):
         np.testing.assert_array_equal(loaded.tensors["net"][name], array)
 
 
-def test_a_restored_generator_goes_on_with_the_same_numbers(tmp_path):
-    generator = np.random.default_rng(5)
-    generator.random(3, dtype=np.float32)
-    saved = Checkpoint(1, {}, {}, 1, {"rng": generator.bit_generator.state})
-    restored = np.random.default_rng()
-    restored.bit_generator.state = load_checkpoint(save_checkpoint(tmp_path, saved)).state["rng"]
-    np.testing.assert_array_equal(restored.random(10, dtype=np.float32), generator.random(10, dtype=np.float32))
-
-
 def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     saved = Checkpoint(
         3, {"net": {"w": np.arange(3, dtype=np.float32)}}, {"exp_avg": {"net.w": np.ones(3)}}, 3, {"a": 1}
@@ -84,25 +75,6 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
                 assert_one_sentence(error, path)
                 noticed += 1
     assert noticed > 1.9 * len(content)
-
-
-WRITTEN = "checksum does not match"
-OTHER_HEADERS = [
-    (b'"F32"', b'"I32"', "has the type I32"),
-    (b"[2,3]", b"[3,2]", WRITTEN),
-    (b"net/a", b"net/b", WRITTEN),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "words"), OTHER_HEADERS)
-def test_another_type_shape_or_name_in_the_header_is_noticed(tmp_path, old, new, words):
-    saved = Checkpoint(1, {"net": {"a": np.ones((2, 3), np.float32)}}, {}, 1)
-    path = save_checkpoint(tmp_path, saved)
-    assert old in path.read_bytes()
-    path.write_bytes(path.read_bytes().replace(old, new))
-    with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(path)
-    assert_one_sentence(caught.value, path, words)
 
 
 def test_every_truncation_is_noticed(tmp_path):
@@ -163,13 +135,6 @@ def test_a_malformed_state_is_one_clear_sentence_even_under_a_valid_digest(tmp_p
     assert_one_sentence(caught.value, path)
 
 
-def test_a_missing_file_and_a_folder_are_one_clear_sentence_each(tmp_path):
-    for path in (tmp_path / "nothing.safetensors", tmp_path):
-        with pytest.raises(CheckpointError) as caught:
-            load_checkpoint(path)
-        assert_one_sentence(caught.value, path)
-
-
 @pytest.mark.parametrize("step_that_fails", ["fsync", "replace"])
 def test_a_failed_write_changes_no_file_and_leaves_none_behind(tmp_path, monkeypatch, step_that_fails):
     def no_space(*_):
@@ -220,9 +185,3 @@ def test_the_content_is_on_the_disk_before_it_gets_its_name_and_the_name_after(t
     monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("replace"), replace(*paths)))
     save_checkpoint(tmp_path, make_checkpoint())
     assert calls == ["fsync", "replace", "fsync"]
-
-
-def test_a_state_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TypeError):
-        save_checkpoint(tmp_path, Checkpoint(1, {}, {}, 1, {"array": np.zeros(2)}))
-    assert os.listdir(tmp_path) == []

@@ -7,12 +7,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from config_samples import WHOLE, write_conf
 
 import exp_runner
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
-from models.methods.conf import load_config
 from models.requests import EvaluationRequest, MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -222,12 +220,6 @@ def test_from_elsewhere_the_default_conf_and_its_scene_are_the_programs_own_and_
     assert Path(conf.dataset.data_dir) == ROOT / "data/demo" and Path(conf.dataset.test_dir) == ROOT / "data/demo/test"
     assert Path(conf.dataset.reference_mesh) == ROOT / "data/demo/ground_truth.ply"
     assert conf.general.base_exp_dir == "./exp/demo"
-
-
-def test_a_conf_in_the_working_folder_is_taken_as_it_is(runner, tmp_path):
-    path = write_conf(tmp_path, WHOLE, "confs/demo.conf")
-    assert exp_runner.main([]) == 0
-    assert conf_used(runner) == load_config(path)
 
 
 @pytest.mark.slow

@@ -62,12 +62,6 @@ def test_points_keep_their_views_errors_and_colours(tmp_path):
     assert (points.rgb[order] == [(index, 20, 30) for index in range(colmap_files.N_POINTS)]).all()
 
 
-@pytest.mark.parametrize("where", ["sparse", "."])
-def test_the_model_may_lie_in_sparse_or_in_the_folder(tmp_path, where):
-    colmap_files.write_project(tmp_path, "txt", where=where)
-    assert len(read(tmp_path).images) == len(colmap_files.CAMERAS)
-
-
 def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     colmap_files.write_project(tmp_path, "bin", where="sparse/0", names=["a.png", "b.png"])
     colmap_files.write_project(tmp_path, "txt", where="sparse/1", names=["c.png", "d.png", "e.png"])

@@ -95,10 +95,3 @@ REFUSED = {
 def test_what_cannot_be_compared_is_one_sentence_and_no_table(folders, words, tmp_path, compare):
     status, told, err = compare(*folders(tmp_path))
     assert status == 2 and told == "" and words in err and err.count("\n") == 1
-
-
-def test_words_belong_to_the_modes_that_take_them(compare, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert exp_runner.main(["--mode", "evaluate", "--experiments", "a", "b"]) == 2
-    assert "is a flag of --mode compare" in capsys.readouterr().err
-    assert compare("a", "--b")[0] == 2

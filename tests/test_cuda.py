@@ -8,7 +8,7 @@ from cuda_machines import card, driver, facts, toolkit
 from models.machine.cuda import conclude as conclusions
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
-from models.machine.cuda.start import concluded, visible
+from models.machine.cuda.start import visible
 from models.machine.ranks.place import OPEN_MPI, own_card
 
 ALL = conclusions.PIP_ALL
@@ -176,17 +176,3 @@ def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(
     environment = ranks if chosen is None else ranks | {"CUDA_VISIBLE_DEVICES": chosen}
     assert own_card(1, environment) == card
     assert own_card(1, {name: value for name, value in environment.items() if name not in ranks}) == 1
-
-
-def test_a_card_that_the_user_has_not_chosen_is_not_offered(monkeypatch):
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    program = "import json; print(json.dumps([13000, 0, [['A', 90, 1], ['B', 90, 1]]]))"
-    monkeypatch.setattr(drivers, "QUESTION", program)
-    monkeypatch.setattr("models.machine.cuda.search.toolkits", lambda *given: [toolkit()])
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    asked = []
-    ask = drivers.ask
-    monkeypatch.setattr(drivers, "ask", lambda environment: asked.append(dict(environment)) or ask(environment))
-    assert concluded(1)[1].plan.card.name == "B"
-    assert "2 cards among those of CUDA_VISIBLE_DEVICES='2,3': choose --gpu 0 to 1" in concluded(2)[1].reason
-    assert {environment["CUDA_VISIBLE_DEVICES"] for environment in asked} == {"2,3"}

@@ -1,7 +1,5 @@
 """What `make cuda-check` says, with and without what it needs."""
 
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -56,26 +54,3 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
 def test_one_conf_of_each_kind_is_shown():
     kinds = {load_config(ROOT / f"confs/{name}.conf", "check", ()).model.type for name in cuda_check.SHOWN}
     assert kinds == set(METHODS)
-
-
-BAD = [
-    {"error": "it does not compile"},
-    *(GOOD | {kind: [66, 70]} for kind in ("vars", "ops", "late_vars", "late_ops")),
-    GOOD | {"codes": [90]},
-    GOOD | {"on_host": ["transpose"]},
-    *(GOOD | {when: ONE_WAIT | {"median": 2}} for when in ("waits", "late_waits")),
-]
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_a_conf_that_does_not_is_named_and_the_others_are_checked(check, capsys, bad):
-    arguments = ["--conf", "geo", "--conf", "debug", "--no-host"]
-    assert check([toolkit()], arguments, [bad, GOOD]) == 1
-    text = capsys.readouterr().out
-    assert "WRONG  geo: " in text and "ok     debug" in text and "not well: geo" in text
-
-
-@pytest.mark.cli
-def test_jittor_is_not_loaded_before_the_card_is_chosen():
-    program = "import sys, benchmarks.cuda_check_worker; sys.exit('jittor' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0

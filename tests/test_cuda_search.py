@@ -9,7 +9,6 @@ from cuda_machines import (
     bare_machine,
     planned,
     write_headers,
-    write_libraries,
     write_nvcc,
     write_toolkit,
     write_wheels_12,
@@ -17,7 +16,6 @@ from cuda_machines import (
 )
 
 from models.machine.cuda import home as homes
-from models.machine.cuda import search
 from models.machine.cuda.facts import LIBRARIES
 
 
@@ -63,16 +61,6 @@ def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version
     (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
     assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
     assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
-
-
-def test_folders_of_conda_and_of_distributions_are_looked_into(machine, tmp_path):
-    root = tmp_path / "conda"
-    write_nvcc(root / "bin" / "nvcc", "12.6", CODES_12)
-    target = root / "targets" / search.TARGET
-    write_headers(target / "include", "cuda_runtime.h", "cublas_v2.h", "curand.h", major=12)
-    write_libraries(target / "lib", *(f"lib{name}.so" for name in LIBRARIES))
-    (found,) = machine(CONDA_PREFIX=str(root))
-    assert found.missing == ()
 
 
 # the home

@@ -42,13 +42,6 @@ def test_every_view_has_a_picture_a_crisp_mask_and_a_camera(folder, views):
         assert set(cameras.files) == {f"{kind}_mat_{view}" for kind in ("world", "scale") for view in range(views)}
 
 
-def test_ground_truth_lies_on_the_zero_of_the_formula_vertices_and_faces_alike():
-    mesh = truth()
-    assert np.abs(make_demo.jug_sdf(mesh.vertices)).max() < 1e-3
-    off = np.abs(make_demo.jug_sdf(mesh.triangles_center))
-    assert off.mean() < 3e-4 and off.max() < 5e-3
-
-
 @BOTH
 def test_ground_truth_projects_into_the_masks_and_fills_them(folder, views):
     points = sample_surface(truth(), 200_000, np.random.default_rng(0))

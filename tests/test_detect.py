@@ -50,16 +50,6 @@ def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place, suffix)
     assert recognise(tmp_path) == "colmap"
 
 
-@pytest.mark.parametrize("key", ["camera_model", "applied_transform", "ply_file_path", "train_filenames", "mask_path"])
-def test_nerfstudio_is_told_from_instant_ngp_by_its_keys(tmp_path, key):
-    write_ngp(tmp_path, make_views(1))
-    assert recognise(tmp_path) == "ngp"
-    content = {"frames": [{}]}
-    (content["frames"][0] if key == "mask_path" else content)[key] = "anything"
-    write_json(tmp_path / "transforms.json", content)
-    assert recognise(tmp_path) == "nerfstudio"
-
-
 def test_what_a_scene_was_made_from_does_not_make_it_ambiguous(tmp_path):
     write_scene(tmp_path / "neus")
     write_colmap(tmp_path / "neus")

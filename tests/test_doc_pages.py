@@ -10,10 +10,6 @@ from pages import PAIRS, ROOT, TEXTS
 
 from data.config import FORMATS
 from models.commands.arguments import MODE_NAMES
-from models.experiment import WRITTEN
-from models.methods.conf import load_config
-from models.methods.volume import TAGS
-from models.rendering.losses import LOSSES
 
 SOURCES = pages.sources()
 
@@ -68,34 +64,9 @@ def test_every_check_of_inspect_is_explained(text):
     assert {row[0] for row in rows[2:]} == set(findings())
 
 
-def test_the_sizing_table_counts_what_the_confs_ask_for():
-    rows = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|$", TEXTS["docs/sizing.md"], re.MULTILINE)
-    for column, name in enumerate(("wmask", "womask", "demo_mlp")):
-        renderer = load_config(ROOT / "confs" / f"{name}.conf", "bear").model.neus_renderer
-        inside = renderer.n_samples + renderer.n_importance
-        last_round = -(-renderer.n_importance // renderer.up_sample_steps)
-        background = inside + renderer.n_outside if renderer.n_outside else 0
-        assert [int(row[column]) for row in rows] == [inside - last_round, inside, background]
-
-
 @pytest.mark.parametrize("message", MESSAGES[0])
 def test_a_quoted_message_is_one_the_program_says(message):
     assert any(message in known for known in known_messages())
-
-
-@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
-def test_the_scalars_named_are_those_that_are_logged(text):
-    tag = re.compile(r"(?:Loss|Statistics)/\w+")
-    strings = {string for tree in SOURCES for string in pages.literals(tree)}
-    losses = {f"Loss/{TAGS.get(name, name)}_loss" for name in LOSSES}
-    assert set(tag.findall(text)) == losses | {string for string in strings if tag.fullmatch(string)}
-
-
-@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
-def test_every_result_folder_named_is_one_that_is_written(text):
-    (layout,) = [lines for kind, lines in pages.blocks(text) if kind == "text"]
-    folders = {line.strip().partition("/")[0] for line in layout[1:] if "/" in line.partition("#")[0]}
-    assert folders == {name for name in WRITTEN if re.fullmatch(r"\w+", name)}  # the rest is within or temporary
 
 
 @pytest.mark.parametrize("page", TEXTS)

@@ -7,9 +7,8 @@ import pytest
 import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
-from data.inspection import epipolar
 from data.inspection.camera_checks import cameras
-from data.inspection.epipolar import lone_views, pair_distances, worst_views
+from data.inspection.epipolar import pair_distances
 from data.scenes.scene import Scene
 
 COUNT = 12
@@ -139,18 +138,3 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
     assert np.isnan(median_distance(flat))
-
-
-def test_a_view_is_wrong_where_most_of_its_pairs_are():
-    pair = epipolar.PairDistance
-    assert worst_views([pair(0, 1, 9.0), pair(1, 2, 8.0), pair(0, 2, 0.2)], 1.5).tolist() == [1]
-    assert worst_views([pair(0, 1, 0.1)], 1.5).tolist() == []
-
-
-def test_a_view_is_lone_where_its_neighbours_are_not():
-    tried = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 4), (3, 4)]
-    pairs = {pair: epipolar.PairDistance(*pair, 0.2) for pair in tried}
-    assert lone_views(list(pairs.values()), tried).tolist() == []
-    assert lone_views([pairs[pair] for pair in tried if 0 not in pair], tried).tolist() == [0]
-    assert lone_views([pairs[3, 4]], tried).tolist() == []
-    assert lone_views([], tried).tolist() == []

@@ -79,14 +79,6 @@ def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     np.testing.assert_allclose(distance_of(network, POINTS).numpy(), sdf, atol=FIELD_ATOL)
 
 
-@all_paths
-def test_the_gradient_agrees_with_central_differences_of_the_oracle():
-    network, conf = sdf_network("two skips"), sdf_conf("two skips")
-    params = params64(network)
-    expected = central_differences(lambda x: float(oracles.sdf_network(params, conf, x)[0].sum()), POINTS)
-    assert_grad_close(network(jt.array(POINTS)).gradient.numpy().ravel(), expected, rtol=1e-5)
-
-
 def field_energy(params, conf):
     """A loss of value, feature and, to the second power of its length, gradient; of known weights per point."""
     sdf, feature = oracles.sdf_network(params, conf, POINTS.astype(np.float64))

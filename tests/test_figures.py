@@ -7,7 +7,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import NAMES, ImageMetrics, compare, greyed, mask_counts_first, mean
+from models.evaluation.image_metrics import compare, greyed, mask_counts_first
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -54,12 +54,6 @@ def test_what_cannot_be_compared_has_no_figure(mask):
     assert found.iou == (None if mask is None else 0.0)
     assert compare(rendering(OBJECT), OBJECT, None).psnr is None  # JSON has no infinity
     assert compare(rendering(OBJECT[:9]), OBJECT[:9], None).ssim is None
-
-
-def test_means_are_over_the_views_that_have_a_figure():
-    first, second = ImageMetrics(20.0, 0.5, 30.0, 0.9, 0.8), ImageMetrics(10.0, 0.7, None, None, None)
-    assert mean([first, second]) == ImageMetrics(15.0, pytest.approx(0.6), 30.0, 0.9, 0.8)
-    assert mean([]) == ImageMetrics(*[None] * len(NAMES))
 
 
 @dataclasses.dataclass

@@ -22,7 +22,6 @@ from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.splats import Points, require_seen
 from models.methods.registry import build_model
 
-FORMS = ("ellipsoids", "surfels")
 SMALL = (
     "model.gaussians.first=300",
     "model.gaussians.most=400",
@@ -121,13 +120,6 @@ def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average()
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
     assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
     assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_a_scene_of_one_photograph_and_a_large_downscale_train(form, tmp_path):
-    write_scene(tmp_path / "scene")
-    assert run(tmp_path, form, settings=("dataset.train_views=[0]", "dataset.downscale=8", "train.end_iter=3")) == 0
 
 
 def test_opacities_that_vanish_leave_one_splat():

@@ -86,14 +86,6 @@ def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, c
     assert everything(saved(tmp_path / "broken", 20)) == everything(saved(spoilt, 20))
 
 
-def test_a_short_rest_of_skipped_steps_does_not_end_a_run_that_goes_on(spoilt, capsys):
-    """Fewer steps are left than train.max_bad_steps: before, every call ended alike."""
-    settings = ("train.end_iter=7", *AVERAGED[1:3], "train.max_bad_steps=10", *AVERAGED[4:])
-    assert run(spoilt, "--is_continue", settings=settings) == 0
-    assert "1 step in a row was skipped" in capsys.readouterr().err
-    assert saved(spoilt, 7).adam_steps == 1
-
-
 def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tmp_path, monkeypatch, capsys):
     spoil_batches(monkeypatch, set(range(5, 200)), spoil_image)
     assert run(tmp_path, settings=LONG) == 1
@@ -125,14 +117,6 @@ def test_a_gradient_that_is_never_finite_from_the_first_step_writes_no_checkpoin
     last = told.strip().splitlines()[-1]
     assert "in the gradient of sdf_network_fine." in last and "nothing was learnt and no checkpoint is written" in last
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "report.html").exists()
-
-
-def test_weights_that_a_first_step_ruins_before_any_checkpoint_are_left_for_those_of_the_beginning(tmp_path, capsys):
-    """Before, all attempts began at the ruined weights."""
-    settings = (*LONG, "train.learning_rate=3e12", "train.warm_up_end=1", "train.save_freq=100")
-    run(tmp_path, settings=settings)
-    told = capsys.readouterr().err
-    assert "going back to the weights of step 0, with" in told and "staying at" not in told
 
 
 def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):

@@ -1,7 +1,5 @@
 """Trouble is recognised from a few numbers, said once with its usual cause, and nothing is said of a working run."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from runs import SHORT, run
@@ -63,16 +61,6 @@ def test_each_trouble_is_said_in_one_sentence_with_step_and_cause(name):
     assert list(found) == [name]
     assert words in found[name] and f"step {history[-1].step}: " in found[name] and "usually" in found[name]
     assert any(cause in found[name] for cause in CAUSES) and "\n" not in found[name]
-
-
-@pytest.mark.parametrize("name", ILL)
-def test_advice_fits_every_scene_format_and_kind_of_model(name):
-    """Only NeuS scenes have a scale_mat_0; only a NeuS, which has a sharpness, has a model for its background."""
-    history, _ = ILL[name]
-    told = findings(history)[name]
-    assert "scale_mat_0" not in told
-    without = [replace(entry, inv_s=None, background="masks") for entry in history]
-    assert "n_outside" not in findings(without).get(name, "") and ("n_outside" in told) == (name != "empty")
 
 
 @pytest.mark.parametrize(("radius", "share"), [(0.5, 0.125), (0.9, 0.729), (2.0, 1.0)])

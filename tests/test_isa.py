@@ -1,6 +1,5 @@
 """Which instruction set is compiled for, and that floating point is IEEE 754's in everything that is compiled."""
 
-import os
 import platform
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from forms import only_on_the_cpu
 
 from data.errors import UserError
-from models.machine import environment, isa, toolchain
+from models.machine import isa, toolchain
 from models.machine.backend import jt
 from models.training.optimizer import Optimizer
 
@@ -64,14 +63,6 @@ def test_a_compiler_that_does_not_know_the_level_is_named(monkeypatch):
     monkeypatch.setattr(isa, "core_flags", lambda: ("-march=x86-64-v9",))
     with pytest.raises(UserError, match="g.. does not support -march=x86-64-v9: use GCC 11 or newer"):
         toolchain.check()
-
-
-def test_flags_of_the_user_add_to_the_programs_and_bring_no_fast_maths(monkeypatch):
-    monkeypatch.setattr(os, "environ", os.environ | {"cc_flags": "-DMINE", "kernel_flags": "-DTOO"})
-    environment.tell(None)
-    flags = os.environ["cc_flags"].split() + os.environ["kernel_flags"].split()
-    assert {"-DMINE", "-DTOO", "-O1", "-O3"} <= set(flags)  # without an -O of ours Jittor adds -Ofast
-    assert not {flag for flag in flags if flag.startswith(UNSAFE)}
 
 
 def test_nothing_is_compiled_with_flags_that_break_ieee_754():

@@ -8,7 +8,7 @@ import pytest
 from tiny_networks import COLOR, NERF, SDF, distance_of, params64, roughen
 
 from models.fields.color import RenderingNetwork
-from models.fields.layers import Linear, uniform_init
+from models.fields.layers import Linear
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
 from models.fields.state import export_state, import_state, named_parameters
@@ -41,14 +41,6 @@ def test_the_matrix_of_a_weight_normalised_layer_agrees_with_the_oracle():
     np.testing.assert_allclose(layer.matrix().numpy(), oracles.layer_matrix(_prefixed(layer), "l"), atol=1e-6)
 
 
-def test_uniform_initialisation_fills_plus_minus_one_over_root_of_inputs():
-    weight, bias = uniform_init(np.random.default_rng(0), 64, 200)
-    assert weight.shape == (200, 64) and bias.shape == (200,)
-    for values, nearly_all in ((weight, 0.999), (bias, 0.95)):
-        assert nearly_all * 0.125 < values.max() <= 0.125 and -0.125 <= values.min() < -nearly_all * 0.125
-    assert weight.std() == pytest.approx(0.125 / np.sqrt(3.0), rel=0.02) and abs(weight.mean()) < 0.003
-
-
 # geometric initialisation
 
 
@@ -57,22 +49,6 @@ def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere_of_radius
     # The published initialisation gives means of 0.07 to 0.24 and largest errors of 0.26 to 0.60 over 8 seeds, and this
     # one 0.08 to 0.24 and 0.28 to 0.61; seed 0: 0.09 and 0.35.
     assert np.abs(error).mean() < 0.12 and np.abs(error).max() < 0.4
-
-
-def test_inside_outside_turns_the_sphere_into_a_room(released):
-    room = SDFNetwork(dataclasses.replace(RELEASED, inside_outside=True), np.random.default_rng(0))
-    actual, ball = (distance_of(network, POINTS).numpy() for network in (room, released))
-    np.testing.assert_allclose(actual, -ball, atol=0.02)  # the last row's noise of 1e-4 does not change its sign
-    centre = np.zeros((1, 3), np.float32)
-    assert distance_of(room, centre).item() > 0.1 and distance_of(released, centre).item() < -0.1
-
-
-def test_sines_and_cosines_start_with_weight_zero():
-    state = export_state(sdf_network(multires=2, skip_in=(1,), n_layers=3))
-    encoded = 3 * 5
-    assert not state["lin0.weight_v"][:, 3:].any() and state["lin0.weight_v"][:, :3].all()
-    assert not state["lin1.weight_v"][:, -(encoded - 3) :].any() and state["lin1.weight_v"][:, : -(encoded - 3)].all()
-    assert state["lin2.weight_v"].all()
 
 
 def test_hidden_layers_start_with_variance_two_over_outputs_and_bias_zero(released):

@@ -92,12 +92,6 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
     lock.release()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="general.base_exp_dir"):
-        FolderLock(tmp_path / "file" / "exp")
-
-
 @pytest.mark.slow
 def test_a_disk_that_takes_no_number_keeps_no_folder(tmp_path, capsys, monkeypatch):
     def full(*_args):

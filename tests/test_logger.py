@@ -79,14 +79,6 @@ def test_each_line_of_the_text_log_has_a_time_and_a_level(tmp_path):
     assert all(line[:2] == "20" and line[10] == "T" for line in lines)
 
 
-def test_info_goes_to_stdout_and_warnings_to_stderr(tmp_path, capsys):
-    with RunLogger(tmp_path) as log:
-        log.info("news")
-        log.warn("trouble")
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err) == ("news\n", "Warning: trouble\n")
-
-
 def test_quiet_silences_info_and_bars_but_not_warnings_nor_the_text_log(tmp_path, capsys):
     with RunLogger(tmp_path, quiet=True) as log:
         log.info("news")
@@ -95,12 +87,6 @@ def test_quiet_silences_info_and_bars_but_not_warnings_nor_the_text_log(tmp_path
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "Warning: trouble\n")
     assert "INFO news" in read_text(tmp_path)
-
-
-def test_nothing_is_created_before_there_is_something_to_log(tmp_path):
-    with RunLogger(tmp_path / "run"):
-        pass
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_unusable_folder_costs_one_warning_for_each_log_and_nothing_else(tmp_path, capsys):

@@ -105,13 +105,6 @@ def test_watertight_is_what_it_says():
     assert not clean.is_watertight(trimesh.Trimesh(np.zeros((0, 3)), np.zeros((0, 3), int), process=False))
 
 
-def test_normals_are_those_of_the_sphere_and_unit():
-    mesh = marched(40)
-    found = clean.vertex_normals(mesh)
-    assert np.abs(found - (np.asarray(mesh.vertices) - [0.1, 0.05, -0.02]) / 0.7).max() < 0.05
-    assert np.allclose(np.linalg.norm(found, axis=1), 1.0)
-
-
 def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
     monkeypatch.setattr("models.surface.visibility.MOST_FACES", 1000)
     mesh = marched(80)
@@ -197,15 +190,6 @@ def test_colours_that_stand_out_are_left_out_and_agreement_is_averaged():
     found = color.blend(colors.astype(np.float32), np.ones((12, 300), np.float32))
     assert np.abs(found - [0.3, 0.5, 0.7]).max() < 0.05
     assert np.abs(colors.mean(axis=0) - [0.3, 0.5, 0.7]).max() > 0.15
-
-
-def test_the_nearer_and_straighter_view_counts_more():
-    point, normal = np.array([[0.0, 0.0, 0.8]]), np.array([[0.0, 0.0, 1.0]])
-    cameras = [looking_at_origin([0, 0, 1], 2.0), looking_at_origin([0, 0, 1], 4.0), looking_at_origin([0, 1, 1], 2.0)]
-    images = [photograph(camera, RED) for camera in cameras]
-    visibility = Visibility(trimesh.creation.icosphere(3, 0.8))
-    _, weights = color.gather(point, normal, color.Photographs(cameras, images, None), visibility)
-    assert weights[0, 0] == 1.0 and weights[1, 0] < 0.2 and weights[2, 0] < 0.7
 
 
 def test_background_in_a_mask_lends_no_colour():

@@ -20,15 +20,6 @@ def requested(*flags):
     return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
 
 
-def test_a_mesh_is_refined_cleaned_and_coloured_unless_told_otherwise():
-    plain = {"is_refined": True, "clean": "pieces", "color": "vertex", "texture_size": 2048}
-    assert requested() == MeshRequest(512, **plain)
-    bare = requested("--no-refine", "--no-clean", "--colour", "none")
-    assert (bare.is_refined, bare.clean, bare.color) == (False, None, "none")
-    assert requested("--clean").clean == "pieces" and requested("--clean", "views").clean == "views"
-    assert requested("--clean", "largest").clean == "largest"
-
-
 def test_what_is_asked_for_reaches_the_request():
     found = requested(
         "--bbox", "-1", "-2", "-3", "4", "5", "6.5", "--frame", "unit", "--decimate", "500", "--colour", "texture",

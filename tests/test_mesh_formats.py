@@ -77,14 +77,6 @@ def glb(path):
     return json.loads(content[20 : 20 + size]), content[28 + size :]
 
 
-def test_stl_has_the_triangles_and_says_what_fits(tmp_path):
-    path, back = written(tmp_path, Surface(MESH, NORMALS), ".stl")
-    assert np.allclose(back.triangles, MESH.triangles, atol=1e-6)
-    assert path.read_bytes()[:80].startswith(b"mesh, frame: world") and len(path.read_bytes()) == 84 + 50 * len(
-        MESH.faces
-    )
-
-
 @pytest.mark.parametrize(
     ("name", "asked", "words"),
     [
@@ -98,14 +90,6 @@ def test_stl_has_the_triangles_and_says_what_fits(tmp_path):
 def test_format_that_cannot_hold_it_is_said(tmp_path, name, asked, words):
     with pytest.raises(UserError, match=words):
         require_format(tmp_path / name, asked)
-
-
-@pytest.mark.parametrize(
-    ("name", "asked", "color"),
-    [("a.ply", None, "vertex"), ("a.STL", None, "none"), ("a.glb", "texture", "texture"), ("a.obj", None, "vertex")],
-)
-def test_colour_is_the_vertices_unless_told_otherwise_or_the_format_has_none(tmp_path, name, asked, color):
-    assert require_format(tmp_path / name, asked) == color
 
 
 def test_mesh_without_normals_somewhere_is_written_with_unit_ones(tmp_path):

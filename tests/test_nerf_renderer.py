@@ -12,7 +12,6 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
 from benchmarks.dense_extraction import marching_cubes, sample_grid
-from data.rays import Rays
 from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
@@ -20,7 +19,6 @@ from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.methods.radiance import SURFACE_DENSITY, TwoPassModel
-from models.ops.upsample import invert_cdf
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective, StepContext
 from models.training.gradient import losses_of
@@ -100,21 +98,6 @@ def test_stratified_depths_agree_with_the_oracle_and_stay_in_their_strata(jitter
     assert (depths >= edges.numpy()[:, :-1]).all() and (depths <= edges.numpy()[:, 1:]).all()
 
 
-@pytest.mark.parametrize("count", [1, 9, 40])
-@pytest.mark.parametrize("noisy", [False, True], ids=["middles", "jitter"])
-def test_quantiles_agree_with_linear_interpolation_of_the_inverse(count, noisy):
-    rng = np.random.default_rng(count)
-    weights = (rng.random((COUNT, 7)) ** 3).astype(np.float32)
-    edges = np.sort(rng.random((COUNT, 8)), axis=1).astype(np.float32)
-    jitter = rng.random((COUNT, count), dtype=np.float32) if noisy else None
-    given = None if jitter is None else jt.array(jitter)
-    found = invert_cdf(jt.array(edges), jt.array(weights), count, given).numpy()
-    places = np.full((COUNT, count), 0.5) if jitter is None else jitter.astype(np.float64)
-    for ray in range(COUNT):
-        expected = nerf_oracles.fine_depths(edges[ray].astype(np.float64), weights[ray].astype(np.float64), places[ray])
-        np.testing.assert_allclose(found[ray], expected, atol=2e-5)
-
-
 # the picture
 
 
@@ -128,14 +111,6 @@ def test_both_passes_agree_with_the_oracle(noise, behind):
         assert actual.shape == value.shape, name
         np.testing.assert_allclose(actual, value, atol=1e-4, err_msg=name)
     assert output.rgb.numpy().std(axis=0).max() > 0.01 and (output.rgb.numpy() != output.coarse_rgb.numpy()).any()
-
-
-def test_nothing_behind_the_camera_is_seen():
-    rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
-    output = tiny().render(rays, background_rgb=WHITE)
-    assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
-    np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
-    assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
 
 
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():

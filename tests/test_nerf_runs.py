@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 import trimesh
-from config_samples import CONFS, changed
+from config_samples import CONFS
 from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
@@ -17,7 +17,7 @@ from data.io.images import read_image
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
 from models.config.strict import ConfigError
-from models.methods.conf import load_config, network_differences, validate
+from models.methods.conf import load_config
 from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
@@ -161,13 +161,6 @@ def test_a_checkpoint_of_the_other_kind_is_refused_in_one_sentence(trained, tmp_
     assert "nerf_coarse: the network is missing" in error and error.count("\n") == 1
 
 
-def test_only_the_networks_of_the_type_count_in_a_comparison():
-    first = load_config(CONFS / "nerf_cpu.conf", "x").model
-    assert network_differences(first, load_config(CONFS / "nerf_cpu.conf", "x", SIZES).model) == []
-    other = load_config(CONFS / "nerf_cpu.conf", "x", ("model.sdf_network.scale=3", "model.nerf.W=64")).model
-    assert network_differences(first, other) == [f"model.nerf.W: {first.nerf.W} in the checkpoint, 64 in the conf"]
-
-
 CANNOT_WORK = [
     ("model.type=nerv", "model.type = 'nerv': must be one of neus, nerf"),
     ("model.nerf.d_in=4", "model.nerf.d_in = 4: must be 3 where model.type = nerf"),
@@ -190,10 +183,3 @@ def test_a_value_that_cannot_work_is_refused_by_its_key(override, words):
     with pytest.raises(ConfigError) as refused:
         load_config(CONFS / "nerf_synthetic.conf", "x", ("model.nerf.D=4", "model.nerf.skips=[1]", *override.split()))
     assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_what_only_a_surface_needs_is_not_asked_of_a_radiance_field():
-    odd = {"model.rendering_network.d_in=5", "model.sdf_network.d_out=9", "model.neus_renderer.n_samples=1"}
-    validate(load_config(CONFS / "nerf_cpu.conf", "x", tuple(odd)))
-    with pytest.raises(ConfigError):
-        validate(changed(rendering_network={"d_in": 5}))

@@ -73,14 +73,6 @@ def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path
         load(tmp_path)
 
 
-def test_gaps_without_a_camera_of_their_own_are_fine(tmp_path):
-    write_scene(tmp_path, n_views=4)
-    renamed(tmp_path, ("image", "mask"), ["003.png", "004.png", "017.png", "018.png"])
-    scene = load(tmp_path)
-    assert scene.n_views == 4 and scene.spare_cameras == 0
-    assert len(scene.notes) == 1  # how the region was found
-
-
 def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
     write_scene(tmp_path, n_views=5)
     renamed(tmp_path, ("image", "mask"), ["000.png", "001.png", "002.png", "003.png", None])

@@ -72,14 +72,6 @@ def test_where_memory_runs_out_with_one_entry_or_the_work_fails_otherwise_that_i
         memory.largest_chunk(512, failing("no such kernel"), lambda: 10**6)
 
 
-def test_a_limit_counts_what_the_process_holds_and_auto_leaves_a_margin(monkeypatch):
-    monkeypatch.setattr(memory.backend, "resident_bytes", lambda: 400 * 10**6)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 10**9)
-    assert memory.budget(1.5) == 1_100_000_000
-    assert memory.budget(0.1) < 0
-    assert memory.budget("auto") == 900_000_000
-
-
 def test_a_containers_limit_is_what_it_leaves(tmp_path):
     assert available.container_leaves(tmp_path / "none") > 10**15
     (tmp_path / "memory.current").write_text("700\n")

@@ -11,7 +11,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 
 from data.errors import SceneError
 from data.io.images import ImageError
-from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import summary
@@ -103,15 +103,6 @@ def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(
     for view, posed in enumerate(parsed.images):
         centre = scene.scene_to_world @ scene.c2w[view][:, 3]
         np.testing.assert_allclose(centre[:3], posed.c2w[:3, 3], atol=1e-9)
-
-
-def test_points_come_along_into_the_working_frame(tmp_path):
-    inside = np.random.default_rng(0).uniform(-1, 1, (9, 3))
-    points = SparsePoints(
-        inside @ WORLD[:3, :3].T + WORLD[:3, 3], np.full(9, 3), np.zeros(9), np.zeros((9, 3), np.uint8)
-    )
-    parsed = replace(parsed_scene_of(tmp_path), points=points)
-    np.testing.assert_allclose(preprocess(parsed, parsed.images, CONF).points.xyz, inside, atol=1e-12)
 
 
 def without_mask(parsed):

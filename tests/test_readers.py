@@ -143,15 +143,6 @@ def test_the_focal_length_is_found_in_the_order_of_instant_ngp(tmp_path, keys, f
     np.testing.assert_allclose([intrinsics[0, 0], intrinsics[1, 1]], focal, rtol=1e-12)
 
 
-def test_distortion_is_in_opencv_s_order_and_absent_where_all_is_zero(tmp_path):
-    assert one_frame(tmp_path, fl_x=50, k1=0, k2=0, p1=0, p2=0, k3=0, k4=0).distortion == ()
-    assert one_frame(tmp_path, fl_x=50, k1=1, k2=2, p1=3, p2=4).distortion == (1, 2, 3, 4)
-    assert one_frame(tmp_path, fl_x=50, k1=1, k2=2, k3=5, p1=3, p2=4).distortion == (1, 2, 3, 4, 5)
-    fisheye = one_frame(tmp_path, fl_x=50, is_fisheye=True, k1=1, k2=2, k3=3, k4=4, p1=0, p2=0)
-    assert fisheye.is_fisheye and fisheye.distortion == (1, 2, 3, 4)
-    assert one_frame(tmp_path, fl_x=50, distortion_params=[1, 2, 5, 0, 3, 4]).distortion == (1, 2, 3, 4, 5)
-
-
 @pytest.mark.parametrize("stored", ["a.png", "a.PNG", "a.jpg", "a.JPG", "a.jpeg", "a.JPEG"])
 @pytest.mark.parametrize("named", ["a", "./a", "{}", ".\\{}", "b/../{}"])
 def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
@@ -159,18 +150,6 @@ def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
     frame = {"file_path": named.format(stored), "transform_matrix": np.eye(4).tolist()}
     write_json(tmp_path / "transforms.json", {"fl_x": 50, "frames": [frame]})
     assert read_ngp(tmp_path, None).images[0].path == tmp_path / stored
-
-
-def test_frames_without_photograph_are_left_out_of_an_ngp_scene_and_said(tmp_path):
-    write_ngp(tmp_path, LENSES)
-    assert read_ngp(tmp_path, None).notes == ()
-    for index in (1, 4):
-        (tmp_path / "images" / f"view_{index}.png").unlink()
-    parsed = read_ngp(tmp_path, None)
-    left = [view for index, view in enumerate(LENSES) if index not in (1, 4)]
-    assert errors(parsed.images, left, sphere_points()) < 1e-6
-    (note,) = parsed.notes
-    assert "2 of 6 frames" in note and "images/view_1.png" in note
 
 
 def test_an_ngp_scene_holds_out_the_photographs_of_its_test_file(tmp_path):

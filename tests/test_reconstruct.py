@@ -10,7 +10,7 @@ import rendered_photographs
 from test_guard import spoil_gradients
 
 import exp_runner
-from models.commands import reconstruction, reconstruction_page, train
+from models.commands import reconstruction, train
 from models.training import pace
 
 SMALL = ("train.batch_size=64", "model.packed.samples=512", "model.packed.cells=16", "model.packed.anywhere=0")
@@ -123,25 +123,6 @@ def test_a_mistake_is_one_sentence(capsys, tmp_path, monkeypatch, name):
     status, said = run(capsys, *MISTAKES[name][0])
     assert status == exp_runner.EXIT_USER_ERROR and MISTAKES[name][1] in said.err
     assert said.err.count("\n") == 1 and list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("figures", "words"),
-    [
-        ({"points_missing": 0.7}, "only 30% of the points"),
-        ({"points_missing": 0.3}, "parts of the mesh are wrong"),
-        ({"points_missing": 0.01}, "is reliable"),
-        ({"psnr": 12.0}, "the views are not consistent with one shape"),
-        (
-            {"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"},
-            "30.0 dB, which does not verify depth",
-        ),
-        ({"epipolar_px": 9.0}, "the cameras are wrong"),
-        ({}, "the quality of the mesh could not be measured"),
-    ],
-)
-def test_figures_say_how_far_to_trust_a_result(figures, words):
-    assert words in reconstruction_page.trust(figures)[0]
 
 
 @pytest.mark.slow

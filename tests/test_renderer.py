@@ -13,7 +13,7 @@ from tiny_networks import oracle_model, oracle_params, random_rays, tiny_rendere
 
 from data.rays import Rays
 from models.estimators.pixels import upload
-from models.fields.state import export_state, import_state, named_parameters
+from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE
 
@@ -78,17 +78,6 @@ def test_sections_beyond_the_last_depth_have_the_length_of_an_even_one():
     output = renderer.render(upload(RAYS))
     last = (output.midpoints - output.depths).numpy()[:, -1]
     np.testing.assert_allclose(last, 2.0 / 5 / 2.0, rtol=1e-5)
-
-
-def test_a_transparent_object_shows_the_colour_behind_it():
-    renderer = tiny_renderer()
-    state = export_state(renderer.fields.sdf)
-    state["lin2.bias"][0] += 30.0  # the whole sphere lies far outside the surface
-    import_state(renderer.fields.sdf, state)
-    behind = np.float32([0.2, 0.5, 0.9])
-    output = renderer.render(upload(RAYS), background_rgb=behind)
-    np.testing.assert_allclose(output.rgb.numpy(), np.tile(behind, (COUNT, 1)), atol=1e-3)
-    assert output.opacity.numpy().max() < 1e-3
 
 
 # gradients

@@ -10,7 +10,7 @@ from synthetic_scene import dataset_config, write_scene
 from data.errors import UserError
 from data.io.images import to_float
 from data.scenes.load import load_scene
-from data.scenes.sampler import PixelSampler, pixel_batch
+from data.scenes.sampler import PixelSampler
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +48,6 @@ def test_colours_and_masks_are_those_of_the_pixels_the_rays_go_through(scene):
         np.testing.assert_array_equal(batch.mask[:, 0], to_float(scene.masks[batch.view[0]][y, x]))
         assert batch.rgb.dtype == batch.mask.dtype == np.float32 and batch.mask.shape == (64, 1)
         assert batch.view.dtype == np.int32
-
-
-def test_training_rays_are_the_rays_of_the_whole_view_bit_for_bit(scene):
-    whole, (height, width) = scene.rays(3)
-    y, x = np.mgrid[:height, :width]
-    batch = pixel_batch(scene, 3, x.ravel(), y.ravel())
-    np.testing.assert_array_equal(batch.rays.directions, whole.directions)
-    np.testing.assert_array_equal(batch.rays.near, whole.near)
-    np.testing.assert_array_equal(batch.rgb.reshape(height, width, 3), scene.rgb_image(3))
 
 
 def test_every_photograph_comes_once_before_any_comes_again(scene):

@@ -18,7 +18,6 @@ RNG = np.random.default_rng(0)
 NEAR = RNG.uniform(0.5, 1.5, (ROWS, 1)).astype(np.float32)
 FAR = NEAR + RNG.uniform(1.5, 2.0, (ROWS, 1)).astype(np.float32)
 DEPTHS = np.sort(RNG.uniform(0.0, 3.0, (ROWS, 9)), axis=1).astype(np.float32)
-EDGES = np.float32([0.0, 1.0, 1.5, 3.0, 4.0])
 
 
 def jitter(columns, value=None):
@@ -33,10 +32,6 @@ def on_device(array):
 
 def as_rows(row):
     return np.broadcast_to(np.asarray(row, np.float32), (ROWS, len(row))).copy()
-
-
-def quantiles(edges, weights, count):
-    return invert_cdf(jt.array(as_rows(edges)), jt.array(as_rows(weights)), count).numpy()
 
 
 # the first depths
@@ -68,14 +63,6 @@ def test_rounds_add_up_to_the_total_are_never_negative_and_differ_by_one_at_most
     assert counts == sorted(counts)  # what is left over goes to the last, sharpest rounds
 
 
-@pytest.mark.parametrize(
-    ("total", "rounds", "expected"),
-    [(64, 4, [16] * 4), (0, 4, []), (0, 0, []), (2, 4, [0, 0, 1, 1]), (7, 3, [2, 2, 3]), (5, 1, [5])],
-)
-def test_rounds_of_known_sizes(total, rounds, expected):
-    assert sampling.round_counts(total, rounds) == expected
-
-
 # the histogram and its quantiles
 
 
@@ -89,15 +76,6 @@ def test_upsample_weights_agree_with_the_oracle(inv_s):
     np.testing.assert_allclose(actual, [oracles.upsample_weights(*row, inv_s) for row in rows], atol=2e-5)
 
 
-def test_upsampling_concentrates_on_the_surface_of_a_wall():
-    depths = np.linspace(0.0, 2.0, 9, dtype=np.float32)
-    weights = upsample_weights(
-        jt.array(as_rows(depths)), jt.array(as_rows(1.1 - depths)), jt.array(np.zeros((ROWS, 9), np.float32)), 512.0
-    )
-    new = invert_cdf(jt.array(as_rows(depths)), weights, 6).numpy()
-    assert (new >= 1.0 - 1e-3).all() and (new <= 1.25 + 1e-3).all()
-
-
 @pytest.mark.parametrize("count", [1, 6])
 @pytest.mark.parametrize("seed", range(3))
 def test_quantiles_agree_with_the_oracle(count, seed):
@@ -106,13 +84,6 @@ def test_quantiles_agree_with_the_oracle(count, seed):
     actual = invert_cdf(jt.array(DEPTHS), jt.array(weights), count).numpy()
     rows = zip(DEPTHS.astype(np.float64), weights, strict=True)
     np.testing.assert_allclose(actual, [oracles.invert_cdf(*row, count) for row in rows], atol=2e-5)
-
-
-@pytest.mark.parametrize("weights", [np.zeros(4), np.full(4, 1e-30), [0.0, 0.0, 0.0, 1e-7]], ids=str)
-def test_a_ray_without_weight_is_sampled_section_by_section(weights):
-    actual = quantiles(EDGES, weights, 8)
-    expected = [EDGES[i] + (EDGES[i + 1] - EDGES[i]) * share for i in range(4) for share in (0.25, 0.75)]
-    np.testing.assert_allclose(actual, as_rows(expected), atol=0.02)
 
 
 # merging and lengths

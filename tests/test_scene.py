@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 from rigs import project
-from synthetic_scene import SCALE_MAT, change_cameras, dataset_config, save, similarity, write_scene
+from synthetic_scene import SCALE_MAT, dataset_config, save, similarity, write_scene
 
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene
@@ -42,15 +42,6 @@ def test_world_points_seen_through_the_scene_land_where_world_mat_puts_them(tmp_
         homogeneous = np.c_[world, np.ones(20)] @ world_mat[:3].T
         pixels, _ = project(points, scene.intrinsics[view], scene.c2w[view])
         np.testing.assert_allclose(pixels, homogeneous[:, :2] / homogeneous[:, 2:], atol=1e-9)
-
-
-@pytest.mark.parametrize("scale", [1e-6, 0.1, 33.0])
-def test_the_scale_of_a_projection_changes_nothing(tmp_path, scale):
-    written = write_scene(tmp_path)
-    change_cameras(tmp_path, world_mat_1=written.world_mats[1] * scale)
-    scene = load(tmp_path)
-    np.testing.assert_allclose(scene.intrinsics[1], written.intrinsics, atol=1e-9)
-    np.testing.assert_allclose(scene.c2w[1], written.c2w[1], atol=1e-12)
 
 
 def test_rays_of_a_view_hit_the_object_exactly_where_its_mask_is(tmp_path):
@@ -99,12 +90,6 @@ def test_photographs_and_masks_are_paired_in_natural_order(tmp_path):
     assert scene.image_names[1:3] == ("view1.PNG", "view2.PNG") and scene.image_names[10] == "view10.PNG"
     np.testing.assert_array_equal(scene.images, np.rint(written.rgb * 255))
     np.testing.assert_array_equal(scene.masks, written.hit * 255)
-
-
-def test_projections_of_three_rows_and_spare_cameras_are_accepted(tmp_path):
-    written = write_scene(tmp_path)
-    change_cameras(tmp_path, world_mat_2=written.world_mats[2][:3], world_mat_4=np.eye(4), scale_mat_4=np.eye(4))
-    assert load(tmp_path).n_views == 4
 
 
 def write_object_cameras(folder, matrix):

@@ -56,25 +56,3 @@ def test_lamp_goes_with_the_camera_so_that_moving_both_changes_nothing():
     moved = shading.shade_mesh(mesh.copy().apply_transform(move), INTRINSICS, move @ BACK, HEIGHT, WIDTH)
     different = np.abs(still - moved).max(axis=-1) > 0.02
     assert different.mean() < 0.005  # single rays on the outline may fall either way
-
-
-def test_nearer_surface_hides_the_farther_one():
-    near = trimesh.creation.box((1.0, 1.0, 0.1)).apply_translation([0, 0, -1.0])
-    far = trimesh.creation.icosphere(3, 0.3)
-    both = trimesh.util.concatenate([far, near])
-    pictures = [shading.shade_mesh(m, INTRINSICS, BACK, HEIGHT, WIDTH) for m in (near, both)]
-    assert np.allclose(*pictures, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "mesh",
-    [
-        trimesh.Trimesh(),
-        trimesh.Trimesh(np.eye(3), np.zeros((0, 3), int)),
-        trimesh.creation.icosphere(1, 0.5).apply_translation([0, 0, -9]),
-    ],
-    ids=["nothing", "no faces", "behind the camera"],
-)
-def test_nothing_in_sight_gives_the_background(mesh):
-    image = shading.shade_mesh(mesh, INTRINSICS, BACK, 8, 10)
-    assert np.allclose(image, shading.BACKGROUND)

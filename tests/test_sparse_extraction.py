@@ -49,14 +49,6 @@ def test_sparse_mesh_is_the_dense_mesh(name):
     assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
 
 
-def test_box_of_any_shape_and_a_surface_that_leaves_it():
-    low, high = np.array([-1.0, -0.4, -0.6]), np.array([0.5, 1.1, 0.7])
-    found = sparse.extract(Analytic(torus), low, high, 150, 0.0, CHUNK)
-    expected = dense(torus, 0.0, 150, low, high)
-    assert len(found.mesh.faces) == len(expected.faces) and not found.mesh.is_watertight
-    assert apart(found.mesh, expected, 1.3 / 149) < 1e-3
-
-
 @pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
 def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):
     field = Analytic(function, bounded)
@@ -101,13 +93,6 @@ def test_cells_that_a_bound_excludes_hold_no_surface():
         excluded = ~Bounded(slope).may_cross(values[::8, ::8, ::8], 8 * grid.spacing, coarse=True)
         within = np.repeat(np.repeat(np.repeat(excluded, 8, 0), 8, 1), 8, 2)
         assert not (within & mixed_corners(values)).any()
-
-
-def test_slope_beyond_the_bound_widens_it_with_a_margin():
-    rule = Bounded(1.0)
-    assert rule.widened(1.0) is rule and rule.widened(2.0).slope == pytest.approx(2.5)
-    unbounded = Unbounded(0.0)
-    assert unbounded.widened(1e9) is unbounded
 
 
 def test_values_that_vary_unevenly_are_compared_evenly():
@@ -193,24 +178,6 @@ def test_full_disk_is_said_before_the_work(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="GB of disk.*lower --resolution"):
         sparse.extract(field, *BOX, 200, 0.0, CHUNK, folder=tmp_path / "new")
     assert field.queries < 200_000 and not list(tmp_path.iterdir())
-
-
-def test_progress_is_told_and_chunks_are_bounded():
-    sizes, seen = [], []
-
-    class Watched(Analytic):
-        def outward(self, points):
-            assert points.dtype == np.float32
-            sizes.append(len(points))
-            return super().outward(points)
-
-    def progress(items):
-        for item in items:
-            seen.append(item)
-            yield item
-
-    sparse.extract(Watched(torus), *BOX, 100, 0.0, 1000, progress)
-    assert max(sizes) <= 2000 and len(seen) > 8
 
 
 # no surface

@@ -111,16 +111,3 @@ def test_a_missing_file_and_colours_beyond_the_conf_are_told(tmp_path):
     path.write_bytes(encode(random_splats(3, seed=6), FRAME, False))
     with pytest.raises(CheckpointError, match="set it to 3"):
         to_checkpoint(path, SplatsConfig(degree=1), FRAME, 1)
-
-
-def test_properties_beyond_the_published_are_left_alone(tmp_path):
-    content = encode(random_splats(3, seed=7), FRAME, False)
-    start = content.index(b"end_header\n")
-    numbers = np.frombuffer(content[start + 11 :], "<f4").reshape(3, -1)
-    more = np.concatenate([numbers, np.ones((3, 1), "<f4")], axis=1).tobytes()
-    path = tmp_path / "a.ply"
-    path.write_bytes(content[:start] + b"property float filter_3D\nend_header\n" + more)
-    plain = tmp_path / "b.ply"
-    plain.write_bytes(content)
-    ours, theirs = (to_checkpoint(file, SplatsConfig(), FRAME, 1).tensors["splats"] for file in (path, plain))
-    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)

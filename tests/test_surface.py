@@ -86,12 +86,6 @@ def test_sphere_is_closed_of_one_piece_outwards_and_has_the_volume_and_radius_of
     assert (np.sum(mesh.face_normals * mesh.triangles_center, axis=1) > 0).all()
 
 
-@pytest.mark.parametrize("threshold", [0.1, -0.15])
-def test_threshold_is_of_minus_sdf_so_that_a_positive_one_moves_the_surface_inwards(threshold):
-    radii = np.linalg.norm(sphere_mesh(0.7, threshold=threshold).vertices, axis=1)
-    assert np.allclose(radii, 0.7 - threshold, atol=3e-3)
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.floats(-0.3, 0.3), min_size=3, max_size=3), st.floats(0.2, 0.6), st.integers(12, 24))
 def test_vertices_lie_on_the_surface_in_a_box_of_any_shape(center, radius, resolution):
@@ -188,9 +182,3 @@ def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, mon
     with pytest.raises(UserError, match="a.ply.*No space left"):
         write(plate(5.0), path)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
-
-
-def test_place_that_cannot_hold_a_mesh_is_the_users_mistake(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="a.ply: cannot be written"):
-        write(plate(), tmp_path / "file" / "a.ply")

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import trimesh
-from runs import ROOT, SHORT, contents, saved
+from runs import SHORT, contents, saved
 from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
 
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
-from models.config.strict import ConfigError, limits
+from models.config.strict import limits
 from models.estimators.pixels import upload
 from models.machine.backend import jt
-from models.methods.conf import load_config, parse_config, to_hocon
 from models.methods.protocol import LevelSet
 from models.methods.registry import Method
 from models.ops.volrend import over_background
@@ -200,11 +199,6 @@ def test_a_wrong_key_or_value_is_one_sentence(setting, conf, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_its_conf_is_written_and_read_back(conf):
-    read = load_config(conf)
-    assert read.model == BallConfig(BallBlock(radius=0.35)) and parse_config(to_hocon(read), "again") == read
-
-
 # a conf needs the blocks of its own kind alone
 
 
@@ -213,10 +207,3 @@ def test_a_radiance_field_needs_no_block_of_a_surface(tmp_path):
     path = write_conf(tmp_path, f"model {{ {nerf}, nerf_renderer {{ n_samples = 4, n_importance = 4 }} }}")
     assert run_conf(path, tmp_path / "exp", settings=("train.end_iter=1", "train.warm_up_end=0", *SHORT[3:])) == 0
     assert list(saved(tmp_path / "exp", 1).tensors) == ["nerf_coarse", "nerf_fine"]
-
-
-def test_the_blocks_of_another_kind_may_stand_beside_it(tmp_path):
-    path = write_conf(tmp_path, f'include required("{ROOT}/confs/base/neus.conf")\nmodel {{ type = ball, ball {{}} }}')
-    assert load_config(path).model == BallConfig(BallBlock())
-    with pytest.raises(ConfigError, match="model.sdf_network.d_in = 4"):
-        load_config(path, overrides=("model.sdf_network.d_in=4",))

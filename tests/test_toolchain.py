@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models.machine import isa, toolchain
+from models.machine import toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -155,17 +155,3 @@ def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
         for more in ({"JITTOR_HOME": str(tmp_path / "other")}, {})
     ]
     assert homes == [str(tmp_path / "other"), str(tmp_path / "home")]
-
-
-def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_caches(monkeypatch, tmp_path):
-    executable(tmp_path / "bin" / "g++", "true")
-    (tmp_path / "link").symlink_to("bin")
-    monkeypatch.delenv("cc_path", raising=False)
-    seen = []
-    for folder in ("bin", "link"):
-        monkeypatch.setenv("PATH", str(tmp_path / folder))
-        seen.append((toolchain.compiler(), toolchain.cache_name()))
-    assert seen[0] == seen[1] == (str(tmp_path / "bin/g++"), seen[0][1])
-    monkeypatch.setattr(toolchain, "USUAL_COMPILER", seen[0][0])
-    monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain.config_beside()))
-    assert toolchain.cache_name() == f"{toolchain.CACHE_NAME}-{isa.level().name}" != seen[0][1]

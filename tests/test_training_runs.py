@@ -54,13 +54,6 @@ def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
 
 
-def test_a_finished_run_is_left_alone(trained, capsys):
-    before = contents(saved(trained, 6))
-    assert run(trained, "--is_continue") == 0
-    assert "already trained to step 6" in capsys.readouterr().out
-    assert contents(saved(trained, 6)) == before
-
-
 def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(trained, tmp_path, capsys):
     shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
     newest = tmp_path / "checkpoints/ckpt_000006.safetensors"

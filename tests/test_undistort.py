@@ -73,13 +73,6 @@ def test_a_lens_that_pulls_inwards_is_cut_and_one_that_pushes_outwards_keeps_its
     assert cut.size[0] < SIZE[0] and cut.size[1] < SIZE[1]
 
 
-def test_a_resize_keeps_the_corners_of_the_picture():
-    half = resized(K, (160, 120), (80, 40))
-    for corner, moved in (((-0.5, -0.5), (-0.5, -0.5)), ((159.5, 119.5), (79.5, 39.5))):
-        point = np.linalg.inv(K) @ [*corner, 1]
-        np.testing.assert_allclose((half @ point)[:2], moved, atol=1e-12)
-
-
 def test_a_reduced_photograph_takes_its_cameras_intrinsics_along():
     lens = Lens(K, size=(160, 120))
     np.testing.assert_allclose(fitted(lens, (80, 60)), resized(K, (160, 120), (80, 60)))

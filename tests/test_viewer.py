@@ -1,6 +1,5 @@
 """The viewer: what it refuses, where it listens, what its sphere and boxes say, and what it does in a browser."""
 
-import dataclasses
 import importlib.util
 import json
 import re
@@ -17,13 +16,12 @@ from runs import ROOT, command, run
 import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
-from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.viewer import server
 from models.viewer.boxes import LINE, Boxes, to_pixels
 from models.viewer.cameras import fov_of, hit
-from models.viewer.scene_display import SceneDisplay, pose_of, wxyz_of
+from models.viewer.scene_display import SceneDisplay, pose_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(
@@ -64,13 +62,6 @@ def test_a_busy_port_is_the_next_one_and_said():
         server.free_port("", 9000, told.append)
 
 
-def test_a_pose_goes_to_the_browser_and_back(scene):
-    class Camera:
-        wxyz, position = wxyz_of(scene.c2w[5]), scene.c2w[5][:3, 3]
-
-    assert np.allclose(pose_of(Camera), scene.c2w[5])
-
-
 def test_places_of_a_window_are_those_of_the_photograph(scene):
     fov, (width, height) = fov_of(scene, 3), scene.size(3)
     middle = to_pixels(scene, 3, np.array([0.5, 0.5]), fov, 2.0)
@@ -103,26 +94,6 @@ def test_a_box_is_written_as_prepare_reads_it(stage, tmp_path):
     (tmp_path / "boxes.json").write_text("[")
     Boxes(shown, tmp_path, 1, told.append)
     assert "the first box that is drawn replaces it" in told[-1]
-
-
-@needs_viser
-def test_a_box_is_shown_where_the_points_carry_it(stage, tmp_path, monkeypatch):
-    shown, told = stage
-    xyz = np.random.default_rng(0).uniform(-0.3, 0.3, (200, 3))
-    points = SparsePoints(xyz, np.full(200, 5), np.ones(200), np.zeros((200, 3), np.uint8))
-    monkeypatch.setattr(shown, "scene", dataclasses.replace(shown.scene, points=points))
-    boxes = Boxes(shown, tmp_path, 2, told.append)
-    fov, (width, height) = fov_of(shown.scene, 1), shown.scene.size(1)
-    before = boxes.seen(0, fov, width / height)
-    boxes.take(1, ((0.05, 0.05), (0.95, 0.95)), fov, width / height)
-    assert (boxes.seen(0, fov, width / height) != before).any()
-    left, top, right, bottom = boxes._carried()[0]
-    in_camera = (xyz - shown.scene.c2w[0, :3, 3]) @ shown.scene.c2w[0, :3, :3] @ shown.scene.intrinsics[0].T
-    x, y = (in_camera[:, :2] / in_camera[:, 2:]).T
-    assert np.mean((x >= left) & (x <= right) & (y >= top) & (y <= bottom)) > 0.95 and right - left < 1.5 * np.ptp(x)
-    boxes.take(1, ((0.0, 0.0), (0.05, 0.05)), fov, width / height)
-    boxes.seen(0, fov, width / height)
-    assert "misses the object" in boxes._told.content
 
 
 @needs_viser

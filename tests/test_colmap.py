@@ -72,15 +72,6 @@ def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     assert re.search("2 photographs .* left out: a.png and b.png", left_out)
 
 
-@pytest.mark.parametrize("style", ["{name}.png", "{stem}.png"])
-def test_masks_are_found_by_either_name(tmp_path, style):
-    (name,) = colmap_files.write_project(tmp_path, "bin", names=["sub/photo.jpg"])
-    mask = tmp_path / "masks" / style.format(name=name, stem="sub/photo")
-    mask.parent.mkdir(parents=True)
-    write_image(mask, np.zeros((48, 64), np.uint8))
-    assert read(tmp_path).images[0].mask_path == mask
-
-
 def project_with(folder, change):
     colmap_files.write_project(folder, "bin")
     change(folder)

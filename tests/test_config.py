@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from config_samples import CONFS, RECIPES, WHOLE, flat, write_conf
+from config_samples import CONFS, RECIPES, flat, write_conf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
 from models.config.hocon import parse_tree, write_tree
-from models.fields.conf import NerfConfig
 from models.methods.conf import known_leaves, load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
@@ -138,13 +137,6 @@ def test_the_base_confs_hold_every_key_once_with_a_comment_and_its_default():
                 assert key not in found and comment.strip(), key
                 found[key] = path
     assert set(found) == set(known_leaves())
-
-
-def test_a_conf_without_the_optional_keys_takes_the_constructors_defaults():
-    conf = parse_config(WHOLE, "whole")
-    assert conf.model.sdf_network.skip_in == (4,) and conf.model.sdf_network.bias == 0.5
-    assert conf.model.nerf == NerfConfig() and conf.train.warm_up_end == 0.0
-    assert isinstance(conf.train.warm_up_end, float) and conf.general.recording == ()
 
 
 BAD_OVERRIDES = [

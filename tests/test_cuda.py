@@ -56,13 +56,6 @@ def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, rel
     assert (plan.codes, plan.is_translated) == ((code,), is_translated)
 
 
-def test_of_several_toolkits_the_first_that_fits_is_taken():
-    assert plan_of(OLD, toolkit((13, 0)), toolkit((11, 8)), toolkit((12, 4))).toolkit.release == (12, 4)
-    assert plan_of(NEW, toolkit((13, 0), without=("cublas",)), toolkit((12, 4))).toolkit.release == (12, 4)
-    assert plan_of(NEW, toolkit((12, 4)), toolkit((13, 0))).toolkit.release == (12, 4)
-    assert plan_of(driver((13, 0), card(61)), toolkit((13, 0)), toolkit((12, 8))).toolkit.release == (12, 8)
-
-
 # what does not, and the remedy
 
 

@@ -4,11 +4,9 @@ import os
 import time
 
 import pytest
-from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, planned, write_nvcc, write_toolkit
+from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, write_nvcc, write_toolkit
 
-from models.machine.cuda import home as homes
 from models.machine.cuda.conclude import PIP_ALL
-from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import ready
 
 TOO_NEW = "echo '#error -- unsupported GNU version! gcc versions later than 12 are not supported!' >&2; exit 1"
@@ -122,11 +120,3 @@ def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_pat
         told = started(CUDA_HOME=str(first)).reason
         assert told.endswith(": free some space, or set TMPDIR to another folder, or use --device cpu")
         assert (tries(first), tries(second)) == (count, 0)
-
-
-@pytest.mark.parametrize("letter", homes.UNFIT)
-def test_a_home_folder_that_nvcc_does_not_take_is_told_of(machine, tmp_path, letter):
-    root = broken(tmp_path / "local" / "cuda")
-    with pytest.raises(HomeError, match="set JITTOR_HOME to another folder"):
-        prepare(planned(machine()[0]), tmp_path / f"a{letter}b", "g++")
-    assert tries(root) == 0

@@ -27,22 +27,6 @@ def truth():
 
 
 @BOTH
-def test_every_view_has_a_picture_a_crisp_mask_and_a_camera(folder, views):
-    names = [f"{view:03d}.png" for view in range(views)]
-    size = (make_demo.IMAGE_SIZE, make_demo.IMAGE_SIZE)
-    for kind, channels in (("image", 3), ("mask", 1)):
-        assert sorted(path.name for path in (folder / kind).iterdir()) == names
-        assert all(read_image(folder / kind / name).shape == (*size, channels) for name in names)
-    for name in names:
-        mask, image = read_image(folder / "mask" / name)[..., 0], read_image(folder / "image" / name)
-        assert set(np.unique(mask)) == {0, 255}
-        assert 0.1 < (mask > 0).mean() < 0.4
-        assert image[mask > 0].max(axis=-1).min() > 20 and image[mask == 0].mean() < 2.0
-    with np.load(folder / "cameras_sphere.npz") as cameras:
-        assert set(cameras.files) == {f"{kind}_mat_{view}" for kind in ("world", "scale") for view in range(views)}
-
-
-@BOTH
 def test_ground_truth_projects_into_the_masks_and_fills_them(folder, views):
     points = sample_surface(truth(), 200_000, np.random.default_rng(0))
     for view in range(0, views, 3):

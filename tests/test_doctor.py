@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from cuda_machines import card, computes, driver, facts, takes_its_process_along, toolkit
+from cuda_machines import computes, facts, takes_its_process_along, toolkit
 from runs import ROOT
 
 from models.doctor import cuda, examine, operations, system
@@ -36,15 +36,6 @@ def lines_of(check):
 def test_this_machine_is_fit():
     checks = (system.interpreter, system.packages, system.compiler, system.cache)
     assert [line.text() for check in checks for line in lines_of(check) if not line.is_ok] == []
-
-
-def test_packages_that_are_missing_or_of_another_version_are_named_with_the_command_that_mends_it(
-    monkeypatch, tmp_path
-):
-    (tmp_path / "requirements.txt").write_text("# some\nnumpy>=99\nno-such-package>=1\nscipy>=1.0,<99  # why\n")
-    monkeypatch.setattr(system, "REQUIREMENTS", tmp_path / "requirements.txt")
-    _, *wrong = lines_of(system.packages)
-    assert [line.remedy for line in wrong] == ['pip install "numpy>=99"', system.INSTALL]
 
 
 def test_a_package_that_is_installed_and_cannot_be_imported_is_named_with_the_command(monkeypatch, tmp_path):
@@ -116,13 +107,6 @@ def test_a_machine_without_a_card_is_well_and_its_toolkit_is_told_of(machine):
     assert all(line.is_ok for line in found) and any("not used: no card" in line.found for line in found)
     told = machine(None, gpu=7)[-1]
     assert told.is_ok and told.found.endswith("the CPU is used and --gpu 7 is ignored")
-
-
-def test_a_card_that_stays_idle_is_wrong_but_where_the_cpu_is_asked_for(machine):
-    wanted = machine(driver((13, 0), card(90, "H100")))
-    assert [line.name for line in wanted if not line.is_ok] == ["CUDA"] and "requirements-cuda.txt" in wanted[-1].remedy
-    assert all(line.is_ok for line in machine(driver(), device="cpu"))
-    assert not machine(None, device="cuda")[-1].is_ok
 
 
 # what is computed

@@ -71,18 +71,6 @@ def test_pictures_are_made_with_the_average(averaged):
     assert np.any(shown[0] != shown[1])
 
 
-def test_a_checkpoint_without_an_average_starts_one_from_its_weights(tmp_path):
-    assert run(tmp_path) == 0
-    before = weights(saved(tmp_path, 6))
-    end = ("train.end_iter=7", *SHORT[1:], DECAY)
-    assert run(tmp_path, "--is_continue", settings=end) == 0
-    after, kept = saved(tmp_path, 7), 8 / 17
-    now = weights(after)
-    for name, value in averages(after).items():
-        expected = kept * before[name] + (1 - kept) * now[name]
-        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-7, err_msg=name)
-
-
 @pytest.mark.parametrize("value", ["1", "-0.1", "nan", "often"])
 def test_a_decay_that_averages_nothing_is_refused_by_name(value, tmp_path, capsys):
     assert run(tmp_path / "new", settings=(f"train.ema_decay={value}",)) == 2

@@ -116,16 +116,6 @@ def test_mirrored_photographs_are_named(corner, views):
     assert finding.figure.count(".png") == len(views)
 
 
-@pytest.mark.slow
-def test_of_large_pictures_with_sixteen_bits_and_masks_the_same_is_said(corner):
-    large = tuple(np.kron(image, np.ones((3, 3, 1), np.uint8)).astype(np.uint16) * 257 for image in corner.images)
-    intrinsics = corner.intrinsics.copy()
-    intrinsics[:, :2] *= 3
-    intrinsics[:, :2, 2] += 1
-    masks = tuple(np.full(image.shape[:2], 255, np.uint8) for image in large)
-    assert cameras(replace(corner, images=large, intrinsics=intrinsics, masks=masks)).verdict == "good"
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     flat = replace(

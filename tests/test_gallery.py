@@ -3,7 +3,6 @@
 import json
 import os
 
-import numpy as np
 import pytest
 
 import exp_runner
@@ -14,8 +13,6 @@ from benchmarks.gallery.runs import RESULTS
 from benchmarks.gallery.scenes import SceneSpec
 from benchmarks.gallery.verdict import collapse
 from data.config import DatasetConfig
-from data.readers.points import read_points
-from data.scenes.load import load_held_out, load_scene
 
 SMALL = SceneSpec("small", "blob", "noise", photographs=9, size=(48, 36), cells=48, exposure=0.4, has_points=True)
 GOOD = {
@@ -29,11 +26,6 @@ FROM_BLURRED = -2.0  # dB, of a training of 600 steps; a collapse lies 5 and mor
 
 
 @pytest.fixture(scope="module")
-def stage():
-    return render.PhotoSet(SMALL)
-
-
-@pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("scene") / "small"
     render.write_scene(SMALL, found)
@@ -43,19 +35,6 @@ def folder(tmp_path_factory):
 def conf(folder, **changes):
     names = {"render_cameras_name": "cameras_sphere.npz", "object_cameras_name": "cameras_sphere.npz"}
     return DatasetConfig(str(folder), **names, camera_outside_sphere=False, test_every=scenes.HELD_OUT_EVERY, **changes)
-
-
-def test_a_scene_is_read_back_with_its_cameras_masks_and_points(folder, stage):
-    scene = load_scene(conf(folder))
-    held_out = load_held_out(conf(folder), scene)
-    kept = [view for view in range(9) if view % scenes.HELD_OUT_EVERY]
-    assert (scene.n_views, held_out.n_views) == (7, 2)
-    assert np.allclose(scene.c2w, scenes.poses(SMALL)[kept], atol=1e-6)
-    assert np.allclose(scene.intrinsics[0], SMALL.intrinsics, atol=1e-6)
-    assert 0.02 < np.mean(scene.masks[0] > 0) < 0.5
-    assert len(scene.points.xyz) > 1000 and len(read_points(folder / render.WITNESS).xyz) > 1000
-    distances = np.abs(stage.sdf(scene.points.xyz))
-    assert np.median(distances) < 0.01
 
 
 @pytest.mark.parametrize(

@@ -70,15 +70,6 @@ def test_a_resumed_run_appends_to_both_logs_and_tells_tensorboard_where_it_went_
     assert [event.step for event in starts] == [1]
 
 
-def test_each_line_of_the_text_log_has_a_time_and_a_level(tmp_path):
-    with RunLogger(tmp_path) as log:
-        log.info("one", "two")
-        log.warn("three")
-    lines = read_text(tmp_path).splitlines()
-    assert [line.split(" ", 1)[1] for line in lines] == ["INFO one", "INFO two", "WARNING three"]
-    assert all(line[:2] == "20" and line[10] == "T" for line in lines)
-
-
 def test_quiet_silences_info_and_bars_but_not_warnings_nor_the_text_log(tmp_path, capsys):
     with RunLogger(tmp_path, quiet=True) as log:
         log.info("news")

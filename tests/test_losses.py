@@ -11,7 +11,7 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.rendering.losses import binary_mask, color_term, eikonal_term, mask_term, masked_psnr
+from models.rendering.losses import color_term, eikonal_term, mask_term, masked_psnr
 from models.structs import RenderOutput, Term
 
 RAYS, SECTIONS = 6, 5
@@ -80,22 +80,6 @@ def test_the_mask_loss_is_finite_at_the_opposite_of_the_truth():
 def test_the_gradient_of_the_mask_loss_is_that_of_finite_differences():
     expected = central_differences(lambda p: oracles.cross_entropy(p, MASK), OPACITY)
     assert_grad_close(slope(mask_term, OPACITY, MASK).ravel(), expected, rtol=1e-5)
-
-
-def test_opacities_beyond_the_margin_get_no_gradient_and_those_on_it_do():
-    opacity = np.float32([0.0, 5e-4, 0.001, 0.999, 0.9995, 1.0])[:, None]
-    gradient = slope(mask_term, opacity, MASK)[:, 0]
-    assert not gradient[[0, 1, 4, 5]].any() and gradient[[2, 3]].all()
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3])
-def test_the_mask_is_made_binary_where_it_is_asked_for(weight):
-    grey = np.float32([0.0, 0.2, 0.5, 0.51, 0.9, 1.0])[:, None]
-    train = dataclasses.replace(TRAIN, mask_weight=weight)
-    mask = binary_mask(jt.array(grey), RAYS, train).numpy()
-    expected = [0, 0, 0, 1, 1, 1] if weight else [1] * RAYS
-    np.testing.assert_array_equal(mask, np.float32(expected)[:, None])
-    np.testing.assert_array_equal(binary_mask(None, RAYS, train).numpy(), np.ones((RAYS, 1)))
 
 
 # together

@@ -8,7 +8,7 @@ from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.surface import clean, color, texture
 from models.surface.refine import onto_level
-from models.surface.visibility import Camera, Visibility, clustered, project
+from models.surface.visibility import Camera, Visibility, project
 from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -72,12 +72,6 @@ def test_no_vertex_goes_farther_than_the_reach_or_away_from_the_surface():
     assert np.array_equal(onto_level(beside, wrong, 0.0, 0.05, 64, iter).vertices, beside)
 
 
-def test_flat_places_stay_and_have_no_normal():
-    start = np.ones((3, 3))
-    found = onto_level(start, lambda points: (np.ones((3, 1)), np.zeros((3, 3))), 0.0, 1.0, 10, iter)
-    assert np.array_equal(found.vertices, start) and not found.normals.any()
-
-
 # pieces
 
 
@@ -103,16 +97,6 @@ def test_watertight_is_what_it_says():
     turned = np.concatenate([mesh.faces[:1, ::-1], mesh.faces[1:]])
     assert not clean.is_watertight(trimesh.Trimesh(mesh.vertices, turned, process=False))
     assert not clean.is_watertight(trimesh.Trimesh(np.zeros((0, 3)), np.zeros((0, 3), int), process=False))
-
-
-def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
-    monkeypatch.setattr("models.surface.visibility.MOST_FACES", 1000)
-    mesh = marched(80)
-    camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
-    assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)
-    found = Visibility(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
-    facing = np.sum((camera.center - mesh.vertices) * normals, axis=1) > 0.3
-    assert found[facing].all() and not found[mesh.vertices[:, 2] < -0.3].any()
 
 
 def test_decimation_leaves_the_shape_and_the_number_asked_for():

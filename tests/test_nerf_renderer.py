@@ -11,14 +11,13 @@ from dense_renderer import TwoPassRenderer
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
-from benchmarks.dense_extraction import marching_cubes, sample_grid
 from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
 from models.fields.state import named_parameters
 from models.machine.backend import jt
-from models.methods.radiance import SURFACE_DENSITY, TwoPassModel
+from models.methods.radiance import TwoPassModel
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective, StepContext
 from models.training.gradient import losses_of
@@ -126,16 +125,6 @@ def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     points = (rays.origins + rays.directions * seen.distance)[hit]
     radial = points / np.linalg.norm(points, axis=1, keepdims=True)
     assert (np.sum(seen.normal[hit] * radial, axis=1) > 0.99).all()
-
-
-def test_the_surface_field_meshes_the_ball_facing_outwards():
-    surface = model_of(of_field(ball)).level_set
-    low, high = np.full(3, -1.0), np.full(3, 1.0)
-    grid = sample_grid(surface.outward, low, high, 40, 5000)
-    mesh = marching_cubes(grid, surface.threshold, low, high, surface.quantity)
-    radii = np.linalg.norm(mesh.vertices, axis=1)
-    assert surface.threshold == SURFACE_DENSITY and abs(np.median(radii) - 0.5) < 0.02
-    assert mesh.is_watertight and mesh.volume > 0
 
 
 def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_asked_for():

@@ -74,20 +74,6 @@ def test_restored_moments_go_on_bit_for_bit():
         np.testing.assert_array_equal(actual, expected)
 
 
-@all_paths
-def test_parameters_of_all_shapes_are_updated_each_by_its_own_gradient():
-    rng = np.random.default_rng(3)
-    shapes = [(1,), (7,), (5, 3), (1, 40), (300, 257)]
-    starts, gradients = ([rng.normal(size=shape).astype(np.float32) for shape in shapes] for _ in range(2))
-    optimizer = adam_of(*(jt.array(start) for start in starts))
-    for _ in range(2):
-        optimizer.step([jt.array(gradient) for gradient in gradients], 1e-2)
-    for parameter, start, gradient in zip(optimizer.parameters, starts, gradients, strict=True):
-        expected = oracles.adam(start, [gradient.astype(np.float64)] * 2, [1e-2] * 2)[-1]
-        np.testing.assert_allclose(parameter.numpy(), expected, atol=1e-6)
-        assert parameter.requires_grad
-
-
 # A table of features is shared out in pieces: neither a number nor a sum may depend on who takes which.
 def test_a_step_and_its_readings_are_the_same_bits_for_any_number_of_threads(openmp_threads):
     rng = np.random.default_rng(4)

@@ -130,14 +130,6 @@ def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsy
     assert capsys.readouterr().out.count("does not fit") == len(DEBUG_ROWS)
 
 
-@pytest.mark.slow
-def test_a_run_under_an_impossible_limit_warns_and_goes_on_ray_by_ray(tmp_path, capsys):
-    settings = ("train.end_iter=1", "train.warm_up_end=0", "train.batch_size=4", "train.memory_limit=0.01")
-    assert run(tmp_path, settings=settings) == 0
-    told = capsys.readouterr()
-    assert "train.memory_limit" in told.err and "1 at a time" in told.out
-
-
 BAD_VALUES = [
     ("ray_chunk=0", "at least 1"),
     ("ray_chunk=many", "a whole number or auto"),

@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 from data.errors import UserError
 from data.io.images import read_image, write_image
 from data.prepare.exif import read_exif, upright
-from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
+from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video
 from data.prepare.progress import Bar
 from data.prepare.sources import find_images
 
@@ -63,11 +63,6 @@ def test_large_deep_and_transparent_photographs_become_plain_ones(tmp_path):
         assert pixels.dtype == np.uint8
         assert pixels.shape[2] == 3
         assert (pixels == value).all()
-
-
-def test_photographs_of_one_size_and_focal_length_share_a_camera():
-    frames = [Frame("a", "a", 30, 20, 50.0), Frame("b", "b", 30, 20, 50.0), Frame("c", "c", 20, 30, None)]
-    assert [(group.names, group.focal) for group in groups(frames)] == [(("a", "b"), 50.0), (("c",), None)]
 
 
 def write_video(path, frames):

@@ -39,14 +39,6 @@ def test_grabcut_finds_what_differs_from_outside_the_sphere():
     assert overlap(mask, truth) > 0.9
 
 
-def test_a_sphere_that_fills_the_picture_leaves_nothing_to_cut():
-    rgb, _ = disc()
-    intrinsics = np.array([[900.0, 0, 80], [0, 900, 60], [0, 0, 1]])
-    pose = np.eye(4)
-    pose[2, 3] = -3.0
-    assert (masks.grab_cut(rgb, intrinsics, pose) == 255).all()
-
-
 def test_a_mask_is_turned_with_its_photograph(tmp_path):
     save_with_exif(tmp_path / "a.jpg", picture(), orientation=6)
     stored = np.zeros((20, 30), np.uint8)

@@ -143,15 +143,6 @@ def test_the_focal_length_is_found_in_the_order_of_instant_ngp(tmp_path, keys, f
     np.testing.assert_allclose([intrinsics[0, 0], intrinsics[1, 1]], focal, rtol=1e-12)
 
 
-@pytest.mark.parametrize("stored", ["a.png", "a.PNG", "a.jpg", "a.JPG", "a.jpeg", "a.JPEG"])
-@pytest.mark.parametrize("named", ["a", "./a", "{}", ".\\{}", "b/../{}"])
-def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
-    save_picture(tmp_path / stored, np.zeros((30, 40, 4), np.uint8), alpha=False)
-    frame = {"file_path": named.format(stored), "transform_matrix": np.eye(4).tolist()}
-    write_json(tmp_path / "transforms.json", {"fl_x": 50, "frames": [frame]})
-    assert read_ngp(tmp_path, None).images[0].path == tmp_path / stored
-
-
 def test_an_ngp_scene_holds_out_the_photographs_of_its_test_file(tmp_path):
     write_ngp(tmp_path, LENSES[:4])
     write_ngp(tmp_path / "other", LENSES[4:])
@@ -186,14 +177,3 @@ def test_an_llff_scene_is_matched_in_the_order_of_plain_sorting(tmp_path):
     ordered = sorted(views, key=lambda view: view.name)
     assert [posed.path.stem for posed in parsed.images] == [view.name for view in ordered]
     assert ordered[0].name == "img_10" and errors(parsed.images, ordered, sphere_points()) < 1e-6
-
-
-def test_reduced_photographs_keep_the_size_their_cameras_are_for(tmp_path):
-    write_llff(tmp_path, PINHOLES, pictures="images_8")
-    write_llff(tmp_path, PINHOLES, pictures="images_2")
-    for path in (tmp_path / "images_2").iterdir():
-        save_picture(path, np.zeros((36, 48, 4), np.uint8), alpha=False)
-    posed_images = read_llff(tmp_path, None).images
-    assert {posed.path.parent.name for posed in posed_images} == {"images_2"}
-    assert {posed.lens.size for posed in posed_images} == {(96, 72)}
-    assert errors(posed_images, PINHOLES, sphere_points()) < 1e-6  # in pixels of the size that is stated

@@ -195,9 +195,3 @@ def test_full_disk_is_said_before_the_work(tmp_path, monkeypatch):
 def test_no_surface_is_said(function, words, bounded):
     with pytest.raises(EmptySurfaceError, match=words):
         sparse.extract(Analytic(function, bounded), *BOX, 80, 0.0, CHUNK)
-
-
-@pytest.mark.parametrize(("resolution", "chunk", "word"), [(1, 10, "--resolution 1"), (4, 0, "chunk 0")])
-def test_impossible_grid_is_the_users_mistake(resolution, chunk, word):
-    with pytest.raises(UserError, match=word):
-        sparse.extract(Analytic(torus), *BOX, resolution, 0.0, chunk)

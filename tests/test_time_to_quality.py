@@ -67,28 +67,6 @@ def test_a_second_call_repeats_nothing(measured, no_worker, capsys):
     assert "| tiny |" in capsys.readouterr().out
 
 
-@pytest.mark.cli
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--run", "confs/debug.conf"], "NAME=CONF"),
-        (["--run", "a/b=confs/debug.conf"], "NAME=CONF"),
-        (["--run", f"tiny={CONF}"], "two of this name"),
-        (["--run", "other=nowhere.conf"], "nowhere.conf"),
-        (["--run", f"other={CONF}", "train.no_such_key=1"], "no_such_key"),
-        (["--run", f"other={CONF}", "dataset.data_dir=/nowhere"], "/nowhere"),
-        (["--ground-truth", "/nowhere.ply"], "/nowhere.ply"),
-        (["--points", "/nowhere.ply"], "/nowhere.ply"),
-        (["--curve", "nowhere.csv"], "NAME=FILE"),
-        (["--curve", "peer=/nowhere.csv"], "/nowhere.csv"),
-    ],
-)
-def test_a_wrong_command_line_is_one_sentence_and_nothing_is_done(tmp_path, no_worker, capsys, arguments, words):
-    assert program.main(command(tmp_path / "out", *arguments)) == 2
-    shown = capsys.readouterr()
-    assert words in shown.err and "Traceback" not in shown.err and not (tmp_path / "out").exists()
-
-
 def row(run, seconds, chamfer, seed=0, length=1.0):
     return dict.fromkeys(COLUMNS) | {
         "run": run,

@@ -67,12 +67,6 @@ def test_no_pixel_shows_what_the_lens_did_not_see(name):
     assert undistort.size[0] > 0.7 * SIZE[0] and undistort.size[1] > 0.7 * SIZE[1]
 
 
-def test_a_lens_that_pulls_inwards_is_cut_and_one_that_pushes_outwards_keeps_its_size():
-    assert Undistorter(LENSES["barrel"], SIZE).size == SIZE
-    cut = Undistorter(LENSES["pincushion"], SIZE)
-    assert cut.size[0] < SIZE[0] and cut.size[1] < SIZE[1]
-
-
 def test_a_reduced_photograph_takes_its_cameras_intrinsics_along():
     lens = Lens(K, size=(160, 120))
     np.testing.assert_allclose(fitted(lens, (80, 60)), resized(K, (160, 120), (80, 60)))

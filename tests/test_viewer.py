@@ -19,7 +19,7 @@ from data.io.images import read_image
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.viewer import server
-from models.viewer.boxes import LINE, Boxes, to_pixels
+from models.viewer.boxes import LINE, Boxes
 from models.viewer.cameras import fov_of, hit
 from models.viewer.scene_display import SceneDisplay, pose_of
 from models.viewer.words import words
@@ -60,14 +60,6 @@ def test_a_busy_port_is_the_next_one_and_said():
         server.free_port("203.0.113.7", 9000, told.append)
     with pytest.raises(UserError, match="--host: is empty"):  # sockets would open all addresses
         server.free_port("", 9000, told.append)
-
-
-def test_places_of_a_window_are_those_of_the_photograph(scene):
-    fov, (width, height) = fov_of(scene, 3), scene.size(3)
-    middle = to_pixels(scene, 3, np.array([0.5, 0.5]), fov, 2.0)
-    top = to_pixels(scene, 3, np.array([0.5, 0.0]), fov, 2.0)
-    assert np.allclose(middle, scene.intrinsics[3, :2, 2]) and np.isclose(middle[1] - top[1], height / 2)
-    assert np.isclose(to_pixels(scene, 3, np.array([0.75, 0.5]), fov, 2.0)[0] - middle[0], width / 2)
 
 
 @pytest.fixture

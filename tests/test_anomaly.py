@@ -96,3 +96,9 @@ def test_jitter_of_another_model_is_refused(members, tmp_path):
         _require_noise(Drawing(), dataclasses.replace(anomaly, noise=noise), 2, tmp_path)
     with pytest.raises(UserError, match="jitter does not fit its conf"):
         _require_noise(Drawing(), dataclasses.replace(anomaly, noise=jitter(9)), 2, tmp_path)
+
+
+def test_weights_of_another_network_are_refused(members, tmp_path):
+    np.savez(tmp_path / "good.npz", **members)
+    with pytest.raises(UserError, match="its weights do not fit its conf"):
+        replay(tmp_path / "good.npz", print)

@@ -100,6 +100,16 @@ def test_limits_of_the_process_and_of_its_container_count(monkeypatch):
     assert available.available_bytes() == 3
 
 
+MEMORY_TEXTS = ["Unable to allocate 3 GiB", "std::bad_alloc", "CUDA out of memory", "can't start new thread"]
+MEMORY_TEXTS += ["GPU memory is overflow, please reduce your batch_size or data size!\nTotal: 200MB Used: 197MB"]
+MEMORY_TEXTS += ["x.so: failed to map segment from shared object", "Failed reason:Resource temporarily unavailable"]
+
+
+@pytest.mark.parametrize("text", MEMORY_TEXTS)
+def test_what_the_libraries_say_of_memory_is_understood(text):
+    assert is_allocation_failure(RuntimeError(text)) and not is_allocation_failure(OSError("no"))
+
+
 def test_where_cublas_finds_no_memory_its_words_are_understood():
     text = (CSRC / CUDA / "device.h").read_text(encoding="utf-8")
     words = re.findall(r'CUBLAS_STATUS_ALLOC_FAILED\) return "(.*)"', text)

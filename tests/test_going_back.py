@@ -119,6 +119,14 @@ def test_a_gradient_that_is_never_finite_from_the_first_step_writes_no_checkpoin
     assert not (tmp_path / "checkpoints").exists() and (tmp_path / "report.html").exists()
 
 
+def test_weights_that_a_first_step_ruins_before_any_checkpoint_are_left_for_those_of_the_beginning(tmp_path, capsys):
+    """Before, all attempts began at the ruined weights."""
+    settings = (*LONG, "train.learning_rate=3e12", "train.warm_up_end=1", "train.save_freq=100")
+    run(tmp_path, settings=settings)
+    told = capsys.readouterr().err
+    assert "going back to the weights of step 0, with" in told and "staying at" not in told
+
+
 def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(setbacks, "PROGRESS", 3)
     spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)

@@ -38,3 +38,10 @@ def test_a_damaged_file_is_named(tmp_path, content):
         SceneError, match="points.ply: (cannot be read as a PLY file|is truncated: it has 1 of 1000000000000 points)"
     ):
         read_points(tmp_path / "points.ply")
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e400"])
+def test_points_at_infinity_are_named(tmp_path, value):
+    (tmp_path / "points.ply").write_text(HEADER.format(1) + f"1 2 {value}\n")
+    with pytest.raises(SceneError, match="points.ply: has points that are NaN or infinite"):
+        read_points(tmp_path / "points.ply")

@@ -239,6 +239,16 @@ def test_a_lock_that_is_a_hard_link_is_not_written_through(tmp_path):
     assert (tmp_path / "mine").read_text() == "precious" and (tmp_path / LOCK_NAME).exists()
 
 
+def test_a_disk_that_takes_no_number_keeps_no_lock(tmp_path, monkeypatch):
+    def full(*_args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("data.io.lock.os.pwrite", full)
+    with pytest.raises(OSError, match="No space"), only_one(tmp_path / "scene" / "prepare"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_childs_log_that_is_a_hard_link_is_not_written_through(tmp_path):
     (tmp_path / "mine").write_text("precious")
     (tmp_path / "log").hardlink_to(tmp_path / "mine")

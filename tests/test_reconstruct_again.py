@@ -141,6 +141,15 @@ def test_an_overwrite_that_is_refused_changes_nothing(links):
     assert (FOLDER / "reconstruct.json").read_bytes() == before and steps() == [10]
 
 
+@pytest.mark.parametrize("key", ["general.base_exp_dir", "dataset.data_dir", "train.val_freq"])
+def test_a_plan_sets_its_own_keys_alone(links, capsys, tmp_path, key):
+    settle(settings={key: str(tmp_path / "elsewhere"), "train.end_iter": "9"})
+    assert call() == 2
+    told = capsys.readouterr().err
+    assert f"reconstruct.json: sets {key}, but a plan may set only" in told and told.count("\n") == 1
+    assert not (tmp_path / "elsewhere").exists() and not SCENE.exists()
+
+
 @pytest.mark.parametrize(
     "others", [{"minutes": float("nan")}, {"minutes": -1}, {"seconds_per_step": "x"}, {"is_finished": 2}, {"more": 1}]
 )

@@ -114,3 +114,9 @@ def test_samples_are_uniform_by_area_whatever_the_triangles():
     counts = np.histogram2d(points[:, 0], points[:, 1], bins=10, range=[[0, 1], [0, 1]])[0]
     assert counts.sum() == 100_000
     assert np.sum((counts - 1000.0) ** 2 / 1000.0) < 149  # chi-square, 99 degrees of freedom: 0.1 % above 148.2
+
+
+def test_mesh_without_area_is_refused():
+    flat = trimesh.Trimesh(np.zeros((3, 3)), [[0, 1, 2]], process=False)
+    with pytest.raises(ValueError, match="area"):
+        compared(flat, square())

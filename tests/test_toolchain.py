@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from data.errors import UserError
-from models.machine import toolchain
+from models.machine import environment, isa, toolchain
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
@@ -107,6 +107,13 @@ def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monke
     assert "\n" not in str(caught.value)
 
 
+def test_the_device_is_not_chosen_by_a_variable(monkeypatch):
+    before = dict(os.environ)
+    monkeypatch.setattr(os, "environ", {**before, "use_cuda": "1", "no_grad": "1", "log_v": "0"})
+    environment.tell(None)
+    assert not {"use_cuda", "no_grad"} & set(os.environ) and os.environ["log_v"] == "0"
+
+
 @pytest.mark.cli
 @pytest.mark.parametrize(("flag", "kib"), [("-v", 300000), ("-v", 900000), ("-v", 1200000), ("-d", 100000)])
 def test_a_limit_below_what_the_libraries_take_is_one_sentence_and_leaves_nothing(flag, kib, tmp_path):
@@ -155,3 +162,17 @@ def test_a_home_that_was_set_for_another_run_is_not_used(monkeypatch, tmp_path):
         for more in ({"JITTOR_HOME": str(tmp_path / "other")}, {})
     ]
     assert homes == [str(tmp_path / "other"), str(tmp_path / "home")]
+
+
+def test_one_folder_by_two_names_is_one_compiler_and_two_compilers_have_two_caches(monkeypatch, tmp_path):
+    executable(tmp_path / "bin" / "g++", "true")
+    (tmp_path / "link").symlink_to("bin")
+    monkeypatch.delenv("cc_path", raising=False)
+    seen = []
+    for folder in ("bin", "link"):
+        monkeypatch.setenv("PATH", str(tmp_path / folder))
+        seen.append((toolchain.compiler(), toolchain.cache_name()))
+    assert seen[0] == seen[1] == (str(tmp_path / "bin/g++"), seen[0][1])
+    monkeypatch.setattr(toolchain, "USUAL_COMPILER", seen[0][0])
+    monkeypatch.setattr(toolchain, "python_config", lambda: str(toolchain.config_beside()))
+    assert toolchain.cache_name() == f"{toolchain.CACHE_NAME}-{isa.level().name}" != seen[0][1]

@@ -4,6 +4,7 @@ The reader was also held against PyTorch 2.13 itself; these tests need none.
 """
 
 import itertools
+import os
 import struct
 import zipfile
 
@@ -29,6 +30,7 @@ from torch_files import (
 
 from models.checkpoints import torch_archive
 from models.checkpoints.ours import CheckpointError
+from models.checkpoints.published import read_torch_checkpoint
 
 ARRAYS = {
     "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
@@ -193,6 +195,14 @@ BAD_ARCHIVES = {
 def test_an_archive_that_makes_no_sense_is_refused(tmp_path, case):
     make, reason = BAD_ARCHIVES[case]
     assert reason in refusal(tmp_path, make())
+
+
+def test_a_sparse_file_of_terabytes_is_refused_unread(tmp_path):
+    path = tmp_path / "ckpt_000040.pth"
+    path.write_bytes(zip_file(SMALL))
+    os.truncate(path, 1 << 36)
+    with pytest.raises(CheckpointError, match="larger than 1024 MiB"):
+        read_torch_checkpoint(path)
 
 
 def test_every_truncation_is_refused(tmp_path):

@@ -162,6 +162,3 @@ def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
 def differences(some, others):
     """What two gradients differ by, parameter by parameter."""
     return {name: some[name] - others[name] for name in others}
-
-
-# learning rates of a kind's own

@@ -6,9 +6,6 @@ import pytest
 from cuda_machines import toolkit
 
 from benchmarks import cuda_check, cuda_check_toolkit
-from benchmarks.shapes import ROOT
-from models.methods.conf import load_config
-from models.methods.registry import METHODS
 
 GOOD = {"vars": [66, 66], "ops": [0, 0], "host_ms": 4.0, "kernels": 300.0, "compiled": 3, "compile_seconds": 12.0}
 GOOD |= {"first_seconds": 20.0, "allocations": 0, "late_vars": [70, 70], "late_ops": [0, 0], "on_card": 9}
@@ -48,9 +45,3 @@ def test_a_conf_that_compiles_and_leaves_nothing_behind_is_well(check, capsys):
     assert "ok     debug: 30 steps, variables 66, operations 0, half-way 70 and 0; 4.0 ms of the host" in text
     assert "the host waits 1 times a step (at most 5) and reads 1 bytes (at most 4096); 9 operations with" in text
     assert "operations with code for 8.0 and 9.0, 2 meant for the host; 3 compiled" in text
-
-
-@pytest.mark.slow
-def test_one_conf_of_each_kind_is_shown():
-    kinds = {load_config(ROOT / f"confs/{name}.conf", "check", ()).model.type for name in cuda_check.SHOWN}
-    assert kinds == set(METHODS)

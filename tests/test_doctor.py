@@ -26,9 +26,6 @@ def lines_of(check):
     return found
 
 
-# lines
-
-
 # the system
 
 

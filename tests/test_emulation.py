@@ -1,4 +1,4 @@
-"""What stands in for a card sees the mistakes of kernels; operations have a text for each device, of one contract."""
+"""Operations have a text for each device, of one contract."""
 
 import importlib
 import itertools

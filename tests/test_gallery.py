@@ -1,4 +1,4 @@
-"""The gallery: its generator, its verdict, its page, and its quick form, which trains four small scenes."""
+"""The gallery: its verdict, its command line, and its quick form, which trains four small scenes."""
 
 import json
 import os

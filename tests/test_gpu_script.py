@@ -1,4 +1,4 @@
-"""benchmarks/gpu.sh: a pack is whole or there is none, stages that fail stop no other, and a run can be stopped."""
+"""`benchmarks/gpu.sh`: a pack is whole, a stage that fails stops no other, and a run can be stopped."""
 
 import signal
 import subprocess

@@ -54,9 +54,6 @@ def training_terms(order=slice(None), train=TRAIN, mask=MASK):
     return {name: float(value.item()) for name, value in found.items()}
 
 
-# colour
-
-
 # eikonal
 
 

@@ -1,4 +1,4 @@
-"""What `--mode doctor` looks at: each line is ok or has a remedy, whatever else fails."""
+"""`--mode doctor`: each line is ok or has a remedy, whatever else fails."""
 
 import importlib.metadata
 import os

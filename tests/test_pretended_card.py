@@ -1,4 +1,4 @@
-"""The pretended driver, asked as a real one, and the pretended runtime, which counts what waits for the card."""
+"""The pretended driver, asked as a real one."""
 
 import os
 import shutil

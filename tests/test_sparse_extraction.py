@@ -49,6 +49,7 @@ def test_sparse_mesh_is_the_dense_mesh(name):
     assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
 def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):
     field = Analytic(function, bounded)

@@ -1,14 +1,11 @@
-"""An operation from outside: a layout, a reference and a header; and that no test replaces what it should choose."""
+"""An operation from outside: a layout, a reference and a header, and the form that `use` chooses."""
 
 from __future__ import annotations
 
-import ast
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from runs import ROOT
 
 from models.machine.backend import device_info, jt
 from models.ops.kernel import NATIVE, REFERENCE, Kernel, use
@@ -76,69 +73,3 @@ def test_an_operation_is_a_module_and_a_header_and_its_form_is_chosen_by_use(ble
             kernel(first, second, sizes)
     np.testing.assert_allclose(kernel(first, second, sizes).numpy(), expected, rtol=1e-6, atol=1e-6)
     assert ran == [REFERENCE, NATIVE, NATIVE]
-
-
-def test_the_form_is_the_default_again_after_a_failure(blend):
-    kernel, ran = blend
-    with pytest.raises(RuntimeError), use(REFERENCE):
-        raise RuntimeError
-    ran.clear()
-    kernel(jt.ones(2), jt.ones(2), Blend(0.5, ()))
-    assert ran == [NATIVE if device_info().name == "cpu" else REFERENCE]
-
-
-OPS = "models.ops"
-
-
-def replaced_operations(text):
-    """The lines of a module on which something of models.ops is set: by setattr, by monkeypatch, by assignment."""
-    tree = ast.parse(text)
-    names = {OPS.split(".")[-1]: OPS}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("models"):
-            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names |= {alias.asname: alias.name for alias in node.names if alias.asname}
-
-    def leads_to_ops(node):
-        if isinstance(node, ast.Constant):
-            return str(node.value).startswith(OPS + ".")
-        text = ast.unparse(node)
-        root, dot, rest = text.partition(".")
-        return f"{names.get(root, root)}{dot}{rest}".startswith(OPS + ".")
-
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-            ("setattr", "setitem", "patch", "patch.object")
-        ):
-            found += [node.lineno] if node.args and leads_to_ops(node.args[0]) else []
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        found += [node.lineno for target in targets if isinstance(target, ast.Attribute) and leads_to_ops(target.value)]
-    return found
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "monkeypatch.setattr('models.ops.kernel.use', None)",
-        "from models.ops import update\nmonkeypatch.setattr(update, 'adam', None)",
-        "import models.ops.update as it\nsetattr(it, 'adam', None)",
-        "from models.ops.update import adam\nadam.reference = None",
-        "import models.ops.update\nmodels.ops.update.adam = None",
-    ],
-)
-def test_the_rule_below_sees_each_way_to_replace_an_operation(text):
-    assert replaced_operations(text)
-
-
-@pytest.mark.slow
-def test_no_test_and_no_benchmark_replaces_anything_of_ops():
-    paths = [*(ROOT / "tests").glob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
-    found = {path.name: replaced_operations(path.read_text(encoding="utf-8")) for path in paths}
-    assert len(paths) > 50 and not {name: lines for name, lines in found.items() if lines}
-
-
-def test_layouts_of_operations_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Blend(0.5, ()).share = 1.0

@@ -4,20 +4,17 @@ import shutil
 
 import numpy as np
 import pytest
-from config_samples import changed
 from runs import ROOT, SHORT, contents, run, saved
 from test_guard_update import entries
-from test_micro_batches import trainer_of
 
 import exp_runner
-from models.config.optimizers import OPTIMIZERS, UpdateSettings, adam
+from models.config.optimizers import OPTIMIZERS, UpdateSettings
 from models.config.schedules import DECAYS
 from models.config.strict import ConfigError
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.training.optimizer import Optimizer
-from models.training.trainer import Trainer
-from models.training.update_check import find_faults, updated
+from models.training.update_check import find_faults
 
 MOMENTUM = 0.8
 LONG = ("train.end_iter=6", "train.warm_up_end=0", *SHORT[2:])
@@ -86,43 +83,8 @@ def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_and_replays_a_ste
     assert "in the update of" in capsys.readouterr().out
 
 
-def test_a_schedule_is_followed_from_the_end_of_the_warm_up_to_the_end():
-    keys = {"learning_rate": 2.0, "learning_rate_alpha": 0.5, "warm_up_end": 10.0, "end_iter": 110}
-    rate = changed(train={**keys, "learning_rate_decay": "straight"}).train.schedule
-    assert [rate(step) for step in (0, 5, 10, 60, 110)] == pytest.approx([0.0, 1.0, 2.0, 1.5, 1.0])
-
-
-def test_a_model_names_its_own_warm_up_and_the_trainer_applies_it(monkeypatch):
-    plain = trainer_of("train.warm_up_end=0")
-    monkeypatch.setattr(plain.model, "warm_up", 3, raising=False)
-    slow = Trainer(plain.model, plain.sampler, plain.conf, plain.generator)
-    found = []
-    for step in range(5):
-        plain.finished_steps = slow.finished_steps = step
-        found.append(slow.learning_rate / plain.learning_rate)
-    assert found == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0])
-
-
 @pytest.mark.parametrize("key", ["optimizer", "learning_rate_decay"])
 def test_a_name_that_is_none_is_one_sentence_with_those_there_are(key):
     known = OPTIMIZERS if key == "optimizer" else DECAYS
     with pytest.raises(ConfigError, match=f"train.{key} = 'adom': must be one of {', '.join(known)}"):
         load_config(ROOT / "confs/debug.conf", overrides=(f"train.{key}=adom",))
-
-
-def test_the_one_operation_of_adam_is_its_rule():
-    own, settings = entries(), UpdateSettings(0.1, 7, 0.99, 1e-10, {"net.a": 0.3})
-    optimizer = Optimizer({"net": {"a": jt.array(own.weight)}}, settings.beta_2, settings.epsilon)
-    optimizer.restore(settings.steps - 1, [own.exp_avg], [own.exp_avg_sq])
-    optimizer.step([jt.array(own.gradient)], 0.1, None, settings.factors)
-    made = [optimizer.parameters[0], optimizer.exp_avg[0], optimizer.exp_avg_sq[0]]
-    assert OPTIMIZERS["adam"] is adam and settings.rate("net.a") == 0.1 * 0.3
-    for ours, theirs in zip(made, updated(own, settings.rate("net.a"), settings, np.float64), strict=True):
-        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-6)
-
-
-def test_replacing_adam_replaces_its_operation_too(monkeypatch):
-    monkeypatch.setitem(OPTIMIZERS, "adam", descent)
-    optimizer = Optimizer({"net": {"w": jt.zeros(1)}})
-    optimizer.step([jt.ones(1)], 0.1)
-    assert optimizer.parameters[0].numpy() == pytest.approx([-0.1])

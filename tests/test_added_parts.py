@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import trimesh
-from runs import ROOT, SHORT, contents, run, saved
+from runs import SHORT, contents, run, saved
 from test_micro_batches import gradients, trainer_of
 
 from models.config.strict import ConfigError, limits
-from models.fields import registry
 from models.fields.registry import SURFACES, FieldKind
-from models.fields.state import named_parameters
 from models.machine.backend import jt
-from models.methods.conf import load_config, parse_config, to_hocon
 from models.methods.neus.model import NeuSModel
-from models.ops.kernel import NATIVE, REFERENCE, use
 from models.rendering.losses import LOSSES
 from models.structs import FieldOutput, Term, Var
-from models.training.optimizer import Optimizer
 from models.training.trainer import Trainer
 
 # a surface field
@@ -115,53 +110,6 @@ def test_its_mesh_is_the_sphere(trained):
     assert np.allclose(extent / unit, sphere["radius"], atol=0.02)
 
 
-@pytest.mark.slow
-def test_another_surface_contradicts_the_checkpoint(trained, capsys):
-    assert run(trained, "--is_continue", settings=SHORT) == 2
-    error = capsys.readouterr().err
-    assert "the networks nerf, toy, rendering_network in the checkpoint" in error and error.count("\n") == 1
-
-
-WRONG = {
-    "model.toy.radios=1": "did you mean model.toy.radius?",
-    "model.toy.radius=0": "model.toy.radius = 0",
-    "model.toy.radius=2": "must lie in the unit sphere",
-    "model.surface=toi": "there is no such field; did you mean toy?",
-    "model.rendering_network.d_feature=5": "must be the features of model.toy = 4",
-}
-
-
-@pytest.mark.parametrize("setting", WRONG)
-def test_its_block_is_checked(setting, toy_surface):
-    with pytest.raises(ConfigError) as caught:
-        load_config(ROOT / "confs/debug.conf", overrides=(*TOY, setting))
-    assert WRONG[setting] in str(caught.value)
-
-
-def test_its_conf_is_written_and_read_back(toy_surface):
-    read = load_config(ROOT / "confs/debug.conf", overrides=TOY)
-    assert read.model.block("toy") == SphereConfig(radius=0.4)
-    assert parse_config(to_hocon(read), "again") == read
-
-
-def test_a_conf_needs_no_block_of_a_field_that_it_does_not_choose(toy_surface):
-    conf = load_config(ROOT / "confs/debug.conf", overrides=TOY)
-    bare = replace(conf, model=replace(conf.model, sdf_network=None))
-    assert "sdf_network {" in to_hocon(conf) and "sdf_network {" not in to_hocon(bare)
-    assert parse_config(to_hocon(bare), "") == bare
-    with pytest.raises(ConfigError, match="model.sdf_network: this block is missing"):
-        parse_config(to_hocon(bare).replace('"toy"', '"sdf_network"'), "")
-
-
-def test_a_chosen_surface_without_its_block_is_one_sentence(toy_surface):
-    with pytest.raises(ConfigError, match="model.toy: this block is missing"):
-        load_config(ROOT / "confs/debug.conf", overrides=(TOY[0], TOY[2]))
-
-
-def test_the_table_of_surfaces_is_as_it_was():
-    assert registry.SDF_NETWORK in SURFACES
-
-
 # a term of a loss
 
 
@@ -215,46 +163,3 @@ def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
 def differences(some, others):
     """What two gradients differ by, parameter by parameter."""
     return {name: some[name] - others[name] for name in others}
-
-
-# learning rates of a kind's own
-
-
-def taken(form, factors):
-    """What a step of Adam does to two networks, in a form."""
-    with use(form):
-        rng = np.random.default_rng(0)
-        networks = {name: {"w": jt.array(rng.normal(size=(4, 3)).astype(np.float32))} for name in ("a", "b")}
-        before = [named["w"].numpy() for named in networks.values()]
-        optimizer = Optimizer(networks)
-        gradient = [jt.array(rng.normal(size=(4, 3)).astype(np.float32)) for _ in networks]
-        optimizer.step(gradient, 0.1, None, factors)
-        return [value.numpy() - start for value, start in zip(optimizer.parameters, before, strict=True)]
-
-
-@pytest.mark.parametrize("form", [NATIVE, REFERENCE])
-def test_a_network_learns_at_its_own_rate(form):
-    plain, same, ours = (taken(form, factors) for factors in (None, {"a": 1.0}, {"b": 0.25}))
-    assert all(np.array_equal(one, other) for one, other in zip(plain, same, strict=True))
-    assert np.array_equal(ours[0], plain[0])
-    np.testing.assert_allclose(ours[1], 0.25 * plain[1], rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.slow
-def test_the_rates_of_a_kind_are_asked_for_at_each_step(monkeypatch):
-    plain, ours = trainer_of(), trainer_of()
-    asked = []
-
-    def rates(step):
-        asked.append(step)
-        return {"color_network_fine": 0.0}
-
-    monkeypatch.setattr(ours.model, "rates", rates, raising=False)
-    first = {name: value.numpy() for name, value in named_parameters(ours.networks["color_network_fine"]).items()}
-    for _ in range(3):
-        plain.step()
-        ours.step()
-    still = {name: value.numpy() for name, value in named_parameters(ours.networks["color_network_fine"]).items()}
-    moved = named_parameters(plain.networks["color_network_fine"])
-    assert asked == [0, 1, 2] and all(np.array_equal(first[name], still[name]) for name in first)
-    assert any(np.any(moved[name].numpy() != first[name]) for name in first)

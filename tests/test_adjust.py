@@ -8,7 +8,6 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from data.config import DatasetConfig
-from data.errors import SceneError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes import adjust
@@ -113,15 +112,6 @@ def test_a_focal_length_is_found_where_it_is_asked_for(parsed):
     off = replace(parsed, images=tuple(replace(p, lens=replace(p.lens, intrinsics=wrong)) for p in parsed.images))
     kept, found = (adjusted(off, refines).images[0].lens.intrinsics[0, 0] for refines in (False, True))
     assert kept == wrong[0, 0] and abs(found / FOCAL - 1) < 0.02
-
-
-def test_photographs_with_nothing_in_common_are_refused(parsed, tmp_path):
-    posed_images = []
-    for number, posed in enumerate(parsed.images):
-        write_image(tmp_path / f"{number}.png", np.full((HEIGHT, WIDTH, 3), 100, np.uint8))
-        posed_images.append(replace(posed, path=tmp_path / f"{number}.png"))
-    with pytest.raises(SceneError, match=r"only 0 points .*dataset\.refine_cameras = none"):
-        adjusted(replace(parsed, images=tuple(posed_images)), False)
 
 
 def test_both_halves_of_a_scene_have_the_same_adjusted_cameras(monkeypatch, tmp_path):

@@ -1,7 +1,6 @@
 """The one door to Jittor: the process it leaves behind, the device, and matrix products that go through oneDNN."""
 
 import dataclasses
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -13,7 +12,6 @@ import pytest
 from data.errors import UserError
 from models.machine import backend, gemm, precompiled
 from models.machine.backend import jt
-from models.machine.cuda import driver, start
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -127,14 +125,6 @@ def test_importing_our_modules_does_not_import_jittor_where_it_is_not_needed():
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.cli
-def test_a_machine_jittor_cannot_be_built_on_is_told_so_before_the_import():
-    program = "from data.errors import UserError\ntry:\n    from models.machine.backend import jt\n"
-    program += "except UserError as error:\n    print(error)"
-    result = run_python(program, cc_path="no-such-compiler")
-    assert "no-such-compiler is missing: unset cc_path" in result.stdout and result.returncode == 0
-
-
 # what is compiled once
 
 
@@ -157,15 +147,6 @@ def test_headers_are_compiled_once_and_taken_where_the_flags_are_those_of_jittor
         assert "! " in [line[:2] for line in shown.splitlines()], flags
 
 
-@pytest.mark.parametrize("case", ["another compiler", "no compiler", "home is a file", "a space in the home"])
-def test_where_headers_cannot_be_compiled_they_are_done_without(case, tmp_path, monkeypatch):
-    home = tmp_path / ("a b" if case == "a space in the home" else "home")
-    home.touch() if case == "home is a file" else home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    compiler = {"another compiler": "clang++", "no compiler": str(tmp_path / "g++-none")}.get(case, "g++")
-    assert precompiled.include_flag(compiler) == ""
-
-
 # the device
 
 
@@ -174,22 +155,6 @@ def test_an_unknown_device_is_named_with_the_known_ones(device):
     with pytest.raises(UserError, match="auto, cpu, cuda") as caught:
         backend.select(device)
     assert str(caught.value).startswith(f"--device {device}")
-
-
-def test_asking_for_cuda_where_it_cannot_work_says_why(monkeypatch):
-    monkeypatch.setattr(backend, "choice", backend.Choice())
-    monkeypatch.setattr(driver, "is_installed", lambda: False)
-    start.ready.cache_clear()
-    with pytest.raises(UserError, match="--device cuda: no NVIDIA driver is installed: install one, .* --device cpu"):
-        backend.select("cuda")
-    start.ready.cache_clear()
-
-
-@pytest.mark.parametrize("device", ["auto", "cpu"])
-def test_a_device_is_chosen_before_jittor_is_imported(monkeypatch, device):
-    monkeypatch.setattr(backend, "choice", backend.Choice())
-    backend.select(device, gpu=3)
-    assert (backend.choice.device, backend.choice.gpu) == (device, 3)
 
 
 def test_a_device_cannot_be_changed_once_jittor_runs():
@@ -208,16 +173,6 @@ def test_the_start_line_tells_device_threads_and_memory():
     assert "\n" not in line
 
 
-def test_resident_memory_is_what_the_kernel_says():
-    status = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]
-    assert backend.resident_bytes() == pytest.approx(int(status) * 1024, rel=0.1)
-
-
-def test_the_backend_has_no_other_names():
-    with pytest.raises(AttributeError):
-        backend.jittor  # noqa: B018
-
-
 # matrix products
 
 
@@ -233,12 +188,6 @@ def test_products_and_their_gradients_agree_with_float64(rows, inner, columns):
     np.testing.assert_allclose(by_y.numpy(), a.T @ cotangent, atol=1e-4)
 
 
-def test_a_product_with_a_transposed_matrix_agrees_with_float64():
-    a, b = random_matrices((9, 12), (20, 12))
-    actual = jt.matmul(jt.array(a), jt.array(b).transpose()).numpy()
-    np.testing.assert_allclose(actual, a.astype(np.float64) @ b.T, atol=1e-5)
-
-
 @needs_onednn
 def test_products_and_their_gradients_go_through_onednn():
     a, b = random_matrices((64, 32), (32, 16))
@@ -249,27 +198,6 @@ def test_products_and_their_gradients_go_through_onednn():
         jt.sync([product, *jt.grad(product.sqr().sum(), [x, y])])
     calls = sum(int(row[2]) for row in report[1:] if row[0].startswith("mkl_matmul"))
     assert calls >= 3  # the product and both gradients
-
-
-def test_without_the_wheel_one_warning_says_what_it_costs(monkeypatch):
-    monkeypatch.setattr(gemm, "library_path", lambda: None)
-    warning = gemm.attach(jt)
-    assert gemm.ONEDNN_PACKAGE in warning and "13 times slower" in warning and "\n" not in warning
-
-
-def test_a_library_that_cannot_be_loaded_is_a_warning_not_an_error(monkeypatch, tmp_path):
-    broken = tmp_path / "libdnnl.so"
-    broken.write_text("not a library")
-    monkeypatch.setattr(gemm, "library_path", lambda: broken)
-    assert "13 times slower" in gemm.attach(jt)
-
-
-def test_a_wheel_that_is_not_installed_has_no_library(monkeypatch):
-    def missing(name):
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(importlib.metadata, "files", missing)
-    assert gemm.library_path() is None
 
 
 @pytest.mark.parametrize(("device", "expected"), [("cpu", 0), ("cuda", 1)])

@@ -10,8 +10,6 @@ from runs import ROOT, SHORT, contents, run, saved
 import exp_runner
 from data.errors import UserError
 from models.commands import cases
-from models.machine.ranks.queue import Queue
-from models.machine.ranks.ranks import ALONE
 
 SCENES = "A,empty,B"
 
@@ -80,12 +78,6 @@ def test_an_array_whose_jobs_would_leave_scenes_out_or_train_them_twice_is_refus
         cases.of_this_job("ABC", job(task, first, last, count))
 
 
-def test_a_queue_ends_where_it_is_told_to():
-    heard = []
-    queue = Queue(ALONE, "ABC")
-    assert queue.go_through(str.lower, lambda: len(heard) == 2, heard.append) == ["a", "b"] == heard
-
-
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -97,11 +89,6 @@ def test_a_queue_ends_where_it_is_told_to():
 def test_flags_that_contradict_several_scenes(tmp_path, capsys, more, sentence):
     assert exp_runner.main([*flags(tmp_path), *more]) == 2
     assert sentence in capsys.readouterr().err
-
-
-def test_a_list_that_is_not_there_is_no_scene(tmp_path, capsys):
-    assert exp_runner.main(flags(tmp_path, names="scenes.txt")) == 2
-    assert "scenes.txt: no such file" in capsys.readouterr().err
 
 
 @pytest.mark.slow

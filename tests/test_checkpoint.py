@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from checkpoint_samples import assert_one_sentence, assert_same, flatten, make_checkpoint
+from checkpoint_samples import assert_one_sentence, assert_same, make_checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -59,29 +59,6 @@ def test_strided_and_big_endian_arrays_keep_their_values(tmp_path):
         np.testing.assert_array_equal(loaded.tensors["net"][name], array)
 
 
-def test_a_restored_generator_goes_on_with_the_same_numbers(tmp_path):
-    generator = np.random.default_rng(5)
-    generator.random(3, dtype=np.float32)
-    saved = Checkpoint(1, {}, {}, 1, {"rng": generator.bit_generator.state})
-    restored = np.random.default_rng()
-    restored.bit_generator.state = load_checkpoint(save_checkpoint(tmp_path, saved)).state["rng"]
-    np.testing.assert_array_equal(restored.random(10, dtype=np.float32), generator.random(10, dtype=np.float32))
-
-
-def test_loaded_arrays_can_be_written_to_and_outlive_the_file(tmp_path):
-    path = save_checkpoint(tmp_path, make_checkpoint())
-    loaded = load_checkpoint(path)
-    path.unlink()
-    for _, array in flatten(loaded):
-        array += 1
-
-
-def test_the_file_is_named_as_the_published_ones_and_earlier_ones_stay(tmp_path):
-    names = [save_checkpoint(tmp_path, make_checkpoint(step)).name for step in (40, 300000, 1234567)]
-    assert names == ["ckpt_000040.safetensors", "ckpt_300000.safetensors", "ckpt_1234567.safetensors"]
-    assert sorted(os.listdir(tmp_path)) == sorted(names)
-
-
 def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
     saved = Checkpoint(
         3, {"net": {"w": np.arange(3, dtype=np.float32)}}, {"exp_avg": {"net.w": np.ones(3)}}, 3, {"a": 1}
@@ -98,25 +75,6 @@ def test_every_flipped_bit_is_noticed_or_harmless(tmp_path):
                 assert_one_sentence(error, path)
                 noticed += 1
     assert noticed > 1.9 * len(content)
-
-
-WRITTEN = "checksum does not match"
-OTHER_HEADERS = [
-    (b'"F32"', b'"I32"', "has the type I32"),
-    (b"[2,3]", b"[3,2]", WRITTEN),
-    (b"net/a", b"net/b", WRITTEN),
-]
-
-
-@pytest.mark.parametrize(("old", "new", "words"), OTHER_HEADERS)
-def test_another_type_shape_or_name_in_the_header_is_noticed(tmp_path, old, new, words):
-    saved = Checkpoint(1, {"net": {"a": np.ones((2, 3), np.float32)}}, {}, 1)
-    path = save_checkpoint(tmp_path, saved)
-    assert old in path.read_bytes()
-    path.write_bytes(path.read_bytes().replace(old, new))
-    with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(path)
-    assert_one_sentence(caught.value, path, words)
 
 
 def test_every_truncation_is_noticed(tmp_path):
@@ -177,13 +135,6 @@ def test_a_malformed_state_is_one_clear_sentence_even_under_a_valid_digest(tmp_p
     assert_one_sentence(caught.value, path)
 
 
-def test_a_missing_file_and_a_folder_are_one_clear_sentence_each(tmp_path):
-    for path in (tmp_path / "nothing.safetensors", tmp_path):
-        with pytest.raises(CheckpointError) as caught:
-            load_checkpoint(path)
-        assert_one_sentence(caught.value, path)
-
-
 @pytest.mark.parametrize("step_that_fails", ["fsync", "replace"])
 def test_a_failed_write_changes_no_file_and_leaves_none_behind(tmp_path, monkeypatch, step_that_fails):
     def no_space(*_):
@@ -215,13 +166,6 @@ def test_a_disk_that_fills_up_while_writing_changes_no_file(tmp_path):
     assert path.read_bytes() == content
 
 
-def test_a_folder_that_cannot_be_made_is_one_clear_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(CheckpointError) as caught:
-        save_checkpoint(tmp_path / "file" / "checkpoints", make_checkpoint())
-    assert_one_sentence(caught.value, tmp_path / "file" / "checkpoints")
-
-
 def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -241,9 +185,3 @@ def test_the_content_is_on_the_disk_before_it_gets_its_name_and_the_name_after(t
     monkeypatch.setattr(os, "replace", lambda *paths: (calls.append("replace"), replace(*paths)))
     save_checkpoint(tmp_path, make_checkpoint())
     assert calls == ["fsync", "replace", "fsync"]
-
-
-def test_a_state_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(TypeError):
-        save_checkpoint(tmp_path, Checkpoint(1, {}, {}, 1, {"array": np.zeros(2)}))
-    assert os.listdir(tmp_path) == []

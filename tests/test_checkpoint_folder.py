@@ -14,7 +14,6 @@ from models.checkpoints import ours as checkpoint
 from models.checkpoints.folder import (
     EARLIER,
     CheckpointFolder,
-    checkpoint_files,
     has_checkpoints,
     latest_checkpoint,
     remove_set_aside,
@@ -123,13 +122,6 @@ def test_a_kill_after_the_first_new_one_is_complete_leaves_the_newest_earlier_on
     assert names(earlier) == [name(3)]
 
 
-def test_the_newest_earlier_one_goes_last(earlier, monkeypatch):
-    gone = []
-    monkeypatch.setattr(checkpoint_folder, "_remove_earlier", lambda path: gone.append(path.name))
-    CheckpointFolder(earlier, 0, True).save(make_checkpoint(3))
-    assert gone == [name(300), name(600)]
-
-
 def test_an_earlier_one_that_cannot_be_removed_is_told_and_never_gone_back_into(earlier, monkeypatch):
     unlink = Path.unlink
 
@@ -230,11 +222,6 @@ def test_starting_over_removes_links_and_not_what_they_lead_to(earlier, tmp_path
     assert names(earlier) == [name(3), "folder"] and load_checkpoint(kept).step == 9
 
 
-def test_published_checkpoints_count_unless_ours_are_asked_for(tmp_path):
-    (tmp_path / "ckpt_300000.pth").write_bytes(b"published")
-    assert has_checkpoints(tmp_path) and not has_checkpoints(tmp_path, ".safetensors")
-
-
 # links
 
 
@@ -265,12 +252,6 @@ def test_numbers_that_are_not_finite_are_passed_over(tmp_path):
 
 
 # what the viewer's slider goes over, and what --mode reconstruct sets aside
-
-
-def test_copies_under_other_names_are_no_steps_of_the_slider(earlier):
-    shutil.copy(earlier / name(300), earlier / "ckpt_000300 copy.safetensors")
-    shutil.copy(earlier / name(300), earlier / "ckpt_000999.safetensors")
-    assert checkpoint_files(earlier) == {300: earlier / name(300), 600: earlier / name(600)}
 
 
 def test_what_is_set_aside_is_whole_and_only_this_programs_goes(earlier):

@@ -7,14 +7,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from config_samples import WHOLE, write_conf
 
 import exp_runner
 from data.errors import UserError
-from models.commands.arguments import parse_arguments, parse_mode
-from models.commands.command import Mode
-from models.commands.shared import mesh_request
-from models.methods.conf import load_config
+from models.commands.arguments import parse_arguments
 from models.requests import EvaluationRequest, MeshRequest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -168,19 +164,6 @@ def test_every_example_of_the_help_page_parses(tmp_path, monkeypatch):
         parse_arguments(words[2:])
 
 
-def test_no_flag_at_all_trains_the_demo_conf():
-    arguments = parse_arguments([])
-    assert arguments.mode == Mode("train") and arguments.conf is None and not arguments.values.is_continue
-    assert mesh_request(arguments.values) == MeshRequest(512, None) and arguments.device == "auto"
-
-
-def test_modes_are_read_exactly():
-    assert parse_mode("interpolate_0_12") == Mode("interpolate", (0, 12))
-    assert parse_mode("validate_mesh") == Mode("validate_mesh")
-    with pytest.raises(UserError):
-        parse_mode("validate_mesh ")
-
-
 DISPATCHED = [
     (["--mode", "train"], ("open_training", (False, None, False)), ("train", ())),
     (["--is_continue"], ("open_training", (True, None, False)), ("train", ())),
@@ -237,19 +220,6 @@ def test_from_elsewhere_the_default_conf_and_its_scene_are_the_programs_own_and_
     assert Path(conf.dataset.data_dir) == ROOT / "data/demo" and Path(conf.dataset.test_dir) == ROOT / "data/demo/test"
     assert Path(conf.dataset.reference_mesh) == ROOT / "data/demo/ground_truth.ply"
     assert conf.general.base_exp_dir == "./exp/demo"
-
-
-def test_a_scene_that_exists_here_is_not_looked_for_elsewhere(runner, tmp_path):
-    (tmp_path / "mine").mkdir()
-    assert exp_runner.main(["--set", "dataset.data_dir=mine", "--set", "dataset.test_dir="]) == 0
-    dataset = conf_used(runner).dataset
-    assert dataset.data_dir == "mine" and dataset.test_dir == ""
-
-
-def test_a_conf_in_the_working_folder_is_taken_as_it_is(runner, tmp_path):
-    path = write_conf(tmp_path, WHOLE, "confs/demo.conf")
-    assert exp_runner.main([]) == 0
-    assert conf_used(runner) == load_config(path)
 
 
 @pytest.mark.slow

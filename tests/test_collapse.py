@@ -73,15 +73,6 @@ def test_what_stays_worse_ends_with_the_weights_of_the_best_checkpoint(monkeypat
             assert np.array_equal(values, last.tensors[network][name])
 
 
-def test_a_single_low_score_changes_nothing(monkeypatch, tmp_path):
-    scripted(monkeypatch, 20.0, 25.0, 20.0, 24.5)
-    assert run(tmp_path / "one", settings=SETTINGS) == 0
-    scripted(monkeypatch, 20.0)
-    assert run(tmp_path / "two", settings=SETTINGS) == 0
-    one, two = (saved(tmp_path / name, 12).tensors for name in ("one", "two"))
-    assert all(np.array_equal(one[key][name], two[key][name]) for key in one for name in one[key])
-
-
 def test_going_back_is_resumed_bit_for_bit(monkeypatch, tmp_path):
     scripted(monkeypatch, 20.0, 25.0, *[20.0] * PATIENCE, 24.5)
     assert run(tmp_path / "whole", settings=SETTINGS) == 0

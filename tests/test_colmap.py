@@ -2,7 +2,6 @@
 
 import re
 import struct
-from pathlib import Path
 
 import colmap_files
 import cv2
@@ -63,17 +62,6 @@ def test_points_keep_their_views_errors_and_colours(tmp_path):
     assert (points.rgb[order] == [(index, 20, 30) for index in range(colmap_files.N_POINTS)]).all()
 
 
-@pytest.mark.parametrize("where", ["sparse", "."])
-def test_the_model_may_lie_in_sparse_or_in_the_folder(tmp_path, where):
-    colmap_files.write_project(tmp_path, "txt", where=where)
-    assert len(read(tmp_path).images) == len(colmap_files.CAMERAS)
-
-
-def test_the_folder_may_be_the_model_itself(tmp_path):
-    colmap_files.write_project(tmp_path, "bin")
-    assert len(read(tmp_path / "sparse" / "0").images) == len(colmap_files.CAMERAS)
-
-
 def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     colmap_files.write_project(tmp_path, "bin", where="sparse/0", names=["a.png", "b.png"])
     colmap_files.write_project(tmp_path, "txt", where="sparse/1", names=["c.png", "d.png", "e.png"])
@@ -82,15 +70,6 @@ def test_the_largest_of_several_models_is_taken_and_said(tmp_path):
     several, left_out = parsed.notes
     assert re.search(r"sparse.0 \(2\).*sparse.1 \(3\).*1, the largest, is used", several)
     assert re.search("2 photographs .* left out: a.png and b.png", left_out)
-
-
-@pytest.mark.parametrize("style", ["{name}.png", "{stem}.png"])
-def test_masks_are_found_by_either_name(tmp_path, style):
-    (name,) = colmap_files.write_project(tmp_path, "bin", names=["sub/photo.jpg"])
-    mask = tmp_path / "masks" / style.format(name=name, stem="sub/photo")
-    mask.parent.mkdir(parents=True)
-    write_image(mask, np.zeros((48, 64), np.uint8))
-    assert read(tmp_path).images[0].mask_path == mask
 
 
 def project_with(folder, change):
@@ -187,16 +166,3 @@ def test_a_broken_project_gets_one_sentence(tmp_path, name):
     with pytest.raises(SceneError, match=re.escape(words)) as caught:
         read(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_a_pose_that_is_not_finite_is_named(tmp_path):
-    colmap_files.write_project(tmp_path, "bin")
-    quaternions, _ = colmap_files.poses(len(colmap_files.CAMERAS))
-    edited("images.bin", struct.pack("<d", quaternions[2][0]), struct.pack("<d", np.nan))(tmp_path)
-    with pytest.raises(SceneError, match="2_simple_radial.png"):
-        read(tmp_path)
-
-
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(SceneError, match="has no COLMAP model"):
-        read(Path(tmp_path / "nowhere"))

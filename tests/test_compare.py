@@ -72,11 +72,6 @@ def test_figures_that_were_not_measured_alike_are_named(tmp_path, compare):
     assert cells(told.split("held-out")[0], "tau") == ["0.01", "0.02"]
 
 
-def test_equal_experiments_differ_in_nothing(tmp_path, compare):
-    _, told, _ = compare(experiment(tmp_path / "a"), experiment(tmp_path / "b"))
-    assert "no difference in confs" in told
-
-
 def damaged(folder, content):
     experiment(folder)
     (folder / "report/metrics.json").write_bytes(content)
@@ -100,23 +95,3 @@ REFUSED = {
 def test_what_cannot_be_compared_is_one_sentence_and_no_table(folders, words, tmp_path, compare):
     status, told, err = compare(*folders(tmp_path))
     assert status == 2 and told == "" and words in err and err.count("\n") == 1
-
-
-def test_odd_values_of_a_file_are_shown_as_they_are(tmp_path, compare):
-    odd = experiment(tmp_path / "a", {"train.learning_rate": {"a": [1]}}, psnr="much", step=[1], world_per_radius="x")
-    status, told, _ = compare(odd, experiment(tmp_path / "b"))
-    assert status == 0 and cells(told, "PSNR, whole image") == ["much", "32.14 dB"]
-    assert cells(told, "steps") == ["[1]", "5000"]
-
-
-def test_a_number_beyond_all_floats_is_shown_as_it_is(tmp_path, compare):
-    odd = experiment(tmp_path / "a", psnr=10**400, world_per_radius=10**400)
-    status, told, _ = compare(odd, experiment(tmp_path / "b"))
-    assert status == 0 and cells(told, "PSNR, whole image") == [str(10**400), "32.14 dB"]
-
-
-def test_words_belong_to_the_modes_that_take_them(compare, monkeypatch, capsys):
-    monkeypatch.chdir(ROOT)
-    assert exp_runner.main(["--mode", "evaluate", "--experiments", "a", "b"]) == 2
-    assert "is a flag of --mode compare" in capsys.readouterr().err
-    assert compare("a", "--b")[0] == 2

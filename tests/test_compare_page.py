@@ -5,8 +5,6 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 from test_compare import compare, experiment  # noqa: F401 (a fixture)
 
-from models.report.document import data_of
-
 SETTINGS = ("train.warm_up_end=1", "train.val_freq=2", "train.val_mesh_freq=4", "train.report_freq=2")
 SETTINGS += ("train.mesh_resolution=24", "train.end_iter=4")
 
@@ -21,14 +19,6 @@ def runs(tmp_path_factory):
         assert run(folder, settings=(*SETTINGS[:-1], f"train.end_iter={steps}")) == 0
         folders.append(str(folder))
     return folders
-
-
-def test_a_run_without_a_page_shows_its_figures(tmp_path, compare):  # noqa: F811
-    first, second = experiment(tmp_path / "a"), experiment(tmp_path / "b", psnr=20.0)
-    status, told, err = compare(first, second)
-    assert status == 0 and err == "" and "has no report.html" in told
-    found = data_of((tmp_path / "a/compare.html").read_bytes())
-    assert found["runs"] == [{}, {}] and ["PSNR, whole image", "32.14 dB", "20.00 dB"] in found["figures"]
 
 
 def test_the_page_goes_where_it_is_told_and_nowhere_else(tmp_path, compare):  # noqa: F811

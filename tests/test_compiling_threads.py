@@ -39,16 +39,7 @@ def names():
     return set().union(*(calling(source) for source in sources if CALLS_PYTHON in source))
 
 
-def test_those_that_are_known_are_found(names):
-    assert names >= {"isfinite", "isnan", "isinf", "searchsorted"} and not names & {"sum", "matmul", "argsort", "where"}
-
-
 @pytest.mark.slow
 def test_the_program_uses_none_of_them(names):
     found = {path.name: lines for path in PROGRAM if (lines := used(path.read_text(encoding="utf-8"), names))}
     assert len(PROGRAM) > 100 and found == {}
-
-
-@pytest.mark.parametrize("line", ["jt.isfinite(x)", "x.isnan()", "jt.misc.searchsorted(a, b)", "f = jt.isfinite"])
-def test_each_use_is_seen(line, names):
-    assert used(f"import numpy as np\nnp.isfinite(1)\n{line}", names) == [3]

@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from config_samples import CONFS, RECIPES, WHOLE, flat, write_conf
+from config_samples import CONFS, RECIPES, flat, write_conf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import UserError
 from models.config.hocon import parse_tree, write_tree
-from models.fields.conf import NerfConfig
 from models.methods.conf import known_leaves, load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
@@ -140,18 +139,6 @@ def test_the_base_confs_hold_every_key_once_with_a_comment_and_its_default():
     assert set(found) == set(known_leaves())
 
 
-def test_a_conf_without_the_optional_keys_takes_the_constructors_defaults():
-    conf = parse_config(WHOLE, "whole")
-    assert conf.model.sdf_network.skip_in == (4,) and conf.model.sdf_network.bias == 0.5
-    assert conf.model.nerf == NerfConfig() and conf.train.warm_up_end == 0.0
-    assert isinstance(conf.train.warm_up_end, float) and conf.general.recording == ()
-
-
-def test_a_conf_in_json_is_a_conf():
-    text = '{"general": {"base_exp_dir": "./a", "recording": ["./b"]}}'
-    assert parse_tree(text, "json") == {"general": {"base_exp_dir": "./a", "recording": ["./b"]}}
-
-
 BAD_OVERRIDES = [
     ("train.lerning_rate=3", "unknown key train.lerning_rate; did you mean train.learning_rate?"),
     ("train.End_Iter=3", "did you mean train.end_iter?"),
@@ -222,11 +209,6 @@ def test_an_override_sets_exactly_its_key(override, value):
     path = CONFS / "demo_mlp.conf"
     before, after = flat(load_config(path)), flat(load_config(path, overrides=[override]))
     assert after == {**before, key: value} and type(after[key]) is type(value)
-
-
-def test_a_later_override_wins():
-    conf = load_config(CONFS / "demo_mlp.conf", overrides=["train.seed=1", "train.seed=2"])
-    assert conf.train.seed == 2
 
 
 PRINTABLE = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=20)

@@ -1,14 +1,12 @@
 """Values that cannot work, alone or together, and what contradicts trained weights."""
 
-import dataclasses
 import re
 
 import numpy as np
 import pytest
 from config_samples import CONFS, changed
 
-from models.config.strict import ConfigError, check_limits, from_tree, limits
-from models.estimators.conf import HierarchicalConfig
+from models.config.strict import ConfigError
 from models.fields.conf import LOG_FLOAT32_MAX
 from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 
@@ -84,16 +82,6 @@ def test_a_value_at_the_edge_of_what_works_is_accepted(blocks):
     assert parse_config(to_hocon(conf), "text") == conf
 
 
-@pytest.mark.parametrize(
-    ("nerf", "key"),
-    [({"d_in": 3}, "d_in"), ({"use_viewdirs": False}, "use_viewdirs"), ({"skips": (1,)}, "skips")],
-)
-def test_a_background_needs_its_network_to_fit(nerf, key):
-    validate(changed(nerf=nerf))
-    with pytest.raises(ConfigError, match=f"^model.nerf.{key}"):
-        validate(changed(nerf=nerf, neus_renderer={"n_outside": 1}))
-
-
 def test_the_largest_sharpness_is_finite_in_float32():
     largest = np.float32(LOG_FLOAT32_MAX / 10)
     with np.errstate(over="raise"):
@@ -115,22 +103,3 @@ def test_only_what_contradicts_trained_weights_is_a_difference():
         "model.sdf_network.d_hidden: 64 in the checkpoint, 128 in the conf",
         "model.sdf_network.scale: 1.0 in the checkpoint, 3.0 in the conf",
     ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Sample:
-    number: float = limits(1.0, above=0, at_most=2)
-    word: str = limits("a", one_of=("a", "b"))
-    count: int = limits(1, at_least=1)
-
-
-@pytest.mark.parametrize("wrong", [{"number": 0.0}, {"number": 2.1}, {"word": "c"}, {"count": 0}])
-def test_limits_hold_from_outside_and_on_the_edge(wrong):
-    check_limits(Sample(number=2.0, word="b", count=1))
-    with pytest.raises(ConfigError, match=next(iter(wrong))):
-        check_limits(Sample(**wrong))
-
-
-def test_from_tree_names_the_path_of_a_wrong_block():
-    with pytest.raises(ConfigError, match=r"^model.neus_renderer.n_importance: this key is missing"):
-        from_tree(HierarchicalConfig, {"n_samples": 3}, "model.neus_renderer")

@@ -94,13 +94,6 @@ def test_includes_are_merged_where_they_stand(conf_file):
     assert (conf.train.seed, conf.train.end_iter) == (3, 40)
 
 
-@pytest.mark.parametrize("name", ["./include", "include", "./x/INCLUDE/y", "٣", "./٣/3"])
-def test_the_word_include_and_other_digits_are_text(name, conf_file):
-    path = conf_file(WHOLE + f'\ndataset.data_dir = {name}\ngeneral.recording = ["{name}", "x"]')
-    conf = load_config(path)
-    assert conf.dataset.data_dir == name and conf.general.recording == (name, "x")
-
-
 def test_a_missing_file_names_the_nearest_and_what_there_is():
     with pytest.raises(ConfigError, match=r"wmsk.conf: no such conf file; did you mean .*wmask.conf.*debug.conf"):
         load_config(CONFS / "wmsk.conf")

@@ -1,8 +1,6 @@
 """What follows from driver, card and toolkits, for machines that nobody has: each works, or says what to do."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 from cuda_machines import card, driver, facts, toolkit
@@ -10,7 +8,7 @@ from cuda_machines import card, driver, facts, toolkit
 from models.machine.cuda import conclude as conclusions
 from models.machine.cuda import driver as drivers
 from models.machine.cuda.conclude import conclude
-from models.machine.cuda.start import concluded, gather, visible
+from models.machine.cuda.start import visible
 from models.machine.ranks.place import OPEN_MPI, own_card
 
 ALL = conclusions.PIP_ALL
@@ -56,22 +54,6 @@ def test_every_toolkit_from_12_0_to_13_x_works_with_a_driver_of_its_major_versio
 def test_a_card_gets_its_own_code_or_the_nearest_that_runs_on_it(capability, release, code, is_translated):
     plan = plan_of(driver((13, 5), card(capability)), toolkit(release))
     assert (plan.codes, plan.is_translated) == ((code,), is_translated)
-
-
-def test_of_several_toolkits_the_first_that_fits_is_taken():
-    assert plan_of(OLD, toolkit((13, 0)), toolkit((11, 8)), toolkit((12, 4))).toolkit.release == (12, 4)
-    assert plan_of(NEW, toolkit((13, 0), without=("cublas",)), toolkit((12, 4))).toolkit.release == (12, 4)
-    assert plan_of(NEW, toolkit((12, 4)), toolkit((13, 0))).toolkit.release == (12, 4)
-    assert plan_of(driver((13, 0), card(61)), toolkit((13, 0)), toolkit((12, 8))).toolkit.release == (12, 8)
-
-
-def test_cudnn_and_npp_are_not_asked_for():
-    assert not any("cudnn" in name or "npp" in name for name in toolkit(without=("cudart", "curand")).missing)
-
-
-def test_the_card_is_the_one_that_was_chosen():
-    two = driver((13, 0), card(75, "T4"), card(90, "H100"))
-    assert (plan_of(two, toolkit()).codes, plan_of(two, toolkit(), gpu=1).codes) == ((75,), (90,))
 
 
 # what does not, and the remedy
@@ -138,34 +120,12 @@ def test_what_does_not_work_says_what_is_wrong_and_what_to_do(case):
     assert [word for word in words if word not in reason] == [], reason
 
 
-def test_of_several_toolkits_that_do_not_fit_the_one_nearest_to_it_is_told_of():
-    assert "libcublas.so" in reason_of(NEW, toolkit((11, 8)), toolkit((12, 4), without=("cublas",)), toolkit((14, 0)))
-
-
 def test_a_card_that_is_not_there_is_named_with_how_many_there_are():
     assert "--gpu 1" in reason_of(NEW, toolkit(), gpu=1) and "1 card" in reason_of(NEW, toolkit(), gpu=1)
     assert "2 cards" in reason_of(driver((13, 0), card(), card()), toolkit(), gpu=2)
 
 
 # the driver
-
-
-def test_without_a_driver_nothing_is_started_and_no_toolkit_is_looked_for(monkeypatch):
-    def never(*arguments, **options):
-        raise AssertionError("a process was started, or a toolkit looked for")
-
-    monkeypatch.setattr(drivers, "LIBRARY", "libnone.so.1")
-    monkeypatch.setattr(drivers.subprocess, "run", never)
-    monkeypatch.setattr("models.machine.cuda.search.toolkits", never)
-    assert gather(os.environ).driver is None
-
-
-def test_a_driver_is_asked_in_a_process_of_its_own_with_the_cards_that_are_visible(monkeypatch):
-    program = "import json, os; print(json.dumps([12040, 0, [[os.environ['CUDA_VISIBLE_DEVICES'], 86, 1000]]]))"
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    monkeypatch.setattr(drivers, "QUESTION", program)
-    found = drivers.ask(visible(3, os.environ))
-    assert found.cuda == (12, 4) and [(c.name, c.capability, c.memory) for c in found.cards] == [("3", 86, 1000)]
 
 
 @pytest.mark.parametrize(
@@ -184,19 +144,6 @@ def test_a_driver_that_does_not_work_is_told_of(monkeypatch, program, words):
     monkeypatch.setattr(drivers, "is_installed", lambda: True)
     monkeypatch.setattr(drivers, "QUESTION", program)
     assert words in reason_of(drivers.ask(dict(os.environ)), toolkit())
-
-
-def test_cards_that_the_environment_hides_are_told_of(monkeypatch):
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    monkeypatch.setattr(drivers, "QUESTION", "print('[13000, 100, []]')")
-    assert "CUDA_VISIBLE_DEVICES='7': unset it" in reason_of(drivers.ask(visible(0, {"CUDA_VISIBLE_DEVICES": "7"})))
-
-
-@pytest.mark.cli
-def test_the_question_is_a_program_that_fails_without_the_library_and_not_otherwise():
-    question = drivers.QUESTION.replace(drivers.LIBRARY, "libnone.so.1")
-    ended = subprocess.run([sys.executable, "-I", "-S", "-c", question], capture_output=True, text=True)
-    assert "libnone.so.1" in ended.stderr and "SyntaxError" not in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -222,28 +169,3 @@ def test_each_rank_of_a_machine_takes_a_card_of_its_own_or_the_one_it_was_given(
     environment = ranks if chosen is None else ranks | {"CUDA_VISIBLE_DEVICES": chosen}
     assert own_card(1, environment) == card
     assert own_card(1, {name: value for name, value in environment.items() if name not in ranks}) == 1
-
-
-def test_a_card_that_the_user_has_not_chosen_is_not_offered(monkeypatch):
-    monkeypatch.setattr(drivers, "is_installed", lambda: True)
-    program = "import json; print(json.dumps([13000, 0, [['A', 90, 1], ['B', 90, 1]]]))"
-    monkeypatch.setattr(drivers, "QUESTION", program)
-    monkeypatch.setattr("models.machine.cuda.search.toolkits", lambda *given: [toolkit()])
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
-    asked = []
-    ask = drivers.ask
-    monkeypatch.setattr(drivers, "ask", lambda environment: asked.append(dict(environment)) or ask(environment))
-    assert concluded(1)[1].plan.card.name == "B"
-    assert "2 cards among those of CUDA_VISIBLE_DEVICES='2,3': choose --gpu 0 to 1" in concluded(2)[1].reason
-    assert {environment["CUDA_VISIBLE_DEVICES"] for environment in asked} == {"2,3"}
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27\n", "580.65.06"), ("", "")],
-)
-def test_the_version_of_the_driver_is_read_where_the_system_tells_it(monkeypatch, tmp_path, text, version):
-    monkeypatch.setattr(drivers, "VERSION_FILE", tmp_path / "version")
-    assert drivers.own_version() == ""
-    (tmp_path / "version").write_text(text)
-    assert drivers.own_version() == version

@@ -7,26 +7,18 @@ from pathlib import Path
 
 import pytest
 from cuda_machines import (
-    CODES_12,
-    CODES_13,
     COMPILE,
     bare_machine,
-    driver,
-    facts,
     planned,
-    write_headers,
     write_nvcc,
     write_toolkit,
     write_wheels_13,
 )
 
-from data.io.child import run_apart
-from models.machine.cuda import home as homes
 from models.machine.cuda import search, trial
-from models.machine.cuda.conclude import PIP_ALL, CudaBuild
+from models.machine.cuda.conclude import PIP_ALL
 from models.machine.cuda.facts import LIBRARIES
 from models.machine.cuda.home import HomeError, prepare
-from models.machine.cuda.start import Ready, ready
 
 
 @pytest.fixture
@@ -78,28 +70,6 @@ def test_what_the_compiler_is_told_is_what_the_toolkit_and_the_card_need(plan, t
     assert search.release_of(shown) == (13, 0)
 
 
-def test_a_card_newer_than_the_toolkit_gets_code_that_its_driver_translates(machine, tmp_path):
-    write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
-    made = prepare(planned(machine()[0], 120), tmp_path, "g++")
-    assert "-gencode arch=compute_90,code=compute_90" in Path(made.nvcc).read_text()
-
-
-def test_for_cuda_12_nothing_stands_in_and_jittor_gets_no_further_flags(machine, tmp_path):
-    root = write_toolkit(tmp_path / "local" / "cuda", "12.4", CODES_12)
-    write_headers(root / "include" / "cub", "cub.cuh")
-    (root / "include" / "npp.h").write_text("// of the toolkit\n")
-    made = prepare(planned(machine()[0]), tmp_path, "g++")
-    assert made.flags == "" and (made.folder / "include" / "cub").resolve() == root / "include" / "cub"
-    assert (made.folder / "include" / "npp.h").read_text() == "// of the toolkit\n"
-
-
-def test_another_toolkit_card_or_compiler_has_a_home_of_its_own(plan, tmp_path):
-    same = {prepare(plan, tmp_path, "g++").folder for _ in range(2)}
-    other_card = CudaBuild(plan.toolkit, plan.card, (80,), False)
-    others = {prepare(other_card, tmp_path, "g++").folder, prepare(plan, tmp_path, "g++-12").folder}
-    assert len(same) == 1 and len(same | others) == 3
-
-
 @pytest.mark.parametrize(
     ("says", "words"),
     [
@@ -124,12 +94,6 @@ def test_a_compiler_that_compiles_nothing_is_refused_in_a_sentence_and_leaves_no
     assert [path for path in (tmp_path / "cache").iterdir() if path.is_dir()] == []
 
 
-def test_a_place_that_cannot_be_written_to_is_told_of(plan, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(HomeError, match="cannot be made"):
-        prepare(plan, tmp_path / "file", "g++")
-
-
 TWO_AT_ONCE = """
 import sys
 from pathlib import Path
@@ -152,23 +116,6 @@ def test_two_first_starts_at_once_make_one_home(tmp_path):
     folders = {process.communicate()[0].strip() for process in running}
     assert [process.returncode for process in running] == [0, 0] and len(folders) == 1
     assert len((root / "bin" / "calls").read_text().splitlines()) == 1  # one of them tried the compiler
-
-
-def test_the_texts_that_stand_in_are_those_for_which_a_home_was_named(plan, tmp_path, monkeypatch):
-    before = prepare(plan, tmp_path, "g++").folder
-    monkeypatch.setattr(homes, "CUB_TEXT", homes.CUB_TEXT + "// newer\n")
-    assert prepare(plan, tmp_path, "g++").folder != before
-
-
-def test_what_is_wrong_with_a_home_is_a_sentence_of_the_card(machine, tmp_path, monkeypatch):
-    root = write_toolkit(tmp_path / "local" / "cuda")
-    write_nvcc(root / "bin" / "nvcc", compile_with="exit 3")
-    found = facts(driver(), *machine())
-    monkeypatch.setattr("models.machine.cuda.start.gather", lambda environment: found)
-    ready.cache_clear()
-    told = ready(0, tmp_path / "cache", "g++")
-    ready.cache_clear()
-    assert told == Ready(None, told.reason) and told.reason.startswith("H100 (capability 9.0) is not used, CUDA 13.0")
 
 
 # the trial
@@ -250,8 +197,3 @@ def test_a_trial_that_fails_is_told_of_and_not_forgotten(plan, tmp_path, task, w
         failure = trial.failure(made, task, 2)
         assert words in failure and "trial.log" in failure and "\n" not in failure
         assert failure.endswith(": report it with that file, or use --device cpu")
-
-
-def test_the_tasks_of_these_tests_run_apart(tmp_path):
-    assert run_apart(well, 0, log=tmp_path / "log") is None
-    assert CODES_13[0] == 75  # what CUDA 13 begins with: 7.0 is refused in test_cuda.py

@@ -4,12 +4,9 @@ import os
 import time
 
 import pytest
-from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, planned, write_nvcc, write_toolkit
+from cuda_machines import CODES_12, COMPILE, bare_machine, driver, facts, write_nvcc, write_toolkit
 
-from models.machine.cuda import home as homes
-from models.machine.cuda import refusal
 from models.machine.cuda.conclude import PIP_ALL
-from models.machine.cuda.home import HomeError, prepare
 from models.machine.cuda.start import ready
 
 TOO_NEW = "echo '#error -- unsupported GNU version! gcc versions later than 12 are not supported!' >&2; exit 1"
@@ -82,21 +79,6 @@ def test_where_none_is_left_the_reasons_are_told_the_first_one_first(started, tm
     assert started(CUDA_HOME=str(first)).reason == told and (tries(first), tries(second)) == (1, 1)
 
 
-@pytest.mark.parametrize(("newest", "is_of_help"), [((13, 0), True), ((12, 8), False)])
-def test_pips_toolkit_is_a_remedy_where_the_driver_runs_it_and_it_is_not_what_fails(
-    started, tmp_path, newest, is_of_help
-):
-    broken(tmp_path / "local" / "cuda")
-    assert (PIP_ALL in started(newest).reason) == is_of_help
-
-
-def test_pips_toolkit_is_mended_by_pip_and_no_remedy_where_it_refuses_the_compiler(started, tmp_path):
-    root = broken(tmp_path / "lib" / "site-packages" / "nvidia" / "cu13", release="13.0")
-    assert started().reason.endswith(f": {PIP_ALL}, or use --device cpu")
-    write_nvcc(root / "bin" / "nvcc", compile_with=TOO_NEW)
-    assert started().reason.endswith(": install g++-12, or use --device cpu")
-
-
 def test_an_older_compiler_on_the_path_is_taken_for_what_nvcc_compiles(started, tmp_path):
     older(tmp_path, 9, 11, 13)
     root = broken(tmp_path / "local" / "cuda", f'case "$*" in *"-ccbin "*g++-11*) {COMPILE} ;; *) {TOO_NEW} ;; esac')
@@ -131,15 +113,6 @@ def test_what_was_mended_is_tried_at_once(started, tmp_path, mend):
         assert list((tmp_path / "cache").glob("cuda-refused-*")) == []
 
 
-def test_what_the_compiler_reads_of_the_environment_is_part_of_what_was_tried(machine, tmp_path, monkeypatch):
-    write_toolkit(tmp_path / "local" / "cuda")
-    (toolkit,) = machine()
-    before = refusal.looks(toolkit, ["/bin/true"])
-    assert refusal.looks(toolkit, ["/bin/true"]) == before != refusal.looks(toolkit, [])
-    monkeypatch.setenv("NVCC_APPEND_FLAGS", "-allow-unsupported-compiler")
-    assert refusal.looks(toolkit, ["/bin/true"]) != before
-
-
 def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_path):
     says = "echo 'x.cudafe1.cpp: No space left on device' >&2; exit 1"
     first, second = broken(tmp_path / "first", says), broken(tmp_path / "local" / "cuda")
@@ -147,32 +120,3 @@ def test_a_fault_of_the_machine_is_told_once_and_not_remembered(started, tmp_pat
         told = started(CUDA_HOME=str(first)).reason
         assert told.endswith(": free some space, or set TMPDIR to another folder, or use --device cpu")
         assert (tries(first), tries(second)) == (count, 0)
-
-
-@pytest.mark.parametrize("letter", homes.UNFIT)
-def test_a_home_folder_that_nvcc_does_not_take_is_told_of(machine, tmp_path, letter):
-    root = broken(tmp_path / "local" / "cuda")
-    with pytest.raises(HomeError, match="set JITTOR_HOME to another folder"):
-        prepare(planned(machine()[0]), tmp_path / f"a{letter}b", "g++")
-    assert tries(root) == 0
-
-
-def test_what_a_killed_process_left_goes_with_the_next_home(machine, tmp_path):
-    write_toolkit(tmp_path / "local" / "cuda")
-    (tmp_path / "cache" / "cuda-new-left" / "include").mkdir(parents=True)
-    (tmp_path / "cache" / "tmpother").mkdir()
-    made = prepare(planned(machine()[0]), tmp_path / "cache", "g++")
-    assert sorted((tmp_path / "cache").iterdir()) == [made.folder, tmp_path / "cache" / "tmpother"]
-
-
-def test_a_compiler_by_the_same_name_that_is_another_has_another_home(machine, tmp_path):
-    write_toolkit(tmp_path / "local" / "cuda")
-    plan = planned(machine()[0])
-    link, found = tmp_path / "compilers" / "g++", set()
-    for number in (12, 13):
-        (tmp_path / f"real-{number}").write_bytes(b"#!/bin/sh\n")
-        (tmp_path / f"real-{number}").chmod(0o755)
-        link.unlink(missing_ok=True)
-        link.symlink_to(tmp_path / f"real-{number}")
-        found.add(prepare(plan, tmp_path / "cache", str(link)).folder)
-    assert len(found) == 2

@@ -9,7 +9,6 @@ from cuda_machines import (
     bare_machine,
     planned,
     write_headers,
-    write_libraries,
     write_nvcc,
     write_toolkit,
     write_wheels_12,
@@ -17,7 +16,6 @@ from cuda_machines import (
 )
 
 from models.machine.cuda import home as homes
-from models.machine.cuda import search
 from models.machine.cuda.facts import LIBRARIES
 
 
@@ -25,10 +23,6 @@ from models.machine.cuda.facts import LIBRARIES
 def machine(tmp_path, monkeypatch):
     """See `bare_machine`."""
     return bare_machine(tmp_path, monkeypatch)
-
-
-def test_a_machine_without_cuda_has_no_toolkit(machine, tmp_path):
-    assert machine(tmp_path / "site") == []
 
 
 def test_a_whole_toolkit_is_found_by_its_usual_place_and_once_for_all_its_names(machine, tmp_path):
@@ -67,52 +61,6 @@ def test_a_toolkit_without_libraries_is_completed_by_packages_of_its_own_version
     (found,) = machine(tmp_path / "thirteen", tmp_path / "twelve")
     assert found.missing == () and found.libraries["cublas"].endswith("libcublas.so.12")
     assert "thirteen" not in "".join([*found.libraries.values(), *found.headers.values()])
-
-
-def test_pips_cub_of_cuda_12_completes_a_compiler_that_has_none_and_no_other(machine, tmp_path):
-    root = tmp_path / "local" / "cuda-12.4"
-    write_nvcc(root / "bin" / "nvcc", "12.4", CODES_12)
-    site = write_wheels_12(tmp_path / "site").parent
-    write_headers(tmp_path / "site" / "nvidia" / "cuda_cccl" / "include" / "cub", "cub.cuh")
-    write_headers(tmp_path / "site" / "nvidia" / "cuda_cccl" / "include" / "thrust", "sort.h")
-    (found,) = machine(site)
-    include = filled(found, tmp_path).parents[1] / "include"
-    assert (include / "cub" / "cub.cuh").is_file() and (include / "thrust" / "sort.h").is_file()
-    write_wheels_13(tmp_path / "thirteen")
-    newer = next(one for one in machine(site, tmp_path / "thirteen") if one.release == (13, 0))
-    assert "cuda_cccl" not in "".join(newer.headers.values())
-
-
-def test_a_script_named_nvcc_on_the_path_leads_to_the_toolkit_it_calls(machine, tmp_path):
-    root = write_toolkit(tmp_path / "far" / "cuda", "13.0")
-    says = f"""--dryrun*) echo '#$ _HERE_={root}/bin' >&2 ;;
-    *) exec {root}/bin/nvcc "$@" ;;"""
-    script = write_nvcc(tmp_path / "bin" / "nvcc")
-    script.write_text(script.read_text().replace("--version)", f"{says}\n    --none)"))
-    (found,) = machine(PATH=str(script.parent))
-    assert found.nvcc == str(root / "bin" / "nvcc") and found.missing == ()
-
-
-def test_an_nvcc_with_nothing_beside_it_lacks_everything(machine, tmp_path):
-    script = write_nvcc(tmp_path / "bin" / "nvcc")
-    (found,) = machine(PATH=str(script.parent))
-    assert len(found.missing) == 7
-
-
-def test_folders_of_conda_and_of_distributions_are_looked_into(machine, tmp_path):
-    root = tmp_path / "conda"
-    write_nvcc(root / "bin" / "nvcc", "12.6", CODES_12)
-    target = root / "targets" / search.TARGET
-    write_headers(target / "include", "cuda_runtime.h", "cublas_v2.h", "curand.h", major=12)
-    write_libraries(target / "lib", *(f"lib{name}.so" for name in LIBRARIES))
-    (found,) = machine(CONDA_PREFIX=str(root))
-    assert found.missing == ()
-
-
-def test_a_compiler_that_cannot_be_run_does_not_tell_its_version(machine, tmp_path):
-    script = write_nvcc(tmp_path / "local" / "cuda" / "bin" / "nvcc")
-    script.write_text("no program")
-    assert machine()[0].release == (0, 0)
 
 
 # the home
@@ -158,24 +106,3 @@ def test_odd_files_of_a_toolkit_are_passed_over(machine, tmp_path, odd):
     (found,) = machine(CUDA_PATH=str(root))
     assert found.missing == () and all(Path(file).is_file() for file in found.libraries.values())
     assert filled(found, tmp_path).is_file()
-
-
-def test_a_library_put_by_is_none_and_no_folder_is_too_odd(machine, tmp_path):
-    root = write_toolkit(tmp_path / "local" / "cuda-13.0")
-    for file in (root / "lib64").glob("libcublas.so*"):
-        file.unlink()
-    write_libraries(root / "lib64", "libcublas.so.old")
-    (root / "lib64" / "libcublas.so").symlink_to("libcublas.so")
-    (found,) = machine(CUDA_HOME="x" * 5000, CUDA_ROOT=os.fsdecode(b"/\xff"), CUDA_PATH=str(root))
-    assert found.missing == ("libcublas.so",)
-
-
-def test_a_compiler_may_say_what_is_no_text_and_lie_where_no_text_says(machine, tmp_path):
-    root = tmp_path / os.fsdecode(b"caf\xe9")
-    write_toolkit(root)
-    script = root / "bin" / "nvcc"
-    said = script.read_bytes().replace(b"echo 'Cuda", b"printf '\\351\\n'; echo 'Cuda")
-    script.write_bytes(said)
-    (found,) = machine(CUDA_HOME=str(root))
-    assert found.release == (13, 0)
-    assert os.fsencode(root) in filled(found, tmp_path).read_bytes()

@@ -3,11 +3,10 @@
 import pytest
 from format_samples import blank_png, write_blender_sample, write_llff_sample, write_nerfstudio_sample, write_ngp_sample
 from scene_writers import make_views, write_json, write_nerfstudio, write_ngp
-from synthetic_scene import dataset_config, write_scene
+from synthetic_scene import write_scene
 
 from data.errors import SceneError
 from data.readers.detect import FORMATS, recognise
-from data.scenes.load import load_scene
 
 
 def touch(folder, *names):
@@ -51,16 +50,6 @@ def test_a_colmap_model_is_found_where_its_tools_put_it(tmp_path, place, suffix)
     assert recognise(tmp_path) == "colmap"
 
 
-@pytest.mark.parametrize("key", ["camera_model", "applied_transform", "ply_file_path", "train_filenames", "mask_path"])
-def test_nerfstudio_is_told_from_instant_ngp_by_its_keys(tmp_path, key):
-    write_ngp(tmp_path, make_views(1))
-    assert recognise(tmp_path) == "ngp"
-    content = {"frames": [{}]}
-    (content["frames"][0] if key == "mask_path" else content)[key] = "anything"
-    write_json(tmp_path / "transforms.json", content)
-    assert recognise(tmp_path) == "nerfstudio"
-
-
 def test_what_a_scene_was_made_from_does_not_make_it_ambiguous(tmp_path):
     write_scene(tmp_path / "neus")
     write_colmap(tmp_path / "neus")
@@ -82,12 +71,6 @@ def test_a_folder_of_two_formats_asks_for_the_type(tmp_path):
     assert "set dataset.type to one of neus, nerfstudio" in message
 
 
-def test_half_a_neus_scene_is_left_to_its_reader(tmp_path):
-    blank_png(tmp_path / "a" / "image" / "0.png", 4, 4)
-    touch(tmp_path / "b", "cameras_sphere.npz")
-    assert recognise(tmp_path / "a") == recognise(tmp_path / "b") == "neus"
-
-
 def test_photographs_alone_lead_to_prepare(tmp_path):
     blank_png(tmp_path / "flat" / "IMG_1.PNG", 4, 4)
     assert f"no cameras; estimate them first with --mode prepare --images {tmp_path / 'flat'}" in refused(
@@ -99,11 +82,6 @@ def test_photographs_alone_lead_to_prepare(tmp_path):
     assert "contains a video but no cameras" in refused(tmp_path / "film")
 
 
-def test_a_folder_around_a_scene_names_the_scene(tmp_path):
-    write_ngp(tmp_path / "data" / "fox", make_views(1))
-    assert "its subfolder fox/ may be one; set dataset.data_dir to that" in refused(tmp_path / "data")
-
-
 def test_anything_else_is_said_with_what_it_holds(tmp_path):
     assert "it contains nothing" in refused(tmp_path)
     touch(tmp_path, "notes.txt", "mesh.ply")
@@ -111,9 +89,3 @@ def test_anything_else_is_said_with_what_it_holds(tmp_path):
     assert "it contains mesh.ply, notes.txt" in message and all(name in message for name in FORMATS)
     assert "no such folder; dataset.data_dir" in refused(tmp_path / "nowhere")
     assert "is a file; dataset.data_dir" in refused(tmp_path / "notes.txt")
-
-
-def test_a_camera_file_that_is_no_json_is_named(tmp_path):
-    (tmp_path / "transforms.json").write_text("{")
-    with pytest.raises(SceneError, match="transforms.json: cannot be read as JSON"):
-        load_scene(dataset_config(tmp_path))

@@ -9,11 +9,7 @@ import pytest
 from pages import PAIRS, ROOT, TEXTS
 
 from data.config import FORMATS
-from models.commands.arguments import EPILOG, MODE_NAMES
-from models.experiment import WRITTEN
-from models.methods.conf import load_config
-from models.methods.volume import TAGS
-from models.rendering.losses import LOSSES
+from models.commands.arguments import MODE_NAMES
 
 SOURCES = pages.sources()
 
@@ -68,64 +64,11 @@ def test_every_check_of_inspect_is_explained(text):
     assert {row[0] for row in rows[2:]} == set(findings())
 
 
-def test_the_exit_statuses_are_those_of_the_help_page():
-    statuses = " ".join(EPILOG.partition("exit status: ")[2].split())
-    english, chinese = both("flags")
-    assert f"\n{statuses}.\n" in english
-    assert re.findall(r"\d+", statuses) == re.findall(r"\d+", re.search(r"## 退出状态\n\n(.*)", chinese)[1])
-
-
-def test_the_sizing_table_counts_what_the_confs_ask_for():
-    rows = re.findall(r"\| (\d+) \| (\d+) \| (\d+) \|$", TEXTS["docs/sizing.md"], re.MULTILINE)
-    for column, name in enumerate(("wmask", "womask", "demo_mlp")):
-        renderer = load_config(ROOT / "confs" / f"{name}.conf", "bear").model.neus_renderer
-        inside = renderer.n_samples + renderer.n_importance
-        last_round = -(-renderer.n_importance // renderer.up_sample_steps)
-        background = inside + renderer.n_outside if renderer.n_outside else 0
-        assert [int(row[column]) for row in rows] == [inside - last_round, inside, background]
-
-
 @pytest.mark.parametrize("message", MESSAGES[0])
 def test_a_quoted_message_is_one_the_program_says(message):
     assert any(message in known for known in known_messages())
 
 
-def test_both_languages_quote_the_same_messages():
-    assert MESSAGES[0] and MESSAGES[0] == MESSAGES[1]
-
-
-@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
-def test_the_scalars_named_are_those_that_are_logged(text):
-    tag = re.compile(r"(?:Loss|Statistics)/\w+")
-    strings = {string for tree in SOURCES for string in pages.literals(tree)}
-    losses = {f"Loss/{TAGS.get(name, name)}_loss" for name in LOSSES}
-    assert set(tag.findall(text)) == losses | {string for string in strings if tag.fullmatch(string)}
-
-
-@pytest.mark.parametrize("text", both("usage"), ids=("en", "zh"))
-def test_every_result_folder_named_is_one_that_is_written(text):
-    (layout,) = [lines for kind, lines in pages.blocks(text) if kind == "text"]
-    folders = {line.strip().partition("/")[0] for line in layout[1:] if "/" in line.partition("#")[0]}
-    assert folders == {name for name in WRITTEN if re.fullmatch(r"\w+", name)}  # the rest is within or temporary
-
-
-def test_the_licence_is_the_one_that_is_named():
-    licence, citation = ((ROOT / name).read_text(encoding="utf-8") for name in ("LICENSE", "CITATION.cff"))
-    assert licence.startswith("MIT License\n\nCopyright (c) 2026 the contributors\n")
-    assert "license: MIT\nauthors:\n  - name: the contributors\n" in citation
-
-
-def test_the_papers_of_the_citation_file_are_those_of_the_readme():
-    papers = re.findall(r"^  title += \{(.*)\}", "".join(pages.bodies(TEXTS["README.md"], "bibtex")), re.MULTILINE)
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert re.findall(r'^ +title: "(.*)"$', citation, re.MULTILINE) == papers
-
-
 @pytest.mark.parametrize("page", TEXTS)
 def test_a_page_names_no_place_on_a_machine(page):
     assert not re.search(r"(?<![\w.])/(work|tmp|home|root|usr|opt|mnt)\b", TEXTS[page])
-
-
-def test_the_message_reader_sees_through_f_strings():
-    source = 'raise E(f"{path}: has no {key}; " "the scene" f" has {n}")'
-    assert any("has no …; the scene has …" in text for text in pages.literals(ast.parse(source)))

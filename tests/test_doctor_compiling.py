@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 from cuda_machines import builds_jittor
 
-from models.doctor import compiling, examine, operations
-from models.ops.examples import kernels
+from models.doctor import compiling, examine
 
 
 @pytest.fixture
@@ -63,12 +62,3 @@ def test_what_the_child_says_of_jittors_own_build_is_said_here(monkeypatch, caps
         "Jittor compiles itself; this happens once, and takes a minute or two.",
         "  compiled in 0 s",
     ]
-
-
-def test_every_operation_that_is_computed_is_begun_with_its_number(monkeypatch):
-    monkeypatch.setattr(operations, "_line", lambda name: iter(()))
-    begun = []
-    list(operations.operations(begun.append))
-    names = [name for name, kernel in kernels().items() if kernel.is_native]
-    assert [text.split(",")[0] for text in begun] == [f"op {name}" for name in names]
-    assert all(text.endswith(f"of {len(kernels())}") for text in begun)

@@ -1,7 +1,5 @@
 """Averaged weights: what they are, that results use them, and that they are saved and resumed bit for bit."""
 
-import json
-import struct
 import subprocess
 
 import numpy as np
@@ -9,8 +7,6 @@ import pytest
 from runs import SHORT, command, contents, run, saved
 
 from data.io.images import read_image
-from models.checkpoints.ours import load_checkpoint
-from models.training.ema import decay_at
 
 pytestmark = pytest.mark.slow
 
@@ -34,11 +30,6 @@ def averaged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("averaged")
     assert run(folder, settings=(*EVERY_STEP, DECAY)) == 0
     return folder
-
-
-@pytest.mark.parametrize(("step", "expected"), [(1, 2 / 11), (8, 9 / 18), (10**6, 0.9)])
-def test_the_average_forgets_its_beginning_fast_and_then_decays_as_asked(step, expected):
-    assert decay_at(step, 0.9) == pytest.approx(expected)
 
 
 def test_the_average_follows_its_definition(averaged):
@@ -78,32 +69,6 @@ def test_pictures_are_made_with_the_average(averaged):
         assert run(averaged, "--mode", "validate_image", "--resolution_level", "10", settings=settings) == 0
         shown.append(read_image(picture))
     assert np.any(shown[0] != shown[1])
-
-
-def test_a_checkpoint_without_an_average_starts_one_from_its_weights(tmp_path):
-    assert run(tmp_path) == 0
-    before = weights(saved(tmp_path, 6))
-    end = ("train.end_iter=7", *SHORT[1:], DECAY)
-    assert run(tmp_path, "--is_continue", settings=end) == 0
-    after, kept = saved(tmp_path, 7), 8 / 17
-    now = weights(after)
-    for name, value in averages(after).items():
-        expected = kept * before[name] + (1 - kept) * now[name]
-        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-7, err_msg=name)
-
-
-def test_only_a_file_with_an_average_needs_the_newer_reader(averaged, tmp_path):
-    assert run(tmp_path) == 0
-    schemas = []
-    for folder in (tmp_path, averaged):
-        content = (folder / "checkpoints/ckpt_000006.safetensors").read_bytes()
-        header = json.loads(content[8 : 8 + struct.unpack("<Q", content[:8])[0]])
-        schemas.append(header["__metadata__"]["schema"])
-    assert schemas == ["1", "2"]
-    assert (
-        load_checkpoint(averaged / "checkpoints/ckpt_000006.safetensors").ema.keys()
-        == saved(tmp_path, 6).tensors.keys()
-    )
 
 
 @pytest.mark.parametrize("value", ["1", "-0.1", "nan", "often"])

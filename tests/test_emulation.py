@@ -1,14 +1,12 @@
-"""What stands in for a card sees the mistakes of kernels; operations have a text for each device, of one contract."""
+"""Operations have a text for each device, of one contract."""
 
-import ctypes
 import importlib
 import itertools
 import pkgutil
 import re
 
-import numpy as np
 import pytest
-from emulation import HEADER, ORDERS, build, functions
+from emulation import functions
 from forms import CUDA_FORMS, in_form
 
 import models.ops
@@ -16,68 +14,6 @@ from models.ops.kernel import Kernel
 from models.ops.source import CPU, CSRC, CUDA, Source
 
 pytestmark = pytest.mark.slow
-
-# Sums of 64 numbers by halves, as reduce.h has them; each mistake replaces a line.
-KERNEL = """
-#include "{header}"
-#include "device.h"
-namespace neus {{
-__global__ inline void halves(const float *values, float *sums) {{
-    SHARED(float, shared, THREADS);
-    const int t = threadIdx.x;
-    shared[t] = values[blockIdx.x * THREADS + t];
-    for (int half = THREADS / 2; half > 0; half /= 2) {{
-        {barrier}
-        if (t < half) shared[t] += shared[t + half];
-    }}
-    {last}
-}}
-}}
-extern "C" const char *run(int order, const float *values, float *sums) {{
-    static std::string message;
-    emulation::order = order;
-    try {{
-        neus::launch(neus::halves, dim3(3), neus::THREADS, values, sums);
-    }} catch (const std::exception &error) {{
-        message = error.what();
-        return message.c_str();
-    }}
-    return "";
-}}
-"""
-RIGHT = {"barrier": "__syncthreads();", "last": "if (t == 0) sums[blockIdx.x] = shared[0];"}
-MISTAKES = {
-    "no barrier": {"barrier": ""},
-    "a barrier that half of the threads reach": {"barrier": "if (t < THREADS / 2) __syncthreads();"},
-    "shared memory that nothing was written to": {
-        "last": "if (t == 0) sums[blockIdx.x] = shared[0] + shared[THREADS];"
-    },
-    "the last thread's word": {"last": "sums[0] = shared[t];"},
-    "more shared memory than there is": {"last": "SHARED(double, more, 1 << 14); if (t == 0) sums[0] = more[t];"},
-}
-
-
-def found(lines, order):
-    """The sums of a kernel of these lines, or what was said of it."""
-    device = (CSRC / CUDA / "device.h").read_text(encoding="utf-8")
-    library = build(KERNEL.format(header=HEADER.name, **lines).replace('#include "device.h"', device))
-    library.run.restype = ctypes.c_char_p
-    values, sums = np.arange(3 * 64, dtype=np.float32), np.full(3, np.nan, np.float32)
-    pointers = (ctypes.c_void_p(array.ctypes.data) for array in (values, sums))
-    said = library.run(order, *pointers).decode()
-    return said or sums.tolist()
-
-
-def test_a_kernel_without_mistakes_gives_its_sums_in_any_order_of_threads():
-    expected = np.arange(3 * 64, dtype=np.float32).reshape(3, 64).sum(axis=1).tolist()
-    assert [found(RIGHT, order) for order in range(len(ORDERS))] == [expected] * len(ORDERS)
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_each_mistake_shows_in_some_order_of_threads(name):
-    results = [found(RIGHT | MISTAKES[name], order) for order in range(len(ORDERS))]
-    expected = found(RIGHT, 0)
-    assert any(isinstance(value, str) or not np.allclose(value, expected) for value in results)
 
 
 def operations():

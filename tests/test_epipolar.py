@@ -7,9 +7,8 @@ import pytest
 import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
-from data.inspection import epipolar
 from data.inspection.camera_checks import cameras
-from data.inspection.epipolar import lone_views, neighbour_pairs, pair_distances, worst_views
+from data.inspection.epipolar import pair_distances
 from data.scenes.scene import Scene
 
 COUNT = 12
@@ -117,16 +116,6 @@ def test_mirrored_photographs_are_named(corner, views):
     assert finding.figure.count(".png") == len(views)
 
 
-@pytest.mark.slow
-def test_of_large_pictures_with_sixteen_bits_and_masks_the_same_is_said(corner):
-    large = tuple(np.kron(image, np.ones((3, 3, 1), np.uint8)).astype(np.uint16) * 257 for image in corner.images)
-    intrinsics = corner.intrinsics.copy()
-    intrinsics[:, :2] *= 3
-    intrinsics[:, :2, 2] += 1
-    masks = tuple(np.full(image.shape[:2], 255, np.uint8) for image in large)
-    assert cameras(replace(corner, images=large, intrinsics=intrinsics, masks=masks)).verdict == "good"
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     flat = replace(
@@ -139,29 +128,3 @@ def test_where_nothing_matches_nothing_is_said_but_that(corner, count):
     finding = cameras(flat)
     assert finding.verdict == "fair" and finding.figure.startswith("0 of ")
     assert np.isnan(median_distance(flat))
-
-
-def test_the_work_is_bounded(corner, monkeypatch):
-    monkeypatch.setattr(epipolar, "MOST_VIEWS", 4)
-    pairs, tried = pair_distances(corner)
-    assert len(tried) <= 4 * (epipolar.NEIGHBOURS + 1) and {pair.first for pair in pairs} <= {0, 4, 7, 11}
-
-
-def test_cameras_at_one_place_have_no_neighbours(corner):
-    assert neighbour_pairs(np.tile(corner.c2w[:1], (5, 1, 1)), 3) == []
-    assert cameras(replace(corner, c2w=np.tile(corner.c2w[:1], (COUNT, 1, 1)))).verdict != "good"
-
-
-def test_a_view_is_wrong_where_most_of_its_pairs_are():
-    pair = epipolar.PairDistance
-    assert worst_views([pair(0, 1, 9.0), pair(1, 2, 8.0), pair(0, 2, 0.2)], 1.5).tolist() == [1]
-    assert worst_views([pair(0, 1, 0.1)], 1.5).tolist() == []
-
-
-def test_a_view_is_lone_where_its_neighbours_are_not():
-    tried = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (2, 4), (3, 4)]
-    pairs = {pair: epipolar.PairDistance(*pair, 0.2) for pair in tried}
-    assert lone_views(list(pairs.values()), tried).tolist() == []
-    assert lone_views([pairs[pair] for pair in tried if 0 not in pair], tried).tolist() == [0]
-    assert lone_views([pairs[3, 4]], tried).tolist() == []
-    assert lone_views([], tried).tolist() == []

@@ -15,7 +15,6 @@ from test_dtu import spoil_mask, write_reference
 
 from models.evaluation.references import read_references
 from models.experiment import Experiment
-from models.methods.conf import load_config
 from models.requests import EvaluationRequest, MeshRequest
 
 pytestmark = pytest.mark.slow
@@ -214,15 +213,6 @@ def test_a_scene_with_nothing_to_compare_with_is_a_sentence_that_says_what_to_do
     error = capsys.readouterr().err
     assert "no held-out photographs" in error and "--gt FILE or --points FILE" in error and error.count("\n") == 1
     assert contents(trained) == before
-
-
-def test_what_trains_on_points_says_so():
-    confs = {name: load_config(ROOT / f"confs/{name}.conf", "any").model for name in ("fast", "wmask_cpu", "nerf_cpu")}
-    assert {name: model.trains_on_points for name, model in confs.items()} == {
-        "fast": True,
-        "wmask_cpu": False,
-        "nerf_cpu": False,
-    }
 
 
 def test_points_that_a_kind_trained_on_are_not_scored(trained, tmp_path, monkeypatch):

@@ -79,33 +79,6 @@ def test_sdf_feature_and_gradient_agree_with_the_oracle(name):
     np.testing.assert_allclose(distance_of(network, POINTS).numpy(), sdf, atol=FIELD_ATOL)
 
 
-@all_paths
-def test_the_gradient_agrees_with_central_differences_of_the_oracle():
-    network, conf = sdf_network("two skips"), sdf_conf("two skips")
-    params = params64(network)
-    expected = central_differences(lambda x: float(oracles.sdf_network(params, conf, x)[0].sum()), POINTS)
-    assert_grad_close(network(jt.array(POINTS)).gradient.numpy().ravel(), expected, rtol=1e-5)
-
-
-def test_the_scale_changes_where_the_network_is_read_and_what_it_returns():
-    plain, scaled = sdf_network("no encoding, no skip"), sdf_network("no encoding, no skip")
-    scaled.conf = dataclasses.replace(scaled.conf, scale=2.0)
-    np.testing.assert_allclose(
-        distance_of(scaled, POINTS).numpy() * 2.0,
-        distance_of(plain, POINTS * 2.0).numpy(),
-        atol=FIELD_ATOL,
-    )
-
-
-def test_a_single_point_gives_a_row():
-    output = sdf_network("one feature")(jt.array(POINTS[:1]))
-    assert tuple(map(tuple, (output.sdf.shape, output.feature.shape, output.gradient.shape))) == (
-        (1, 1),
-        (1, 1),
-        (1, 3),
-    )
-
-
 def field_energy(params, conf):
     """A loss of value, feature and, to the second power of its length, gradient; of known weights per point."""
     sdf, feature = oracles.sdf_network(params, conf, POINTS.astype(np.float64))
@@ -173,21 +146,6 @@ def test_weight_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(op
             np.testing.assert_array_equal(actual, expected)
 
 
-def test_a_field_evaluated_without_gradients_gives_the_same_values():
-    network = sdf_network("two skips")
-    with jt.no_grad():
-        alone = network(jt.array(POINTS)).gradient.numpy()
-    np.testing.assert_array_equal(alone, network(jt.array(POINTS)).gradient.numpy())
-    assert all(value.requires_grad for value in named_parameters(network).values())
-
-
-@all_paths
-def test_the_field_is_finite_far_outside_and_at_the_origin():
-    output = sdf_network("released encoding")(jt.array(np.float32([[0, 0, 0], [1e3, -1e3, 1e3], [1e-20, 0, 0]])))
-    for value in (output.sdf, output.feature, output.gradient):
-        assert np.isfinite(value.numpy()).all()
-
-
 # colour
 
 COLOR_CONFS = {
@@ -209,15 +167,6 @@ def test_colour_agrees_with_the_oracle(name):
     actual = network(*map(jt.array, inputs)).numpy()
     expected = oracles.color_network(params64(network), conf, *(x.astype(np.float64) for x in inputs))
     np.testing.assert_allclose(actual, expected, atol=FIELD_ATOL)
-
-
-@pytest.mark.parametrize(("name", "unread"), [("no_view_dir", 2), ("no_normal", 1)])
-def test_a_colour_mode_does_not_read_what_it_leaves_out(name, unread):
-    network = RenderingNetwork(dataclasses.replace(COLOR, **COLOR_CONFS[name]), np.random.default_rng(1))
-    inputs = [POINTS, NORMALS, VIEWS, FEATURES]
-    before = network(*map(jt.array, inputs)).numpy()
-    inputs[unread] = inputs[unread][::-1].copy()
-    np.testing.assert_array_equal(network(*map(jt.array, inputs)).numpy(), before)
 
 
 @all_paths

@@ -7,7 +7,7 @@ import pytest
 from skimage.metrics import structural_similarity
 
 from data.io.images import to_uint8
-from models.evaluation.image_metrics import NAMES, ImageMetrics, compare, greyed, mask_counts_first, mean, text
+from models.evaluation.image_metrics import compare, greyed, mask_counts_first
 from models.results.render import RenderedView
 
 RNG = np.random.default_rng(3)
@@ -25,12 +25,6 @@ def photograph(background):
 
 def rendering(rgb, opacity=MASK):
     return RenderedView(rgb.astype(np.float32), np.zeros_like(rgb), np.zeros_like(MASK), opacity)
-
-
-def test_a_perfect_object_before_another_background_is_perfect_inside_its_mask_only():
-    found = compare(rendering(photograph(BLACK) + 0.01 * MASK[..., None]), photograph(ROOM), MASK)
-    assert found.psnr_mask == pytest.approx(40.0, abs=0.01) and found.psnr < 10.0
-    assert found.ssim_mask > 0.99 > 0.5 > found.ssim and found.iou == 1.0
 
 
 def test_the_mask_hides_no_floater():
@@ -60,12 +54,6 @@ def test_what_cannot_be_compared_has_no_figure(mask):
     assert found.iou == (None if mask is None else 0.0)
     assert compare(rendering(OBJECT), OBJECT, None).psnr is None  # JSON has no infinity
     assert compare(rendering(OBJECT[:9]), OBJECT[:9], None).ssim is None
-
-
-def test_means_are_over_the_views_that_have_a_figure():
-    first, second = ImageMetrics(20.0, 0.5, 30.0, 0.9, 0.8), ImageMetrics(10.0, 0.7, None, None, None)
-    assert mean([first, second]) == ImageMetrics(15.0, pytest.approx(0.6), 30.0, 0.9, 0.8)
-    assert mean([]) == ImageMetrics(*[None] * len(NAMES))
 
 
 @dataclasses.dataclass
@@ -98,14 +86,6 @@ def test_the_inside_of_the_mask_counts_first_on_photographs_trained_with_masks(
     photographs, mask_weight, behind, expected
 ):
     assert mask_counts_first(photographs, mask_weight, behind) is expected
-
-
-def test_the_sentence_begins_with_what_counts():
-    told = ImageMetrics(12.4, 0.512, 21.3, 0.801, 0.95)
-    assert text(told, True).startswith("21.30 dB inside the mask (SSIM 0.801), 12.40 dB over the whole image")
-    assert text(told, False).startswith("12.40 dB over the whole image (SSIM 0.512), 21.30 dB inside")
-    assert "overlap (IoU) of opacity and mask 0.950" in text(told, True)
-    assert text(ImageMetrics(12.4, None, None, None, None), False) == "12.40 dB"
 
 
 def test_a_greyed_background_has_no_colour_and_the_object_keeps_its_own():

@@ -7,10 +7,6 @@ import pytest
 from scene_writers import make_views, shared_lens, write_blender, write_llff, write_nerfstudio, write_ngp
 from synthetic_scene import dataset_config
 
-import data.scenes.preprocess
-from data.io.images import image_size
-from data.io.json_file import read_object
-from data.readers import detect, llff, transforms
 from data.scenes.load import load_held_out, load_scene
 
 ALIKE = make_views(distorted=False, alike=True)
@@ -53,28 +49,6 @@ def test_a_scene_shows_the_sphere_where_its_rays_meet_it(tmp_path, name, downsca
         assert seen.sum() > 0.1 * height * width
         assert np.abs(misfit[seen].mean(axis=0)).max() < 0.002  # half a pixel is 0.007 and more
         assert np.quantile(np.abs(misfit[seen]), 0.99) < 0.008
-
-
-@pytest.mark.parametrize("name", ["blender", "ngp", "nerfstudio", "llff"])
-def test_a_header_is_looked_at_once_and_a_camera_file_parsed_once(tmp_path, monkeypatch, name):
-    WRITERS[name](tmp_path)
-    looked_at, parsed = [], []
-
-    def size(path):
-        looked_at.append(path)
-        return image_size(path)
-
-    def parse(path):
-        parsed.append(path)
-        return read_object(path)
-
-    for module in (data.scenes.preprocess, transforms, llff):
-        monkeypatch.setattr(module, "image_size", size)
-    monkeypatch.setattr(transforms, "read_object", parse)
-    monkeypatch.setattr(detect, "read_object", parse, raising=False)
-    scene = load_scene(dataset_config(tmp_path))
-    assert len(looked_at) == len(set(looked_at)) >= scene.n_views
-    assert len(parsed) == len(list(tmp_path.glob("*.json")))
 
 
 def test_what_a_format_holds_out_is_in_the_same_frame(tmp_path):

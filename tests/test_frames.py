@@ -59,16 +59,6 @@ def test_a_wrong_surface_is_scored_and_not_taken_for_another_frame(found):
     checked(TRUTH, np.asarray(found))
 
 
-def test_a_few_points_tell_no_frame():
-    for count in (1, 2, 5):
-        checked(np.full((count, 3), 0.4))
-
-
-def test_numbers_beyond_all_others_are_elsewhere():
-    with pytest.raises(UserError, match="another frame or scale"):
-        checked(np.full((200, 3), 1e300) * RNG.random((200, 1)))
-
-
 def test_ground_truth_that_reaches_beyond_the_region_is_scored():
     table = RNG.uniform(-4, 4, (10_000, 3)) * [1, 1, 0.01]
     checked(np.concatenate([TRUTH, table]))

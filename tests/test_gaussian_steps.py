@@ -1,7 +1,6 @@
 """What becomes of Gaussians after a step, where they lie: nothing of them is read but where their number changes."""
 
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -77,15 +76,6 @@ def test_a_refused_step_moves_no_splat(trainer, monkeypatch):
     monkeypatch.undo()
     trainer.step()
     assert trainer.settle() and (model.splats.means.numpy() != means).any(axis=1)[20:].all()
-
-
-@pytest.mark.slow
-def test_without_noise_no_splat_moves_by_itself(trainer):
-    model = trainer.model
-    model.conf = replace(model.conf, noise=0.0)
-    means = model.splats.means.numpy()
-    model.after_step(None, trainer.context, {})
-    assert np.array_equal(model.splats.means.numpy(), means)
 
 
 def test_what_pulls_at_splats_is_added_up_where_it_lies_and_comes_back_from_a_checkpoint(deaf):

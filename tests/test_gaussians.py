@@ -22,7 +22,6 @@ from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.splats import Points, require_seen
 from models.methods.registry import build_model
 
-FORMS = ("ellipsoids", "surfels")
 SMALL = (
     "model.gaussians.first=300",
     "model.gaussians.most=400",
@@ -90,18 +89,6 @@ def test_pictures_and_meshes_are_made_like_those_of_every_kind(trained):
 
 
 @pytest.mark.slow
-def test_a_plan_says_how_many_fit_at_which_resolution(tmp_path, capsys):
-    write_scene(tmp_path / "scene")
-    assert run(tmp_path, "surfels", "--mode", "plan", settings=("train.memory_limit=9",)) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "n_importance" not in "".join(lines) and any("pictures/s" in line for line in lines)
-    fitting = [line for line in lines if "Gaussians fit" in line]
-    assert len(fitting) == 3 and all("model.gaussians.most = 400 fits" in line for line in fitting)
-    counts = [int(line.split(" Gaussians fit")[0].split()[-1]) for line in fitting]
-    assert 1000 < counts[0] <= counts[1] <= counts[2]
-
-
-@pytest.mark.slow
 def test_photographs_have_exposures_of_their_own_which_views_do_not_show(tmp_path):
     write_scene(tmp_path / "scene")
     settings = ("model.photographs.exposure=true", "model.photographs.exposure_rate=0.05", "dataset.test_views=[1]")
@@ -133,22 +120,6 @@ def test_exposures_belong_to_their_photographs_and_are_the_identity_on_average()
     expected = model.exposure(rgb.reshape((-1, 3)), rays).numpy().reshape(4, 5, 3)
     assert np.allclose(model.taken(rgb, 2).numpy(), expected, atol=1e-6)
     assert not np.allclose(model.taken(rgb, 1).numpy(), expected, atol=1e-2)
-
-
-@pytest.mark.slow
-def test_training_lowers_the_loss(tmp_path):
-    write_scene(tmp_path / "scene")
-    assert run(tmp_path, "ellipsoids", settings=("train.end_iter=60", "train.save_freq=0")) == 0
-    lines = [line for line in (tmp_path / "exp/logs/train.log").read_text().splitlines() if "PSNR" in line]
-    found = [float(line.split("PSNR ")[1].split(",")[0]) for line in lines]
-    assert np.mean(found[-10:]) > np.mean(found[:10]) + 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-def test_a_scene_of_one_photograph_and_a_large_downscale_train(form, tmp_path):
-    write_scene(tmp_path / "scene")
-    assert run(tmp_path, form, settings=("dataset.train_views=[0]", "dataset.downscale=8", "train.end_iter=3")) == 0
 
 
 def test_opacities_that_vanish_leave_one_splat():
@@ -228,13 +199,6 @@ WRONG = {
 def test_a_wrong_value_is_one_sentence(setting):
     with pytest.raises(ConfigError, match=WRONG[setting]):
         load_config(ROOT / "confs/gaussians.conf", "x", [setting])
-
-
-@pytest.mark.slow
-def test_averaged_weights_are_refused(tmp_path, capsys):
-    write_scene(tmp_path / "scene")
-    assert run(tmp_path, "ellipsoids", settings=("train.ema_decay=0.9",)) == 2
-    assert "train.ema_decay" in capsys.readouterr().err
 
 
 def test_a_reset_leaves_no_opacity_above_a_hundredth():

@@ -89,14 +89,6 @@ def test_the_lower_rate_goes_on_in_a_resumed_run_bit_for_bit(spoilt, tmp_path, c
     assert everything(saved(tmp_path / "broken", 20)) == everything(saved(spoilt, 20))
 
 
-def test_a_short_rest_of_skipped_steps_does_not_end_a_run_that_goes_on(spoilt, capsys):
-    """Fewer steps are left than train.max_bad_steps: before, every call ended alike."""
-    settings = ("train.end_iter=7", *AVERAGED[1:3], "train.max_bad_steps=10", *AVERAGED[4:])
-    assert run(spoilt, "--is_continue", settings=settings) == 0
-    assert "1 step in a row was skipped" in capsys.readouterr().err
-    assert saved(spoilt, 7).adam_steps == 1
-
-
 def test_a_run_that_stays_bad_tries_older_states_and_leaves_the_last_good_one(tmp_path, monkeypatch, capsys):
     spoil_batches(monkeypatch, set(range(5, 200)), spoil_image)
     assert run(tmp_path, settings=LONG) == 1
@@ -138,20 +130,6 @@ def test_weights_that_a_first_step_ruins_before_any_checkpoint_are_left_for_thos
     assert "returning to the weights of step 0, with" in told and "staying at" not in told
 
 
-def test_one_step_before_is_told_as_one(tmp_path, monkeypatch, capsys):
-    spoil_batches(monkeypatch, set(range(1, 200)), spoil_image)
-    assert run(tmp_path, settings=(*LONG, "train.save_freq=100")) == 1
-    assert "; the step before is in" in capsys.readouterr().err
-
-
-def test_a_wall_at_one_step_is_met_three_times_and_the_state_before_it_is_kept(tmp_path, monkeypatch, capsys):
-    spoil_gradients(monkeypatch, set(range(9, 100)), 1)
-    assert run(tmp_path, settings=LONG) == 1
-    told = capsys.readouterr().err
-    assert re.findall(r"weights of step (\d+), with", told) == ["8", "6", "8"] or "ckpt_000009" in told
-    assert finite(saved(tmp_path, 9)) and saved(tmp_path, 9).adam_steps == 0
-
-
 def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(setbacks, "PROGRESS", 3)
     spoil_batches(monkeypatch, {at + k for at in (4, 14, 24, 34, 44) for k in range(3)}, spoil_image)
@@ -159,12 +137,6 @@ def test_attempts_are_counted_anew_after_progress(tmp_path, monkeypatch, capsys)
     told = capsys.readouterr().err
     assert told.count("returning to the weights") == 5 and told.count("(attempt 1 of 3)") == 5
     assert restored(saved(tmp_path, 40).state).total == 5 and restored(saved(tmp_path, 40).state).attempts == 1
-
-
-def test_the_rate_does_not_vanish():
-    assert Setbacks(total=1).rate_factor == 0.5 and Setbacks(total=100).rate_factor == 0.5**6
-    assert Setbacks().state() == {} and restored({}) == Setbacks()
-    assert restored(Setbacks(2, 1, 5, 4, 3).state()) == Setbacks(2, 1, 5, 4, 3)
 
 
 def test_a_disk_that_takes_no_last_checkpoint_is_said_with_the_reason(tmp_path, monkeypatch, capsys):

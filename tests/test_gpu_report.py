@@ -4,12 +4,10 @@ import json
 import re
 import subprocess
 
-import numpy as np
 import pytest
 from runs import ROOT
 
 from benchmarks import gpu_report
-from benchmarks.shapes import Shape, make_job, shape_conf, write_job
 
 STEPS = {"steps": [{"seconds": 0.01, "pool_mib": 700.0, "share": 0.7, "shape": "512x64+64"}]}
 PEER = {"peer": {"float32_seconds": 0.04, "tf32_seconds": 0.02, "peak_mib": 4000.0}}
@@ -42,18 +40,6 @@ def test_stages_figures_and_targets_are_in_the_table(results):
     assert found["logs"]["facts"] == ["a card"] * gpu_report.LAST_LINES and found["measured"]["steps"] == STEPS
 
 
-def test_a_folder_without_anything_has_a_table_too(tmp_path):
-    gpu_report.main(tmp_path)
-    assert "not measured" in (tmp_path / "results.md").read_text()
-
-
-@pytest.mark.parametrize("stages", ["steps,1,100,300\n", "facts,0,3,60\n", "steps,stopped,3,300\n"])
-def test_figures_are_those_of_stages_of_this_run_that_ended_well(results, stages):
-    (results / "stages.csv").write_text(stages)
-    found = gpu_report.collect(results)
-    assert found["figures"] == {} and set(found["measured"]) <= {stages.split(",")[0]}
-
-
 @pytest.mark.cli
 def test_the_script_is_one_and_its_programs_are_there():
     script = ROOT / "benchmarks" / "gpu.sh"
@@ -63,10 +49,3 @@ def test_the_script_is_one_and_its_programs_are_there():
         assert f"benchmarks.{name}" in text and (ROOT / "benchmarks" / f"{name}.py").is_file()
     files = re.findall(r"tests/test_\w+\.py", text)
     assert files and [name for name in files if not (ROOT / name).is_file()] == []
-
-
-def test_what_the_published_code_is_given_is_plain_numbers(tmp_path):
-    """It is read in another interpreter, which unpickles nothing."""
-    write_job(tmp_path / "job.npz", make_job(shape_conf(Shape(4, 2, 2))))
-    with np.load(tmp_path / "job.npz", allow_pickle=False) as file:
-        assert {file[name].dtype.kind for name in file.files} == {"f", "U"}

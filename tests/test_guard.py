@@ -11,11 +11,9 @@ from runs import SHORT, contents, run, saved
 from tiny_networks import random_rays, tiny_renderer
 
 import exp_runner
-from data.errors import listed
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import PixelSampler
 from models.checkpoints.ours import checkpoint_name, load_checkpoint, save_checkpoint
-from models.config.optimizers import UpdateSettings
 from models.estimators.pixels import upload
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import jt
@@ -23,7 +21,7 @@ from models.monitoring.anomaly import load_anomaly, save_anomaly
 from models.ops.update import all_finite, readings
 from models.training import guard
 from models.training import trainer as trainer_module
-from models.training.guard import BadStep, Guard, StepInputs, StepUpdate
+from models.training.guard import BadStep, StepInputs
 from models.training.optimizer import Optimizer
 
 NO_PROBE = "train.ray_chunk=64"  # a chunk that is given needs no batch to measure its memory with
@@ -127,22 +125,6 @@ def test_a_refused_update_changes_nothing_and_an_accepted_one_is_the_same_as_wit
     same = [value.numpy() for value in (*plain.parameters, *plain.exp_avg, *plain.exp_avg_sq)]
     assert gated.steps == plain.steps == 1
     assert all(np.array_equal(a, b) and np.array_equal(a, c) for a, b, c in zip(before, after, same, strict=True))
-
-
-def test_the_guard_counts_bad_steps_in_all_and_in_a_row():
-    watcher, counts = Guard(), []
-    for value in (1.0, np.nan, np.nan, 1.0, np.inf):
-        values = [jt.array(np.float32([value]))]
-        watcher.watch(INPUTS, StepUpdate([], UpdateSettings(0.1, 1, 0.999, 1e-8), values, all_finite(values)))
-        watcher.settle({})
-        counts.append((watcher.bad_steps, watcher.bad_in_a_row))
-    assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1)]
-    assert len(watcher.take()) == 3 and watcher.take() == [] and watcher.settle({})
-
-
-def test_a_sentence_names_the_first_findings_and_counts_the_rest():
-    assert listed(["a", "b"], guard.MAX_NAMED) == "a and b"
-    assert listed(list("abcde"), guard.MAX_NAMED) == "a, b, c and 2 more" and listed([]) == ""
 
 
 def test_an_anomaly_survives_its_file_and_overwrites_nothing_else(tmp_path):
@@ -255,12 +237,6 @@ def test_replay_refuses_what_is_no_anomaly(tmp_path, capsys):
         assert exp_runner.main(["--mode", "replay", str(tmp_path / f"{name}.npz")]) == 2
         error = capsys.readouterr().err
         assert f"{name}.npz" in error and error.count("\n") == 1
-
-
-@pytest.mark.parametrize("flags", [["--mode", "replay"], ["--replay", "x.npz"], ["--mode", "replay", "none.npz"]])
-def test_replay_needs_mode_and_file(flags, capsys):
-    assert exp_runner.main(flags) == 2
-    assert "--replay" in capsys.readouterr().err
 
 
 # how many checkpoints stay

@@ -1,14 +1,12 @@
 """Trouble is recognised from a few numbers, said once with its usual cause, and nothing is said of a working run."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from runs import SHORT, run
 
 from models.methods.protocol import LevelSet
 from models.monitoring import health
-from models.monitoring.health import FALLING_VALIDATIONS, FLAT_VALIDATIONS, Vitals, findings
+from models.monitoring.health import FLAT_VALIDATIONS, Vitals, findings
 
 NEUS_BACKGROUND = "masks or model.neus_renderer.n_outside"
 
@@ -65,23 +63,6 @@ def test_each_trouble_is_said_in_one_sentence_with_step_and_cause(name):
     assert any(cause in found[name] for cause in CAUSES) and "\n" not in found[name]
 
 
-@pytest.mark.parametrize("name", ILL)
-def test_advice_fits_every_scene_format_and_kind_of_model(name):
-    """Only NeuS scenes have a scale_mat_0; only a NeuS, which has a sharpness, has a model for its background."""
-    history, _ = ILL[name]
-    told = findings(history)[name]
-    assert "scale_mat_0" not in told
-    without = [replace(entry, inv_s=None, background="masks") for entry in history]
-    assert "n_outside" not in findings(without).get(name, "") and ("n_outside" in told) == (name != "empty")
-
-
-@pytest.mark.parametrize("name", ILL)
-def test_a_longer_history_with_the_same_end_says_the_same(name):
-    history, _ = ILL[name]
-    assert findings(course(psnr=[20.0, 25.0]) + history) == findings(history)
-    assert max(FLAT_VALIDATIONS, FALLING_VALIDATIONS + 1) <= health.HISTORY
-
-
 @pytest.mark.parametrize(("radius", "share"), [(0.5, 0.125), (0.9, 0.729), (2.0, 1.0)])
 def test_vitals_of_a_sphere_are_its_own(radius, share):
     points = health.probe_points()
@@ -110,10 +91,3 @@ def test_a_run_says_it_once(bias, words, tmp_path, capsys):
     settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
     assert run(tmp_path, settings=(*settings, f"model.sdf_network.bias={bias}")) == 0
     assert capsys.readouterr().err.count(words) == 1
-
-
-@pytest.mark.slow
-def test_a_short_healthy_run_says_nothing(tmp_path, capsys):
-    settings = (*SHORT[:3], "train.val_freq=2", "train.validate_resolution_level=50", SHORT[4])
-    assert run(tmp_path, settings=settings) == 0
-    assert "Warning: step" not in capsys.readouterr().err

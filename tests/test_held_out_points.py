@@ -60,10 +60,3 @@ def test_every_eighth_point_is_kept_from_the_training_and_stays_the_same_one():
     trained = training_points(points)
     assert np.array_equal(others(points, trained).xyz, points.xyz[::8]) and len(trained.xyz) == 101 - 13
     assert len(training_points(cloud(on_a_ball(0.5, 1))).xyz) == 0
-
-
-def test_points_of_the_training_are_left_out():
-    points = cloud(on_a_ball(0.5))
-    trained = dataclasses.replace(points, xyz=points.xyz[:150].astype(np.float32).astype(np.float64))
-    assert np.array_equal(others(points, trained).xyz, points.xyz[150:])
-    assert others(points, None) is points

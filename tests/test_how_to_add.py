@@ -7,28 +7,7 @@ from runs import ROOT
 
 PAGE = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
 HEADING = "\n## How to add\n"
-MOST = {
-    "field": 4,
-    "loss": 3,
-    "method": 6,
-    "operation": 4,
-    "mode": 4,
-    "scene format": 4,
-    "optimiser": 1,
-    "schedule": 1,
-}
 SECTION = PAGE.partition(HEADING)[2]
-ENTRIES = dict(re.findall(r"^- \*\*An? ([a-z ]+?)\*\* \((?:at most )?(\d+)\)", SECTION, re.MULTILINE))
-
-
-def test_the_page_ends_with_it_and_others_link_to_it():
-    assert PAGE.count(HEADING) == 1 and "\n## " not in SECTION
-    assert "docs/ARCHITECTURE.md#how-to-add" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("what", MOST)
-def test_few_files_change(what):
-    assert int(ENTRIES[what]) <= MOST[what]
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+(?:/[\w.]+|\.py))`", SECTION))))

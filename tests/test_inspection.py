@@ -5,23 +5,15 @@ import json
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 from runs import ROOT
 from synthetic_scene import write_scene
 
 from data.errors import UserError
-from data.inspection.finding import Finding
 from data.io.images import read_image
 from models.commands import inspection
-from models.commands.inspection import markdown, table
 from models.methods.conf import load_config
 from models.monitoring.lock import FolderLock
-
-FOUND = (
-    Finding("views", "44", "good", "there are enough"),
-    Finding("sphere size", "a long figure | with a bar " * 5, "fair", "a long consequence " * 9),
-)
 
 
 def inspect(folder, out, *extra):
@@ -74,24 +66,6 @@ def test_a_scene_in_training_can_be_inspected(tmp_path):
     lock = FolderLock(tmp_path / "out")
     assert inspect(tmp_path / "scene", tmp_path / "out").returncode == 0
     lock.release()
-
-
-@pytest.mark.parametrize("columns", [20, 80, 200])
-def test_the_table_keeps_to_the_terminal(columns):
-    lines = "\n".join(table(FOUND, columns)).split("\n")
-    assert max(map(len, lines)) <= max(columns, 60)
-    assert lines[0].split() == ["views", "good", "44"]
-
-
-def test_a_bar_in_a_name_does_not_break_the_page(tmp_path):
-    from data.config import DatasetConfig
-    from data.scenes.load import load_scene
-
-    write_scene(tmp_path / "a|b", n_views=3)
-    scene = load_scene(DatasetConfig(str(tmp_path / "a|b"), "cameras_sphere.npz", "cameras_sphere.npz"))
-    rows = [line for line in markdown(scene, FOUND).splitlines() if line.startswith("| ")]
-    assert all(line.replace("\\|", "").count("|") == 5 for line in rows) and len(rows) == 4
-    assert np.char.startswith(rows[2:], ["| views", "| sphere"]).all()
 
 
 def test_a_full_disk_leaves_no_folder(tmp_path, monkeypatch):

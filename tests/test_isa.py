@@ -1,6 +1,5 @@
 """Which instruction set is compiled for, and that floating point is IEEE 754's in everything that is compiled."""
 
-import os
 import platform
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import pytest
 from forms import only_on_the_cpu
 
 from data.errors import UserError
-from models.machine import environment, isa, toolchain
+from models.machine import isa, toolchain
 from models.machine.backend import jt
 from models.training.optimizer import Optimizer
 
@@ -22,7 +21,6 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 PROCESSORS = {"x86-64-v4": V4, "x86-64-v3": f"{V3} avx512f", "x86-64-v2": V2, "x86-64": "fpu sse2"}
 # Each permits what the rules of models/machine/isa.py do not.
 UNSAFE = ("-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-ffinite-math-only", "-fassociative-math", "-mrecip")
-on_x86 = pytest.mark.skipif(platform.machine() not in isa.X86, reason="levels are those of x86-64")
 
 
 @pytest.fixture
@@ -61,34 +59,10 @@ def test_a_level_that_the_processor_lacks_is_refused_with_those_that_it_has(proc
         toolchain.check_environment()
 
 
-def test_another_architecture_is_compiled_for_as_the_compiler_has_it(processor, monkeypatch):
-    processor("fp asimd", machine="aarch64")
-    assert (isa.level().name, isa.core_flags(), isa.NO_ESTIMATES in isa.operation_flags()) == ("aarch64", (), False)
-    monkeypatch.setenv(isa.VARIABLE, "x86-64-v3")
-    with pytest.raises(UserError, match="this processor supports aarch64;"):
-        isa.level()
-
-
 def test_a_compiler_that_does_not_know_the_level_is_named(monkeypatch):
     monkeypatch.setattr(isa, "core_flags", lambda: ("-march=x86-64-v9",))
     with pytest.raises(UserError, match="g.. does not support -march=x86-64-v9: use GCC 11 or newer"):
         toolchain.check()
-
-
-@on_x86
-def test_one_library_that_chooses_by_itself_is_told_of_a_lower_level(monkeypatch):
-    monkeypatch.setattr(os, "environ", os.environ | {isa.VARIABLE: "x86-64-v2"})
-    os.environ.pop(isa.ONEDNN_VARIABLE, None)
-    environment.tell(None)
-    assert os.environ[isa.ONEDNN_VARIABLE] == "SSE41"
-
-
-def test_flags_of_the_user_add_to_the_programs_and_bring_no_fast_maths(monkeypatch):
-    monkeypatch.setattr(os, "environ", os.environ | {"cc_flags": "-DMINE", "kernel_flags": "-DTOO"})
-    environment.tell(None)
-    flags = os.environ["cc_flags"].split() + os.environ["kernel_flags"].split()
-    assert {"-DMINE", "-DTOO", "-O1", "-O3"} <= set(flags)  # without an -O of ours Jittor adds -Ofast
-    assert not {flag for flag in flags if flag.startswith(UNSAFE)}
 
 
 def test_nothing_is_compiled_with_flags_that_break_ieee_754():

@@ -36,24 +36,3 @@ def test_from_the_training_loop_to_a_kernel_there_are_few_stations(tmp_path, kin
     found = journeys(tmp_path, (*ONE_STEP, *KINDS[kind]))
     longest = max(found, key=len)
     assert len(found) > 4 and len(longest) <= rules.MAX_FRAMES, " -> ".join(longest)
-
-
-def test_the_count_of_frames_leaves_out_those_of_others_and_the_ends():
-    seen = []
-
-    def kernel():
-        return 1
-
-    def station():
-        return max([0], key=lambda value: kernel())
-
-    def loop():
-        return station()
-
-    with rules.watched(kernel.__code__, lambda frame: seen.append(frame)):
-        loop()
-    mine = rules.frames_between(seen[0], loop.__code__, lambda filename: filename == __file__)
-    assert [name.rpartition(".")[2] for name in mine] == ["station", "<lambda>"]
-    assert rules.frames_between(seen[0], loop.__code__, lambda filename: False) == []
-    assert rules.frames_between(seen[0], journeys.__code__, lambda filename: True) is None
-    assert rules.is_ours(f"{rules.ROOT}/models/runner.py") and not rules.is_ours(f"{rules.ROOT}/tests/runs.py")

@@ -5,15 +5,13 @@ import dataclasses
 import numpy as np
 import oracles
 import pytest
-from tiny_networks import COLOR, NERF, SDF, VARIANCE, distance_of, params64, roughen
+from tiny_networks import COLOR, NERF, SDF, distance_of, params64, roughen
 
 from models.fields.color import RenderingNetwork
-from models.fields.layers import Linear, uniform_init
+from models.fields.layers import Linear
 from models.fields.nerf import NeRF
 from models.fields.sdf import SDFNetwork
-from models.fields.sharpness import SingleVarianceNetwork
 from models.fields.state import export_state, import_state, named_parameters
-from models.machine.backend import jt
 
 RELEASED = dataclasses.replace(SDF, d_hidden=256, n_layers=8, skip_in=(4,), multires=6, d_out=257)
 SPHERE = np.random.default_rng(0).normal(size=(600, 3))
@@ -43,28 +41,6 @@ def test_the_matrix_of_a_weight_normalised_layer_agrees_with_the_oracle():
     np.testing.assert_allclose(layer.matrix().numpy(), oracles.layer_matrix(_prefixed(layer), "l"), atol=1e-6)
 
 
-def test_rows_of_a_weight_normalised_matrix_have_the_length_g():
-    layer = roughen(Linear(np.random.default_rng(0).normal(size=(4, 7)), np.zeros(4), weight_norm=True), 2, 0.5)
-    lengths = np.linalg.norm(layer.matrix().numpy(), axis=1)
-    np.testing.assert_allclose(lengths, np.abs(layer.weight_g.numpy()[:, 0]), rtol=1e-6)
-
-
-@pytest.mark.parametrize("weight_norm", [True, False])
-def test_a_new_layer_computes_x_times_the_given_weight_plus_bias(weight_norm):
-    rng = np.random.default_rng(3)
-    weight, bias, x = rng.normal(size=(4, 7)), rng.normal(size=4), rng.normal(size=(5, 7)).astype(np.float32)
-    layer = Linear(weight, bias, weight_norm)
-    np.testing.assert_allclose(layer(jt.array(x)).numpy(), x @ weight.T + bias, atol=1e-5)
-
-
-def test_uniform_initialisation_fills_plus_minus_one_over_root_of_inputs():
-    weight, bias = uniform_init(np.random.default_rng(0), 64, 200)
-    assert weight.shape == (200, 64) and bias.shape == (200,)
-    for values, nearly_all in ((weight, 0.999), (bias, 0.95)):
-        assert nearly_all * 0.125 < values.max() <= 0.125 and -0.125 <= values.min() < -nearly_all * 0.125
-    assert weight.std() == pytest.approx(0.125 / np.sqrt(3.0), rel=0.02) and abs(weight.mean()) < 0.003
-
-
 # geometric initialisation
 
 
@@ -73,46 +49,6 @@ def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere_of_radius
     # The published initialisation gives means of 0.07 to 0.24 and largest errors of 0.26 to 0.60 over 8 seeds, and this
     # one 0.08 to 0.24 and 0.28 to 0.61; seed 0: 0.09 and 0.35.
     assert np.abs(error).mean() < 0.12 and np.abs(error).max() < 0.4
-
-
-def test_the_normals_of_the_released_initialisation_point_outwards(released):
-    normals = released(jt.array(POINTS)).gradient.numpy()
-    outwards = POINTS / np.linalg.norm(POINTS, axis=1, keepdims=True)
-    cosine = (normals * outwards).sum(axis=1) / np.linalg.norm(normals, axis=1)
-    assert cosine.mean() > 0.92 and cosine.min() > 0.75  # measured 0.946 and 0.82; published seeds 0.94 to 0.98, 0.77
-
-
-def test_inside_outside_turns_the_sphere_into_a_room(released):
-    room = SDFNetwork(dataclasses.replace(RELEASED, inside_outside=True), np.random.default_rng(0))
-    actual, ball = (distance_of(network, POINTS).numpy() for network in (room, released))
-    np.testing.assert_allclose(actual, -ball, atol=0.02)  # the last row's noise of 1e-4 does not change its sign
-    centre = np.zeros((1, 3), np.float32)
-    assert distance_of(room, centre).item() > 0.1 and distance_of(released, centre).item() < -0.1
-
-
-@pytest.mark.parametrize("bias", [0.2, 0.8])
-def test_the_radius_of_the_start_is_the_conf_s_bias(bias):
-    network = sdf_network(seed=1, d_hidden=256, skip_in=(), multires=0, n_layers=3, bias=bias)
-    on_sphere = distance_of(network, (SPHERE * bias).astype(np.float32)).numpy()
-    assert abs(on_sphere.mean()) < 0.15  # measured 0.10 and 0.09
-
-
-def test_sines_and_cosines_start_with_weight_zero():
-    state = export_state(sdf_network(multires=2, skip_in=(1,), n_layers=3))
-    encoded = 3 * 5
-    assert not state["lin0.weight_v"][:, 3:].any() and state["lin0.weight_v"][:, :3].all()
-    assert not state["lin1.weight_v"][:, -(encoded - 3) :].any() and state["lin1.weight_v"][:, : -(encoded - 3)].all()
-    assert state["lin2.weight_v"].all()
-
-
-def test_hidden_layers_start_with_variance_two_over_outputs_and_bias_zero(released):
-    state = export_state(released)
-    for index, (_, outputs) in enumerate(RELEASED.widths[:-1]):
-        weight = state[f"lin{index}.weight_v"]
-        assert weight[weight != 0.0].std() == pytest.approx(np.sqrt(2.0 / outputs), rel=0.1)
-        assert not state[f"lin{index}.bias"].any()
-    np.testing.assert_allclose(state["lin8.weight_v"], np.sqrt(np.pi / 256), atol=6e-4)
-    np.testing.assert_array_equal(state["lin8.bias"], np.float32(-0.5))
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
@@ -128,30 +64,6 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
 def test_a_weight_normalised_network_lists_bias_g_v_layer_by_layer():
     expected = [f"lin{i}.{leaf}" for i in range(3) for leaf in ("bias", "weight_g", "weight_v")]
     assert list(export_state(sdf_network())) == expected
-
-
-def test_more_than_ten_layers_keep_their_order():
-    names = list(export_state(sdf_network(n_layers=10, skip_in=(), weight_norm=False)))
-    assert names == [f"lin{i}.{leaf}" for i in range(11) for leaf in ("weight", "bias")]
-
-
-def test_the_background_network_lists_its_layers_as_published():
-    layers = ["pts_linears.0", "pts_linears.1", "pts_linears.2", "views_linears.0"]
-    layers += ["feature_linear", "alpha_linear", "rgb_linear"]
-    expected = [f"{layer}.{leaf}" for layer in layers for leaf in ("weight", "bias")]
-    assert list(export_state(NeRF(NERF, np.random.default_rng(0)))) == expected
-
-
-def test_the_sharpness_exports_a_scalar():
-    state = export_state(SingleVarianceNetwork(VARIANCE))
-    assert list(state) == ["variance"] and state["variance"].shape == ()
-
-
-def test_parameters_are_exactly_what_is_exported_and_all_are_trained():
-    network = color_network()
-    parameters = named_parameters(network)
-    assert list(parameters) == list(export_state(network)) and len(parameters) == len(network.parameters())
-    assert all(value.requires_grad for value in parameters.values())
 
 
 # round trip
@@ -171,28 +83,6 @@ def test_import_restores_what_export_gave_bit_for_bit(make, conf):
     for name, value in state.items():
         np.testing.assert_array_equal(restored[name], value)
     assert all(value.requires_grad for value in named_parameters(target).values())
-
-
-def test_imported_parameters_receive_gradients():
-    network = color_network()
-    import_state(network, export_state(network))
-    parameters = list(named_parameters(network).values())
-    gradients = jt.grad(sum(((value - 1.0).sqr().sum() for value in parameters), jt.zeros(1)), parameters)
-    assert all(np.abs(gradient.numpy()).max() > 0.0 for gradient in gradients)
-
-
-def test_export_gives_copies():
-    network = color_network()
-    state = export_state(network)
-    state["lin0.bias"][:] = 99.0
-    assert (export_state(network)["lin0.bias"] != 99.0).all()
-
-
-def test_the_sharpness_takes_a_scalar_and_an_array_of_one():
-    network = SingleVarianceNetwork(VARIANCE)
-    for value in (np.float32(0.25), np.array([0.25])):
-        import_state(network, {"variance": np.asarray(value)})
-        assert export_state(network)["variance"] == np.float32(0.25)
 
 
 @pytest.mark.parametrize(

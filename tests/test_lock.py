@@ -1,6 +1,5 @@
 """One training at a time in a folder."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -54,35 +53,12 @@ def test_a_dead_process_holds_nothing(holder, tmp_path):
     FolderLock(tmp_path).release()
 
 
-def test_a_lock_that_was_released_can_be_taken_again_in_one_process(tmp_path):
-    first = FolderLock(tmp_path)
-    with pytest.raises(UserError, match=f"process {os.getpid()}"):
-        FolderLock(tmp_path)
-    first.release()
-    first.release()
-    FolderLock(tmp_path).release()
-
-
-def test_other_folders_are_free(tmp_path):
-    first, second = FolderLock(tmp_path / "a"), FolderLock(tmp_path / "b")
-    first.release()
-    second.release()
-
-
 def test_a_foreign_text_in_the_file_is_not_quoted(tmp_path):
     lock = FolderLock(tmp_path)
     (tmp_path / LOCK_NAME).write_text("; rm -rf\n")
     with pytest.raises(UserError, match="another training is running"):
         FolderLock(tmp_path)
     lock.release()
-
-
-def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
-    def unsupported(file, operation):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("fcntl.flock", unsupported)
-    FolderLock(tmp_path).release()
 
 
 def test_a_lock_whose_file_was_deleted_is_taken_anew(tmp_path):
@@ -114,12 +90,6 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
         assert lock.confirm() and lock.confirm()
     assert not lock.confirm() and lock.confirm()
     lock.release()
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="general.base_exp_dir"):
-        FolderLock(tmp_path / "file" / "exp")
 
 
 @pytest.mark.slow

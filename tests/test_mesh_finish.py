@@ -8,7 +8,7 @@ from benchmarks.dense_extraction import marching_cubes, sample_grid
 from data.errors import UserError
 from models.surface import clean, color, texture
 from models.surface.refine import onto_level
-from models.surface.visibility import Camera, Visibility, clustered, project
+from models.surface.visibility import Camera, Visibility, project
 from tests.analytic_fields import BOX, sphere
 
 RED, BLUE = np.array([1.0, 0.0, 0.0]), np.array([0.0, 0.0, 1.0])
@@ -59,12 +59,6 @@ def test_vertices_come_to_lie_on_the_level_set_with_its_normals():
     assert np.allclose(found.normals, outwards, atol=1e-4)
 
 
-def test_another_level_is_met_too():
-    found = onto_level(marched(24).vertices, slopes, -0.05, 0.2, 1000, iter)
-    values = slopes(found.vertices.astype(np.float32))[0]
-    assert np.abs(values - 0.05).max() < 1e-5
-
-
 def test_no_vertex_goes_farther_than_the_reach_or_away_from_the_surface():
     start = np.random.default_rng(0).normal(size=(500, 3))
     found = onto_level(start, slopes, 0.0, 0.01, 64, iter)
@@ -76,12 +70,6 @@ def test_no_vertex_goes_farther_than_the_reach_or_away_from_the_surface():
 
     beside = 1.02 * np.asarray(marched(16).vertices)
     assert np.array_equal(onto_level(beside, wrong, 0.0, 0.05, 64, iter).vertices, beside)
-
-
-def test_flat_places_stay_and_have_no_normal():
-    start = np.ones((3, 3))
-    found = onto_level(start, lambda points: (np.ones((3, 1)), np.zeros((3, 3))), 0.0, 1.0, 10, iter)
-    assert np.array_equal(found.vertices, start) and not found.normals.any()
 
 
 # pieces
@@ -102,12 +90,6 @@ def test_pieces_below_a_hundredth_of_the_largest_area_go_and_are_counted():
     assert found.mesh.area == pytest.approx(spheres(1.0, 0.11).area) and clean.is_watertight(found.mesh)
 
 
-def test_mesh_without_dust_stays_as_it_is():
-    mesh = spheres(1.0, 0.5)
-    found = clean.without_dust(mesh)
-    assert found.mesh is mesh and (found.removed, found.kept) == (0, 2)
-
-
 def test_watertight_is_what_it_says():
     mesh = trimesh.creation.icosphere(2)
     assert clean.is_watertight(mesh)
@@ -115,23 +97,6 @@ def test_watertight_is_what_it_says():
     turned = np.concatenate([mesh.faces[:1, ::-1], mesh.faces[1:]])
     assert not clean.is_watertight(trimesh.Trimesh(mesh.vertices, turned, process=False))
     assert not clean.is_watertight(trimesh.Trimesh(np.zeros((0, 3)), np.zeros((0, 3), int), process=False))
-
-
-def test_normals_are_those_of_the_sphere_and_unit():
-    mesh = marched(40)
-    found = clean.vertex_normals(mesh)
-    assert np.abs(found - (np.asarray(mesh.vertices) - [0.1, 0.05, -0.02]) / 0.7).max() < 0.05
-    assert np.allclose(np.linalg.norm(found, axis=1), 1.0)
-
-
-def test_very_fine_mesh_hides_as_a_coarser_one(monkeypatch):
-    monkeypatch.setattr("models.surface.visibility.MOST_FACES", 1000)
-    mesh = marched(80)
-    camera, normals = looking_at_origin([0, 0, 1]), clean.vertex_normals(mesh)
-    assert len(clustered(mesh, 0.1).faces) < 0.2 * len(mesh.faces)
-    found = Visibility(mesh).sees(np.asarray(mesh.vertices), normals, camera.center)
-    facing = np.sum((camera.center - mesh.vertices) * normals, axis=1) > 0.3
-    assert found[facing].all() and not found[mesh.vertices[:, 2] < -0.3].any()
 
 
 def test_decimation_leaves_the_shape_and_the_number_asked_for():
@@ -168,15 +133,6 @@ def test_what_dilated_masks_exclude_goes_and_what_a_photograph_does_not_show_sta
     assert SIZE / 2 - 1 + grown - 3 < kept.max() <= SIZE / 2 + grown and pixels[:, 0].max() > SIZE / 2 + 20
     empty = [np.zeros((SIZE, SIZE), np.uint8)] * 10
     assert len(clean.as_seen(mesh, AROUND, empty, Visibility(mesh)).faces) == 0
-
-
-def test_points_project_as_rays_lead():
-    from data.cameras import pixels_to_rays
-
-    camera, pixels = AROUND[6], np.random.default_rng(0).uniform(0, SIZE, (50, 2))
-    origins, directions = pixels_to_rays(pixels, camera.intrinsics, camera.c2w)
-    found, depth = project(origins + 2.5 * directions, camera)
-    assert np.allclose(found, pixels) and (depth > 0).all()
 
 
 # colours
@@ -220,23 +176,6 @@ def test_colours_that_stand_out_are_left_out_and_agreement_is_averaged():
     assert np.abs(colors.mean(axis=0) - [0.3, 0.5, 0.7]).max() > 0.15
 
 
-def test_the_few_that_see_a_point_best_do_not_outvote_the_many():
-    colors = np.full((12, 1, 3), 0.4, np.float32)
-    colors[:3] = 0.9
-    weights = np.full((12, 1), 0.1, np.float32)
-    weights[:3] = 1.0
-    assert np.abs(color.blend(colors, weights) - 0.4).max() < 0.01
-
-
-def test_the_nearer_and_straighter_view_counts_more():
-    point, normal = np.array([[0.0, 0.0, 0.8]]), np.array([[0.0, 0.0, 1.0]])
-    cameras = [looking_at_origin([0, 0, 1], 2.0), looking_at_origin([0, 0, 1], 4.0), looking_at_origin([0, 1, 1], 2.0)]
-    images = [photograph(camera, RED) for camera in cameras]
-    visibility = Visibility(trimesh.creation.icosphere(3, 0.8))
-    _, weights = color.gather(point, normal, color.Photographs(cameras, images, None), visibility)
-    assert weights[0, 0] == 1.0 and weights[1, 0] < 0.2 and weights[2, 0] < 0.7
-
-
 def test_background_in_a_mask_lends_no_colour():
     camera = looking_at_origin([0, 0, 1])
     mesh = trimesh.creation.icosphere(3, 0.8)
@@ -264,11 +203,6 @@ def test_texture_shows_at_each_place_what_was_painted_there():
     columns, rows = np.floor(uv[:, 0] * 256).astype(int), np.floor((1 - uv[:, 1]) * 256).astype(int)
     shown = found.picture[np.clip(rows, 0, 255), np.clip(columns, 0, 255)] / 255.0
     assert np.abs(shown - painted_by_place(places, None)).max() < 0.03
-
-
-def test_no_texel_near_a_seam_is_left_unpainted():
-    found = texture.texture(clean.decimated(marched(60), 500), 128, lambda points, normals: np.ones((len(points), 3)))
-    assert (found.picture == 255).all()
 
 
 @pytest.mark.parametrize("size", [8, 30])

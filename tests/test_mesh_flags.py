@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from data.errors import UserError
 from models.commands.arguments import parse_arguments
@@ -18,15 +17,6 @@ from models.results.meshes import box
 
 def requested(*flags):
     return full_request(parse_arguments(["--mode", "validate_mesh", *flags]).values)
-
-
-def test_a_mesh_is_refined_cleaned_and_coloured_unless_told_otherwise():
-    plain = {"is_refined": True, "clean": "pieces", "color": "vertex", "texture_size": 2048}
-    assert requested() == MeshRequest(512, **plain)
-    bare = requested("--no-refine", "--no-clean", "--colour", "none")
-    assert (bare.is_refined, bare.clean, bare.color) == (False, None, "none")
-    assert requested("--clean").clean == "pieces" and requested("--clean", "views").clean == "views"
-    assert requested("--clean", "largest").clean == "largest"
 
 
 def test_what_is_asked_for_reaches_the_request():
@@ -104,26 +94,6 @@ def test_a_name_too_long_and_a_protected_file_are_told_before_the_work(tmp_path,
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != mesh)  # the superuser may write to all
     with pytest.raises(UserError, match="is read-only"):
         requested("--output", str(mesh))
-
-
-def test_negative_numbers_with_an_exponent_are_numbers():
-    corners = ["-1e-3", "-1E2", "-.5e0", "1e-3", "1", "2."]
-    assert requested("--bbox", *corners).bbox == tuple(float(corner) for corner in corners)
-    assert requested("--mcube_threshold", "-1e-3").threshold == -1e-3
-
-
-def test_box_is_in_the_frame_of_the_mesh():
-    turn = np.eye(4)
-    turn[:3, :3] = 2.0 * Rotation.from_euler("z", 90, degrees=True).as_matrix()
-    turn[:3, 3] = [1.0, 0.0, 0.0]
-    scene = SimpleNamespace(bbox_min=np.full(3, -1.01), bbox_max=np.full(3, 1.01), scene_to_world=turn)
-    assert np.array_equal(box(scene, MeshRequest(8))[1], scene.bbox_max)
-    given = (0.0, -0.5, -1.0, 0.5, 0.5, 1.0)
-    assert np.allclose(box(scene, MeshRequest(8, bbox=given, frame="unit")), [given[:3], given[3:]])
-    corners = np.array([given[:3], given[3:]])
-    world = corners @ turn[:3, :3].T + turn[:3, 3]
-    upright = (*world.min(axis=0), *world.max(axis=0))
-    assert np.allclose(box(scene, MeshRequest(8, bbox=upright)), corners)
 
 
 @pytest.mark.parametrize("size", [1e-300, 1e-5, 1e30, 1e308])

@@ -49,11 +49,6 @@ def test_obj_is_in_the_axes_that_blender_turns_back(tmp_path, surface):
     assert "# step: 300" in path.read_text() and "# frame: world" in path.read_text()
 
 
-def test_obj_colours_follow_the_coordinates(tmp_path):
-    path, back = written(tmp_path, COLORED, ".obj")
-    assert np.array_equal(back.visual.vertex_colors[:, :3], RGB)
-
-
 def test_textured_obj_has_its_material_and_picture_beside_it(tmp_path):
     path, back = written(tmp_path, TEXTURED, ".obj")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["mesh.mtl", "mesh.obj", "mesh.png"]
@@ -74,26 +69,12 @@ def test_glb_opens_with_colours_in_linear_light_and_extras(tmp_path):
     assert tree["asset"]["extras"] == vars(ABOUT) and tree["materials"][0]["extensions"] == {"KHR_materials_unlit": {}}
 
 
-def test_glb_with_a_texture_opens_with_it(tmp_path):
-    _, back = written(tmp_path, TEXTURED, ".glb")
-    assert np.array_equal(np.asarray(back.visual.material.baseColorTexture.convert("RGB")), PICTURE)
-    assert np.allclose(back.visual.uv, UV, atol=1e-6)
-
-
 def glb(path):
     content = path.read_bytes()
     magic, version, length = struct.unpack_from("<4sII", content)
     assert (magic, version, length) == (b"glTF", 2, len(content)) and length % 4 == 0
     size = struct.unpack_from("<I", content, 12)[0]
     return json.loads(content[20 : 20 + size]), content[28 + size :]
-
-
-def test_stl_has_the_triangles_and_says_what_fits(tmp_path):
-    path, back = written(tmp_path, Surface(MESH, NORMALS), ".stl")
-    assert np.allclose(back.triangles, MESH.triangles, atol=1e-6)
-    assert path.read_bytes()[:80].startswith(b"mesh, frame: world") and len(path.read_bytes()) == 84 + 50 * len(
-        MESH.faces
-    )
 
 
 @pytest.mark.parametrize(
@@ -109,14 +90,6 @@ def test_stl_has_the_triangles_and_says_what_fits(tmp_path):
 def test_format_that_cannot_hold_it_is_said(tmp_path, name, asked, words):
     with pytest.raises(UserError, match=words):
         require_format(tmp_path / name, asked)
-
-
-@pytest.mark.parametrize(
-    ("name", "asked", "color"),
-    [("a.ply", None, "vertex"), ("a.STL", None, "none"), ("a.glb", "texture", "texture"), ("a.obj", None, "vertex")],
-)
-def test_colour_is_the_vertices_unless_told_otherwise_or_the_format_has_none(tmp_path, name, asked, color):
-    assert require_format(tmp_path / name, asked) == color
 
 
 def test_mesh_without_normals_somewhere_is_written_with_unit_ones(tmp_path):

@@ -15,6 +15,8 @@ from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.registry import build_model
 
+pytestmark = pytest.mark.slow
+
 CONFS = ROOT / "tests" / "confs"
 RADIANCE = ("nerf_in_cells", "density_grid_coarse_to_fine")
 NAMES = ("mlp_in_cells", "grid_hierarchical", "tri_plane_in_cells", "tri_plane_hierarchical")

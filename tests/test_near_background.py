@@ -7,7 +7,7 @@ import pytest
 from test_fast_background import rays_from, trained, trainer_conf
 
 from data.scenes.load import load_scene
-from models.estimators.background import FARTHEST, NEAR_SHARE, contracted, expanded
+from models.estimators.background import NEAR_SHARE
 from models.estimators.visibility import lost_share
 from models.machine.backend import jt
 
@@ -79,10 +79,3 @@ def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at():
     model = trained("model.background.prune_from=0", steps=2).model
     assert model.after_collapse(5) == ", and no cells are pruned before step 5"
     assert model.estimator.first_pruning == 5 and model.buffers()["prunes_after"] == 5
-
-
-def test_expansion_undoes_contraction():
-    points = np.random.default_rng(0).normal(size=(200, 3)) * 10
-    points = points[np.linalg.norm(points, axis=1) > 1]
-    np.testing.assert_allclose(expanded(contracted(points)), points, rtol=1e-4)
-    assert np.linalg.norm(expanded(np.float32([[0, 0, 1]])), axis=1) == pytest.approx(FARTHEST)

@@ -131,18 +131,6 @@ def test_a_point_s_values_do_not_depend_on_how_many_others_there_are(count):
         np.testing.assert_array_equal(actual.numpy(), expected.numpy()[:count])
 
 
-@pytest.mark.parametrize("used", [0, 1], ids=["density", "colour"])
-def test_an_output_that_the_loss_leaves_out_adds_nothing(used):
-    network, conf = network_of("one skip")
-    points, views = map(jt.array, inputs_of(conf))
-    parameters = list(named_parameters(network).values())
-    results = []
-    for evaluate in (network, plainly(network)):
-        results.append([value.numpy() for value in jt.grad(evaluate(points, views)[used].sqr().sum(), parameters)])
-    for actual, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(actual, expected, atol=1e-5 * max(1.0, np.abs(expected).max()))
-
-
 @pytest.mark.parametrize("count", [70, 3000])
 def test_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(count, openmp_threads):
     network, conf = network_of("two skips, odd width")
@@ -153,16 +141,6 @@ def test_gradients_are_the_same_bit_for_bit_with_any_number_of_threads(count, op
     for other in found[1:]:
         for name, value in other.items():
             np.testing.assert_array_equal(value, found[0][name], err_msg=name)
-
-
-def test_without_gradients_the_values_are_the_same_and_the_parameters_stay_trainable():
-    network, conf = network_of("one skip")
-    points, views = map(jt.array, inputs_of(conf))
-    with jt.no_grad():
-        alone = [value.numpy() for value in network(points, views)]
-    for actual, expected in zip(alone, network(points, views), strict=True):
-        np.testing.assert_array_equal(actual, expected.numpy())
-    assert all(value.requires_grad for value in named_parameters(network).values())
 
 
 @all_paths

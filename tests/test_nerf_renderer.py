@@ -11,16 +11,13 @@ from dense_renderer import TwoPassRenderer
 from gradcheck import assert_grad_close, central_differences, some_entries
 from tiny_networks import params64, random_rays, roughen
 
-from benchmarks.dense_extraction import marching_cubes, sample_grid
-from data.rays import PixelBatch, Rays
 from models.estimators import sampling
 from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.nerf import NeRF
-from models.fields.state import import_state, named_parameters
+from models.fields.state import named_parameters
 from models.machine.backend import jt
-from models.methods.radiance import SURFACE_DENSITY, TwoPassModel
-from models.ops.upsample import invert_cdf
+from models.methods.radiance import TwoPassModel
 from models.rendering.losses import Rendered, binary_mask, terms_of
 from models.structs import Objective, StepContext
 from models.training.gradient import losses_of
@@ -100,28 +97,6 @@ def test_stratified_depths_agree_with_the_oracle_and_stay_in_their_strata(jitter
     assert (depths >= edges.numpy()[:, :-1]).all() and (depths <= edges.numpy()[:, 1:]).all()
 
 
-@pytest.mark.parametrize("count", [1, 9, 40])
-@pytest.mark.parametrize("noisy", [False, True], ids=["middles", "jitter"])
-def test_quantiles_agree_with_linear_interpolation_of_the_inverse(count, noisy):
-    rng = np.random.default_rng(count)
-    weights = (rng.random((COUNT, 7)) ** 3).astype(np.float32)
-    edges = np.sort(rng.random((COUNT, 8)), axis=1).astype(np.float32)
-    jitter = rng.random((COUNT, count), dtype=np.float32) if noisy else None
-    given = None if jitter is None else jt.array(jitter)
-    found = invert_cdf(jt.array(edges), jt.array(weights), count, given).numpy()
-    places = np.full((COUNT, count), 0.5) if jitter is None else jitter.astype(np.float64)
-    for ray in range(COUNT):
-        expected = nerf_oracles.fine_depths(edges[ray].astype(np.float64), weights[ray].astype(np.float64), places[ray])
-        np.testing.assert_allclose(found[ray], expected, atol=2e-5)
-
-
-def test_as_many_quantiles_fall_into_a_stratum_as_its_share_of_the_weight():
-    weights = np.float32([[0.1, 0.0, 0.6, 0.3]])
-    depths = invert_cdf(jt.array(np.float32([[0, 1, 2, 3, 4]])), jt.array(weights), 1000).numpy()
-    counts, _ = np.histogram(depths, bins=[0, 1, 2, 3, 4])
-    np.testing.assert_allclose(counts / 1000, weights[0], atol=2e-3)
-
-
 # the picture
 
 
@@ -137,42 +112,6 @@ def test_both_passes_agree_with_the_oracle(noise, behind):
     assert output.rgb.numpy().std(axis=0).max() > 0.01 and (output.rgb.numpy() != output.coarse_rgb.numpy()).any()
 
 
-def test_depths_run_from_near_to_far_where_the_conf_says_so():
-    renderer = tiny(dataclasses.replace(SIZES, near=0.5, far=9.0))
-    depths = renderer.render(RAYS).depths.numpy()
-    assert (depths > 0.5).all() and (depths < 9.0).all() and (depths.max(axis=1) > 8.0).all()
-    assert (np.diff(depths, axis=1) >= 0.0).all()
-
-
-def test_nothing_behind_the_camera_is_seen():
-    rays = Rays(*(np.float32(a) for a in ([[0.2, 0, 0], [3, 0, 0]], [[1, 0, 0]] * 2, [[-1.2], [-4]], [[0.8], [-2]])))
-    output = tiny().render(rays, background_rgb=WHITE)
-    assert (output.depths.numpy() >= 0.0).all() and output.depths.numpy()[0].max() < 0.8
-    np.testing.assert_allclose(output.rgb.numpy()[1], WHITE, atol=1e-6)
-    assert 0.0 < output.opacity.numpy()[0] < 1.0 and output.opacity.numpy()[1] == 0.0
-
-
-@pytest.mark.parametrize("behind", [None, WHITE, np.float32([0.1, 0.5, 0.9])], ids=["black", "white", "colour"])
-def test_an_empty_field_shows_the_colour_behind_it(behind):
-    output = of_field(lambda points: points[:, 0] * 0.0 - 30.0).render(RAYS, background_rgb=behind)
-    expected = np.zeros(3) if behind is None else behind
-    np.testing.assert_allclose(output.rgb.numpy(), np.tile(expected, (COUNT, 1)), atol=1e-6)
-    assert output.opacity.numpy().max() < 1e-6
-
-
-def test_an_even_fog_absorbs_as_the_exponential_of_its_depth():
-    output = of_field(lambda points: points[:, 0] * 0.0 + 0.3, rgb=(-30.0, 0.0, 30.0)).render(RAYS)
-    half = (RAYS.far - RAYS.near) / 64 / 2  # the first section begins in the middle of its stratum
-    seen = 1.0 - np.exp(-np.log1p(np.exp(0.3)) * (RAYS.far - RAYS.near - half))
-    np.testing.assert_allclose(output.coarse_rgb.numpy(), seen * [0.0, 0.5, 1.0], atol=1e-5)
-
-
-def test_fine_depths_gather_at_the_surface_that_the_coarse_pass_sees():
-    rays = Rays(*(np.float32(a) for a in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
-    depths = of_field(ball).render(rays).depths.numpy()[0]
-    assert (np.abs(depths - 2.5) < 2 * 2.0 / 64).sum() > 60
-
-
 def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     rays = random_rays(200, seed=8)
     seen = model_of(of_field(ball)).view(rays, StepContext(0, None))
@@ -186,16 +125,6 @@ def test_a_ball_has_the_normals_distances_and_silhouette_of_a_ball():
     points = (rays.origins + rays.directions * seen.distance)[hit]
     radial = points / np.linalg.norm(points, axis=1, keepdims=True)
     assert (np.sum(seen.normal[hit] * radial, axis=1) > 0.99).all()
-
-
-def test_the_surface_field_meshes_the_ball_facing_outwards():
-    surface = model_of(of_field(ball)).level_set
-    low, high = np.full(3, -1.0), np.full(3, 1.0)
-    grid = sample_grid(surface.outward, low, high, 40, 5000)
-    mesh = marching_cubes(grid, surface.threshold, low, high, surface.quantity)
-    radii = np.linalg.norm(mesh.vertices, axis=1)
-    assert surface.threshold == SURFACE_DENSITY and abs(np.median(radii) - 0.5) < 0.02
-    assert mesh.is_watertight and mesh.volume > 0
 
 
 def test_the_same_noise_gives_the_same_picture_and_noise_is_drawn_only_where_asked_for():
@@ -225,18 +154,6 @@ def test_the_loss_and_its_terms_agree_with_the_oracle(mask_weight):
         assert found[names.get(name, name)].item() == pytest.approx(value, rel=1e-4), name
 
 
-def test_the_losses_of_the_parts_add_up_to_that_of_the_batch():
-    model = model_of(tiny(), train={"mask_weight": 0.3})
-    batch, moment = PixelBatch(RAYS, TARGET, MASK, np.zeros(COUNT, np.int32)), StepContext(0, None)
-    whole = model.objective(batch, None, moment).terms
-    parts = [model.objective(batch.part(*rows), None, moment).terms for rows in ((0, 2), (2, 5))]
-    for name, term in whole.items():
-        counts = [float(part[name].count) for part in parts]
-        assert sum(counts) == pytest.approx(float(term.count)), name
-        total = sum(part[name].mean(sum(counts)).item() for part in parts)
-        assert total == pytest.approx(term.mean().item(), rel=1e-5), name
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("behind", [None, WHITE], ids=["black", "white"])
 def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
@@ -261,28 +178,3 @@ def test_weight_gradients_of_the_loss_agree_with_finite_differences(behind):
         expected = central_differences(loss, params[network][leaf], entries)
         name = f"{network}.{leaf}"
         assert_grad_close(actual.ravel()[entries], expected, rtol=2e-4, atol=2e-4 * scale, name=name)
-
-
-def test_scalars_tell_both_passes_apart():
-    renderer, conf = tiny(), changed().train
-    output, mask = renderer.render(RAYS), jt.ones((COUNT, 1))
-    model = model_of(renderer)
-    rendered = Rendered(output.rendering, None, jt.array(TARGET), mask, mask, model, 0)
-    scalars = model.scalars(model.scalar_inputs(rendered), losses(output, mask, conf))
-    values = {name: float(value.item()) for name, value in scalars.items()}
-    for name, rgb in (("psnr", output.rgb), ("coarse_psnr", output.coarse_rgb)):
-        expected = -10.0 * np.log10(np.mean((rgb.numpy().astype(np.float64) - TARGET) ** 2))
-        assert values[f"Statistics/{name}"] == pytest.approx(expected, abs=1e-3)
-    assert f"{values['Statistics/coarse_psnr']:.2f}" in model.progress_text(values)
-    assert model.sharpness() is None
-
-
-def test_the_networks_keep_their_weights_apart():
-    renderer = tiny()
-    state = SimpleNamespace(before=renderer.render(RAYS))
-    zeros = {name: np.zeros(var.shape, np.float32) for name, var in named_parameters(renderer.fields.coarse).items()}
-    import_state(renderer.fields.coarse, zeros)
-    after = renderer.render(RAYS)
-    assert not np.array_equal(after.coarse_rgb.numpy(), state.before.coarse_rgb.numpy())
-    np.testing.assert_allclose(after.coarse_rgb.numpy().std(axis=1), 0.0, atol=1e-6)
-    assert list(model_of(renderer).networks) == ["nerf_coarse", "nerf_fine"]

@@ -4,12 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import trimesh
-from config_samples import CONFS, changed, flat
+from config_samples import CONFS
 from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
@@ -17,9 +16,8 @@ import exp_runner
 from data.io.images import read_image
 from data.scenes.load import load_scene
 from data.scenes.sampler import PixelSampler
-from models.commands import plan_table as plan
 from models.config.strict import ConfigError
-from models.methods.conf import load_config, network_differences, validate
+from models.methods.conf import load_config
 from models.methods.registry import build_model
 from models.training.trainer import Trainer
 
@@ -50,12 +48,6 @@ def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
             assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
     lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
     assert len(lines) == 3 and all("coarse " in line and "inv_s" not in line for line in lines)
-
-
-@pytest.mark.slow
-def test_a_second_run_is_the_same_bit_for_bit_and_another_seed_another(trained, tmp_path):
-    assert run_nerf(tmp_path / "a") == 0 and run_nerf(tmp_path / "b", "--seed", "1") == 0
-    assert contents(saved(tmp_path / "a", 6)) == contents(saved(trained, 6)) != contents(saved(tmp_path / "b", 6))
 
 
 @pytest.mark.cli
@@ -105,16 +97,6 @@ def test_a_split_averaged_run_resumes_bit_for_bit(tmp_path):
         assert all(np.array_equal(ours.ema[network][name], value) for name, value in named.items())
 
 
-@pytest.mark.slow
-def test_training_teaches_both_passes():
-    trainer = trainer_of("train.end_iter=400", "train.learning_rate=5e-3")
-    batch = trainer.sampler.next()
-    trainer.sampler = SimpleNamespace(next=lambda: batch)
-    scalars = [trainer.step().scalars() for _ in range(60)]
-    for name in ("Loss/color_loss", "Loss/coarse_loss"):
-        assert scalars[-1][name] < 0.8 * scalars[0][name]
-
-
 # results
 
 
@@ -154,14 +136,6 @@ def test_the_chunk_never_changes_a_picture(trained):
     assert pictures[0] == pictures[1]
 
 
-@pytest.mark.slow
-def test_a_plan_has_a_row_for_every_number_of_fine_samples(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(plan, "IMPORTANCES", (0, 16))
-    assert run_nerf(tmp_path / "none", "--mode", "plan") == 0
-    rows = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()[:1].isdigit()]
-    assert rows == ["8*", "16"] and not (tmp_path / "none").exists()
-
-
 # trouble
 
 
@@ -187,13 +161,6 @@ def test_a_checkpoint_of_the_other_kind_is_refused_in_one_sentence(trained, tmp_
     assert "nerf_coarse: the network is missing" in error and error.count("\n") == 1
 
 
-def test_only_the_networks_of_the_type_count_in_a_comparison():
-    first = load_config(CONFS / "nerf_cpu.conf", "x").model
-    assert network_differences(first, load_config(CONFS / "nerf_cpu.conf", "x", SIZES).model) == []
-    other = load_config(CONFS / "nerf_cpu.conf", "x", ("model.sdf_network.scale=3", "model.nerf.W=64")).model
-    assert network_differences(first, other) == [f"model.nerf.W: {first.nerf.W} in the checkpoint, 64 in the conf"]
-
-
 CANNOT_WORK = [
     ("model.type=nerv", "model.type = 'nerv': must be one of neus, nerf"),
     ("model.nerf.d_in=4", "model.nerf.d_in = 4: must be 3 where model.type = nerf"),
@@ -216,19 +183,3 @@ def test_a_value_that_cannot_work_is_refused_by_its_key(override, words):
     with pytest.raises(ConfigError) as refused:
         load_config(CONFS / "nerf_synthetic.conf", "x", ("model.nerf.D=4", "model.nerf.skips=[1]", *override.split()))
     assert words in str(refused.value) and "\n" not in str(refused.value)
-
-
-def test_what_only_a_surface_needs_is_not_asked_of_a_radiance_field():
-    odd = {"model.rendering_network.d_in=5", "model.sdf_network.d_out=9", "model.neus_renderer.n_samples=1"}
-    validate(load_config(CONFS / "nerf_cpu.conf", "x", tuple(odd)))
-    with pytest.raises(ConfigError):
-        validate(changed(rendering_network={"d_in": 5}))
-
-
-def test_the_published_sizes_are_those_of_the_full_size_conf():
-    conf = flat(load_config(CONFS / "nerf_synthetic.conf", "lego"))
-    published = {"D": 8, "W": 256, "multires": 10, "multires_view": 4, "skips": (4,), "use_viewdirs": True}
-    assert published.items() <= {key.rpartition(".")[2]: conf[key] for key in conf if "model.nerf." in key}.items()
-    assert (conf["model.nerf_renderer.n_samples"], conf["model.nerf_renderer.n_importance"]) == (64, 128)
-    assert (conf["train.batch_size"], conf["train.learning_rate"], conf["train.use_white_bkgd"]) == (1024, 5e-4, True)
-    assert conf["train.learning_rate_alpha"] == pytest.approx(0.1 ** (conf["train.end_iter"] / 500_000), rel=1e-3)

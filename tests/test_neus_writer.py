@@ -8,7 +8,7 @@ from data.config import DatasetConfig
 from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from data.scenes.scene import Scene
-from data.writers.neus import camera_matrices, write_neus_scene
+from data.writers.neus import write_neus_scene
 
 
 def camera(distance=3.0):
@@ -61,16 +61,6 @@ def test_a_written_scene_is_read_back(tmp_path):
         assert np.array_equal(found.masks[view], written.masks[view])
     assert np.allclose(found.points.xyz, written.points.xyz, atol=1e-5)  # the file holds float32
     assert np.array_equal(found.points.rgb, written.points.rgb)
-
-
-def test_the_camera_file_has_rigid_cameras_and_true_inverses():
-    written = scene()
-    matrices = camera_matrices(written.intrinsics, written.c2w, written.scene_to_world)
-    for view in range(written.n_views):
-        for kind in ("world_mat", "scale_mat", "camera_mat"):
-            assert np.allclose(matrices[f"{kind}_{view}"] @ matrices[f"{kind}_inv_{view}"], np.eye(4), atol=1e-9)
-        rigid = np.linalg.inv(matrices[f"camera_mat_{view}"]) @ matrices[f"world_mat_{view}"]
-        assert np.allclose(rigid[:3, :3] @ rigid[:3, :3].T, np.eye(3), atol=1e-9)
 
 
 def test_the_points_are_written_in_world_coordinates(tmp_path):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from synthetic_scene import change_cameras, dataset_config, write_scene
+from synthetic_scene import dataset_config, write_scene
 
 from data.errors import UserError
 from data.inspection.camera_checks import cameras
@@ -73,14 +73,6 @@ def test_masks_of_other_numbers_are_refused_and_other_spellings_are_not(tmp_path
         load(tmp_path)
 
 
-def test_gaps_without_a_camera_of_their_own_are_fine(tmp_path):
-    write_scene(tmp_path, n_views=4)
-    renamed(tmp_path, ("image", "mask"), ["003.png", "004.png", "017.png", "018.png"])
-    scene = load(tmp_path)
-    assert scene.n_views == 4 and scene.spare_cameras == 0
-    assert len(scene.notes) == 1  # how the region was found
-
-
 def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
     write_scene(tmp_path, n_views=5)
     renamed(tmp_path, ("image", "mask"), ["000.png", "001.png", "002.png", "003.png", None])
@@ -89,15 +81,3 @@ def test_more_cameras_than_photographs_are_said_once_and_marked(tmp_path):
     assert sum("has 5 cameras for 4 photographs" in note for note in scene.notes) == 1
     finding = cameras(scene)
     assert finding.verdict != "good" and finding.figure.startswith("1 more than photographs; ")
-
-
-def test_names_without_numbers_get_the_note(tmp_path):
-    write_scene(tmp_path, n_views=4)
-    renamed(tmp_path, ("image", "mask"), ["a.png", None, "c.png", "d.png"])
-    assert any("has 4 cameras for 3 photographs" in note for note in load(tmp_path).notes)
-
-
-def test_cameras_are_counted_from_the_first_on(tmp_path):
-    written = write_scene(tmp_path, n_views=4)
-    change_cameras(tmp_path, world_mat_9=written.world_mats[0])
-    assert load(tmp_path).spare_cameras == 0

@@ -167,8 +167,3 @@ def test_a_photograph_with_the_longest_name_has_the_mask_of_its_own_name(scene_f
     assert "all masks are empty" in outcome(scene_folder, type="colmap")  # they were read
     (scene_folder / "masks" / names[0]).unlink()
     assert "1 of 3 photographs have no mask" in outcome(scene_folder, type="colmap")
-
-
-def test_a_name_too_long_is_not_blamed_on_permissions_alone(scene_folder):
-    told = outcome(LONG)
-    assert told == f"{LONG}: cannot be read (File name too long); check the name and its permissions"

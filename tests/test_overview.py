@@ -8,7 +8,7 @@ import pytest
 import rigs
 
 from data.cameras import evenly_spaced
-from data.inspection.canvas import Canvas, colour_of, text_width
+from data.inspection.canvas import Canvas
 from data.inspection.overview import (
     MOST_THUMBNAILS,
     WIDTH,
@@ -147,11 +147,3 @@ def test_a_line_to_far_outside_keeps_its_direction():
     canvas.pyramid(apex, apex + 1e9 * np.array([[1.0, 0.0]] * 4), (0, 0, 0), is_strong=True)
     dark = (canvas.image() < 128).any(axis=2)
     assert dark[49:51, 52:].any(axis=0).all() and not dark[:, :48].any() and not dark[:47].any()
-
-
-def test_long_text_is_cut_to_its_width_and_colours_differ():
-    canvas = Canvas(200, 30)
-    canvas.text("a long name that does not fit" * 3, (5, 20), 0.5, (0, 0, 0), width=100)
-    drawn = np.flatnonzero((canvas.image() < 250).any(axis=(0, 2)))
-    assert drawn.min() >= 4 and drawn.max() <= 107 and text_width("iii", 0.5, 1) < text_width("wwwwwww", 0.5, 1)
-    assert len({colour_of(view, 12) for view in range(12)}) == 12 and colour_of(0, 1)

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gradcheck import assert_grad_close, central_differences
-from runs import ROOT
 from test_fast_neus import CONF, SHORT, TINY
 
 from data.io.images import to_uint8
@@ -114,9 +113,3 @@ def test_it_is_kept_in_checkpoints_and_held_to_the_number_of_photographs():
     other.restore(checkpoint)
     again, here = (one.checkpoint({}).tensors for one in (other, trainer))
     assert all(np.array_equal(again[name][key], here[name][key]) for name in here for key in here[name])
-
-
-def test_a_radiance_field_learns_them_too():
-    conf = load_config(ROOT / "confs/fast_nerf.conf", "x", [EXPOSURE])
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    assert "exposure" in model.networks and model.rates(0)["exposure"] == conf.model.photographs.exposure_rate

@@ -36,12 +36,6 @@ def test_the_choice_is_the_largest_halving_that_fits(most, allowed, fixed):
     assert all(fixed + size <= allowed or size in first or size < min(first) for size in asked)
 
 
-def test_where_there_is_plenty_one_small_measurement_is_enough():
-    asked = []
-    assert memory.largest_chunk(512, affine(10, 1, asked), lambda: 10**6).chunk == 512
-    assert asked == [64]
-
-
 def test_a_measurement_that_turns_out_larger_than_foreseen_is_not_chosen():
     choice = memory.largest_chunk(512, lambda chunk: chunk if chunk < 200 else 10 * chunk, lambda: 600)
     assert choice.chunk == 128 and choice.fits
@@ -76,21 +70,6 @@ def test_where_memory_runs_out_with_one_entry_or_the_work_fails_otherwise_that_i
         memory.largest_chunk(512, failing("Unable to alloc"), lambda: 10**6)
     with pytest.raises(RuntimeError, match="no such kernel 64"):
         memory.largest_chunk(512, failing("no such kernel"), lambda: 10**6)
-
-
-@pytest.mark.parametrize("most", [1, 2, 5, 100])
-def test_halvings_fall_from_all_to_one_and_two_of_each_cover_the_one_before(most):
-    sizes = memory.halvings(most)
-    assert sizes[0] == most and sizes[-1] == 1 and sizes == sorted(set(sizes), reverse=True)
-    assert all(2 * small >= large for large, small in zip(sizes, sizes[1:], strict=False))
-
-
-def test_a_limit_counts_what_the_process_holds_and_auto_leaves_a_margin(monkeypatch):
-    monkeypatch.setattr(memory.backend, "resident_bytes", lambda: 400 * 10**6)
-    monkeypatch.setattr(memory, "free_bytes", lambda: 10**9)
-    assert memory.budget(1.5) == 1_100_000_000
-    assert memory.budget(0.1) < 0
-    assert memory.budget("auto") == 900_000_000
 
 
 def test_a_containers_limit_is_what_it_leaves(tmp_path):
@@ -149,14 +128,6 @@ def test_the_table_has_the_chunk_that_a_step_went_on_with(tmp_path, capsys, monk
 def test_a_limit_below_the_process_itself_is_said_to_fit_nothing(tmp_path, capsys):
     assert run(tmp_path / "new", "--mode", "plan", settings=("train.memory_limit=0.01",)) == 0
     assert capsys.readouterr().out.count("does not fit") == len(DEBUG_ROWS)
-
-
-@pytest.mark.slow
-def test_a_run_under_an_impossible_limit_warns_and_goes_on_ray_by_ray(tmp_path, capsys):
-    settings = ("train.end_iter=1", "train.warm_up_end=0", "train.batch_size=4", "train.memory_limit=0.01")
-    assert run(tmp_path, settings=settings) == 0
-    told = capsys.readouterr()
-    assert "train.memory_limit" in told.err and "1 at a time" in told.out
 
 
 BAD_VALUES = [

@@ -14,7 +14,7 @@ from preparations import read, request
 from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.images import list_images, read_image, write_image
-from data.prepare import masks, pipeline, products
+from data.prepare import pipeline
 from data.prepare.pipeline import prepare
 
 pytestmark = pytest.mark.slow  # it prepares photographs
@@ -53,22 +53,6 @@ def test_the_scene_is_read_back_with_its_points_inside_the_sphere(prepared):
     assert scene.n_views == N_VIEWS
     assert np.linalg.norm(scene.c2w[:, :3, 3], axis=1).min() > 1
     assert (prepared[0] / "scene" / "sparse" / "points.ply").stat().st_size > 1000
-
-
-def test_the_scene_is_written_for_cameras_within_or_outside(copied, monkeypatch):
-    asked, own = [], products.preprocess
-    monkeypatch.setattr(
-        products, "preprocess", lambda *given: asked.append(given[-1].camera_outside_sphere) or own(*given)
-    )
-    for outside in (True, False):
-        assert prepare(request(copied, cameras_outside=outside, overwrite=True), str)
-    assert asked == [True, False]
-
-
-def test_a_second_call_does_nothing(copied):
-    before = {path: path.stat().st_mtime_ns for path in (copied / "scene").rglob("*") if path.is_file()}
-    assert not prepare(request(copied), str)
-    assert {path: path.stat().st_mtime_ns for path in (copied / "scene").rglob("*") if path.is_file()} == before
 
 
 def forbid(monkeypatch, *names):
@@ -147,14 +131,6 @@ def test_masks_from_files_arrive_in_the_scene(copied):
     scene = read(copied / "scene")
     shares = [np.mean(mask > 127) for mask in scene.masks]
     assert np.allclose(shares, [160 * (140 + index) / (320 * 240) for index in range(N_VIEWS)], rtol=0.1)
-    assert (copied / "scene" / "masks.png").is_file()
-
-
-def test_masks_by_grabcut_come_with_a_preview(copied, monkeypatch):
-    half = lambda picture, *camera: np.where(np.indices(picture.shape[:2])[1] < 99, 255, 0).astype(np.uint8)  # noqa: E731
-    monkeypatch.setattr(masks, "grab_cut", half)
-    assert prepare(request(copied, masks="grabcut", overwrite=True), str)
-    assert len(list_images(copied / "scene" / "mask")) == N_VIEWS
     assert (copied / "scene" / "masks.png").is_file()
 
 
@@ -252,17 +228,6 @@ def fail(report):
 
 def exhaust(report):
     raise ImportError("failed to map segment from shared object")
-
-
-def echo(report, value):
-    report("event")
-    return value
-
-
-def test_a_child_returns_its_result_and_reports_events(tmp_path):
-    heard = []
-    assert run_apart(echo, 7, log=tmp_path / "log", on_event=heard.append) == 7
-    assert heard == ["event"]
 
 
 @pytest.mark.parametrize(("task", "words"), [(die, "ended with status -6"), (fail, "two lines")])

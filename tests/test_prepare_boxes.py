@@ -12,7 +12,7 @@ from rigs import cloud, sphere_of_cameras, textured_scene
 from data.errors import UserError
 from data.io.images import read_image, write_image
 from data.prepare import box_masks, boxes, grabcut_masks, pipeline
-from data.prepare.boxes import Box, boxes_of_flags, find_boxes
+from data.prepare.boxes import Box, find_boxes
 from data.prepare.pipeline import prepare
 
 pytestmark = pytest.mark.slow  # it prepares photographs
@@ -126,28 +126,11 @@ def test_a_bad_file_is_one_sentence(tmp_path, name):
     assert "boxes.json" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_no_box_at_all_is_told_with_what_to_write(tmp_path):
-    with pytest.raises(UserError, match="there are no boxes; draw them .* or give --box NAME X0 Y0 X1 Y1"):
-        find_boxes(tmp_path, tmp_path / "scene", (), [])
-    with pytest.raises(UserError, match="--box a.png 1 2 x 4: give four numbers"):
-        boxes_of_flags([["a.png", "1", "2", "x", "4"]])
-    with pytest.raises(UserError, match="--box a.png: is given twice"):
-        boxes_of_flags([["a.png", "1", "2", "9", "9"], ["a.png", "1", "2", "8", "8"]])
-
-
 def test_a_box_is_in_pixels_of_the_upright_photograph(tmp_path):
     save_with_exif(tmp_path / "a.jpg", picture(), orientation=6)
     width, height = read_image(tmp_path / "a.jpg").shape[:2]  # turned
     found = find_boxes(tmp_path, tmp_path, [Box("a.jpg", (0, 0, width / 2, height), "--box")], [tmp_path / "a.jpg"])
     assert np.allclose(found["a.jpg"], [0, 0, 0.5, 1])
-
-
-def test_boxes_beside_the_scene_are_of_its_pictures(tmp_path):
-    (tmp_path / "scene" / "image").mkdir(parents=True)
-    write_image(tmp_path / "scene" / "image" / "007.png", picture(20, 30))
-    written(tmp_path / "scene", {"boxes": {"007.png": [0, 0, 15, 20]}})
-    found = find_boxes(tmp_path, tmp_path / "scene", (), [])
-    assert np.allclose(found["image/007.png"], [0, 0, 0.5, 1])
 
 
 def test_boxes_become_masks_of_a_prepared_scene_which_can_be_replaced_by_a_file(copied_scene, monkeypatch):

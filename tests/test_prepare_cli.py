@@ -57,11 +57,6 @@ def test_a_mistake_is_one_sentence(capsys, name):
     assert not Path("public_data").exists(), "nothing is left"
 
 
-def test_the_flags_belong_to_prepare(capsys):
-    assert exp_runner.main(["--images", "two"]) == exp_runner.EXIT_USER_ERROR
-    assert "are flags of --mode prepare" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("conf", "is_shrunk"), [((), False), (("--conf", "womask_cpu.conf"), True)])
 def test_the_region_is_shrunk_for_confs_that_want_all_cameras_outside(monkeypatch, capsys, conf, is_shrunk):
     asked = []

@@ -231,21 +231,6 @@ def test_a_dead_process_holds_nothing_and_the_lock_leaves_nothing(holder, tmp_pa
     assert list((tmp_path / "scene" / "prepare").iterdir()) == []
 
 
-def test_folders_made_for_the_lock_alone_go_with_it(tmp_path):
-    with only_one(tmp_path / "a" / "b" / "prepare"):
-        assert (tmp_path / "a" / "b" / "prepare" / LOCK_NAME).read_text() == f"{os.getpid()}\n"
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_system_without_locks_refuses_nothing(tmp_path, monkeypatch):
-    def unsupported(file, operation):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr("fcntl.flock", unsupported)
-    with only_one(tmp_path / "prepare"):
-        pass
-
-
 def test_a_lock_that_is_a_hard_link_is_not_written_through(tmp_path):
     (tmp_path / "mine").write_text("precious")
     (tmp_path / LOCK_NAME).hardlink_to(tmp_path / "mine")

@@ -10,9 +10,8 @@ from PIL import Image, ImageOps
 
 from data.errors import UserError
 from data.io.images import read_image, write_image
-from data.prepare import video
-from data.prepare.exif import focal_pixels, read_exif, upright
-from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video, groups
+from data.prepare.exif import read_exif, upright
+from data.prepare.frames import MAX_SIDE, Frame, copy_images, copy_video
 from data.prepare.progress import Bar
 from data.prepare.sources import find_images
 
@@ -24,19 +23,6 @@ def test_orientations_are_those_of_pillow(tmp_path, orientation):
         expected = np.asarray(ImageOps.exif_transpose(stored))
     assert read_exif(tmp_path / "a.png")[0] == orientation
     assert np.array_equal(upright(picture(), orientation), expected)
-
-
-def test_a_focal_length_of_50_mm_sees_40_degrees_across_the_film(tmp_path):
-    save_with_exif(tmp_path / "a.jpg", picture(), focal=50)
-    (_, focal) = read_exif(tmp_path / "a.jpg")
-    pixels = focal_pixels(focal, (3600, 2400))
-    assert np.degrees(2 * np.arctan(1800 / pixels)) == pytest.approx(39.6, abs=0.05)
-
-
-@pytest.mark.parametrize("orientation, focal", [(0, 0), (9, 1), (77, 65000)])
-def test_wrong_entries_of_exif_count_as_none(tmp_path, orientation, focal):
-    save_with_exif(tmp_path / "a.jpg", picture(), orientation, focal)
-    assert read_exif(tmp_path / "a.jpg") == (1, None)
 
 
 def test_a_damaged_exif_block_counts_as_none(tmp_path):
@@ -79,11 +65,6 @@ def test_large_deep_and_transparent_photographs_become_plain_ones(tmp_path):
         assert (pixels == value).all()
 
 
-def test_photographs_of_one_size_and_focal_length_share_a_camera():
-    frames = [Frame("a", "a", 30, 20, 50.0), Frame("b", "b", 30, 20, 50.0), Frame("c", "c", 20, 30, None)]
-    assert [(group.names, group.focal) for group in groups(frames)] == [(("a", "b"), 50.0), (("c",), None)]
-
-
 def write_video(path, frames):
     writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, frames[0].shape[1::-1])
     for frame in frames:
@@ -110,19 +91,6 @@ def test_the_sharpest_frame_of_each_interval_is_taken(clip, tmp_path):
     assert [frame.source for frame in frames] == ["frame 3", "frame 10", "frame 12", "frame 23"]
     corners = [read_image(tmp_path / "out" / frame.name)[10:30, 10:30].mean() for frame in frames]
     assert np.allclose(corners, [30, 100, 120, 230], atol=3)
-
-
-def test_a_short_video_gives_all_its_frames(clip, tmp_path):
-    with Bar("", None) as bar:
-        assert len(copy_video(clip, 500, tmp_path / "out", bar)) == 24
-
-
-def test_sharpest_covers_every_interval_once():
-    values = np.random.default_rng(0).random(101)
-    chosen = video.sharpest(values, 10)
-    assert len(chosen) == 10
-    assert all(b > a for a, b in zip(chosen, chosen[1:], strict=False))
-    assert int(np.argmax(values)) in chosen
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 5000, b"RIFF" + b"\xff" * 500 + b"AVI LIST"])

@@ -31,34 +31,12 @@ def test_a_backdrop_of_one_colour_is_found_and_cut_away(tmp_path):
     assert overlap(masks.finder("colorkey", [tmp_path / "a.png"])(rgb), truth) > 0.95
 
 
-def test_a_busy_background_is_no_backdrop():
-    with pytest.raises(UserError, match="no plain backdrop"):
-        masks.backdrop([picture(120, 160)])
-
-
 def test_grabcut_finds_what_differs_from_outside_the_sphere():
     rgb, truth = disc()
     pose = np.eye(4)
     pose[2, 3] = -3.0
     mask = masks.grab_cut(rgb, np.array([[130.0, 0, 80], [0, 130, 60], [0, 0, 1]]), pose)
     assert overlap(mask, truth) > 0.9
-
-
-def test_a_sphere_that_fills_the_picture_leaves_nothing_to_cut():
-    rgb, _ = disc()
-    intrinsics = np.array([[900.0, 0, 80], [0, 900, 60], [0, 0, 1]])
-    pose = np.eye(4)
-    pose[2, 3] = -3.0
-    assert (masks.grab_cut(rgb, intrinsics, pose) == 255).all()
-
-
-def test_masks_are_found_by_stem_or_whole_name(tmp_path):
-    for name in ("a.png", "b.jpg.png", "c.JPG"):
-        write_image(tmp_path / name, np.zeros((4, 4), np.uint8))
-    found = masks.mask_files(tmp_path, ["a.jpg", "b.jpg", "c.png"])
-    assert [path.name for path in found] == ["a.png", "b.jpg.png", "c.JPG"]
-    with pytest.raises(UserError, match="1 of 2 photographs have no mask, the first is d.jpg; name its mask d.png"):
-        masks.mask_files(tmp_path, ["a.jpg", "d.jpg"])
 
 
 def test_a_mask_is_turned_with_its_photograph(tmp_path):
@@ -70,13 +48,6 @@ def test_a_mask_is_turned_with_its_photograph(tmp_path):
     for name in ("stored.png", "upright.png"):
         mask = masks.read_mask(tmp_path / name, (20, 30), tmp_path / "a.jpg")
         assert np.array_equal(mask, np.rot90(stored, -1))
-
-
-def test_a_mask_of_another_size_is_refused(tmp_path):
-    write_image(tmp_path / "a.png", picture())
-    write_image(tmp_path / "m.png", np.zeros((7, 9), np.uint8))
-    with pytest.raises(UserError, match="m.png: is 9x7 pixels and does not fit the photograph a.png"):
-        masks.read_mask(tmp_path / "m.png", (30, 20), tmp_path / "a.png")
 
 
 def test_rembg_is_asked_for_only_where_it_and_its_model_are_there(monkeypatch, tmp_path):

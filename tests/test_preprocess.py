@@ -9,10 +9,9 @@ import pytest
 from rigs import project
 from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, write_scene
 
-from data.cameras import decompose_projection
 from data.errors import SceneError
 from data.io.images import ImageError
-from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
+from data.parsed_scene import Lens, ParsedScene, PosedImage
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import summary
@@ -75,17 +74,6 @@ def test_a_point_of_the_world_is_seen_at_the_same_pixel_by_capture_and_scene(tmp
         np.testing.assert_allclose(after, before, atol=1e-9)
 
 
-def test_lenses_come_through_as_they_are_and_poses_as_a_decomposition_would_have_them(tmp_path):
-    parsed = parsed_scene_of(tmp_path)
-    scene = preprocess(parsed, parsed.images, CONF)
-    for view, posed in enumerate(parsed.images):
-        np.testing.assert_array_equal(scene.intrinsics[view], posed.lens.intrinsics)
-        projection = posed.lens.intrinsics @ np.linalg.inv(posed.c2w)[:3] @ WORLD
-        intrinsics, c2w = decompose_projection(projection)
-        np.testing.assert_allclose(scene.intrinsics[view], intrinsics, rtol=0, atol=1e-12 * intrinsics.max())
-        np.testing.assert_allclose(scene.c2w[view], c2w, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("downscale", [2, 3])
 def test_a_reduced_scene_sees_the_same_sphere(tmp_path, downscale):
     parsed = parsed_scene_of(tmp_path, sizes=((640, 480), (490, 333)))
@@ -107,12 +95,6 @@ def test_alpha_is_the_mask_and_the_picture_lies_over_the_background(tmp_path, ba
         assert (image[mask == 0] == 255 * background).all() and (image[mask == 255] != 255 * background).any()
 
 
-def test_a_photograph_with_a_mask_file_keeps_its_own_background(tmp_path):
-    parsed = parsed_scene_of(tmp_path, background=(9, 200, 77))
-    scene = preprocess(parsed, parsed.images, CONF, 1.0)
-    assert (scene.images[0][scene.masks[0] == 0] == (9, 200, 77)).all()
-
-
 def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(tmp_path):
     parsed = parsed_scene_of(tmp_path)
     scene = preprocess(parsed, parsed.images, replace(CONF, roi="1 -3 0.6 1.5"))
@@ -121,15 +103,6 @@ def test_the_users_region_replaces_the_formats_and_leads_back_to_the_same_world(
     for view, posed in enumerate(parsed.images):
         centre = scene.scene_to_world @ scene.c2w[view][:, 3]
         np.testing.assert_allclose(centre[:3], posed.c2w[:3, 3], atol=1e-9)
-
-
-def test_points_come_along_into_the_working_frame(tmp_path):
-    inside = np.random.default_rng(0).uniform(-1, 1, (9, 3))
-    points = SparsePoints(
-        inside @ WORLD[:3, :3].T + WORLD[:3, 3], np.full(9, 3), np.zeros(9), np.zeros((9, 3), np.uint8)
-    )
-    parsed = replace(parsed_scene_of(tmp_path), points=points)
-    np.testing.assert_allclose(preprocess(parsed, parsed.images, CONF).points.xyz, inside, atol=1e-12)
 
 
 def without_mask(parsed):

@@ -88,15 +88,6 @@ def test_the_photographs_show_the_points_where_the_cameras_say(tmp_path, name):
         assert np.abs(misfit).max() < 0.01
 
 
-@pytest.mark.parametrize("axis", range(3))
-def test_a_flipped_axis_would_be_noticed(tmp_path, axis):
-    write_ngp(tmp_path, LENSES)
-    signs = np.ones(4)
-    signs[axis] = signs[(axis + 1) % 3] = -1
-    posed_images = [dataclasses.replace(s, c2w=s.c2w * signs) for s in read_ngp(tmp_path, None).images]
-    assert errors(posed_images, LENSES, sphere_points()) > 10
-
-
 def test_a_blender_scene_holds_out_the_test_views_and_never_trains_on_the_validation_views(tmp_path):
     write_blender(tmp_path, PINHOLES)
     held_out = [posed.is_held_out for posed in read_blender(tmp_path, None).images]
@@ -106,19 +97,6 @@ def test_a_blender_scene_holds_out_the_test_views_and_never_trains_on_the_valida
     assert len(read_blender(tmp_path, None).images) == 6  # beside test views, those are not read
     (tmp_path / "val" / "transforms_test.json").rename(tmp_path / "val" / "transforms_val.json")
     assert [s.is_held_out for s in read_blender(tmp_path / "val", None).images] == held_out
-
-
-def test_a_blender_scene_needs_its_training_views_only(tmp_path):
-    write_blender(tmp_path, PINHOLES, n_held_out=0)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["train", "transforms_train.json"]
-    assert len(read_blender(tmp_path, None).images) == 6
-
-
-def test_a_scaled_camera_is_the_same_camera(tmp_path):
-    """As a child of a scaled object in Blender has it."""
-    write_blender(tmp_path, PINHOLES)
-    change_frame(tmp_path / "transforms_train.json", 1, lambda m: np.array(m) * [3, 3, 3, 1])
-    assert errors(read_blender(tmp_path, None).images, PINHOLES, sphere_points()) < 1e-6
 
 
 def test_a_pose_of_few_decimals_becomes_exactly_rigid(tmp_path):
@@ -165,50 +143,6 @@ def test_the_focal_length_is_found_in_the_order_of_instant_ngp(tmp_path, keys, f
     np.testing.assert_allclose([intrinsics[0, 0], intrinsics[1, 1]], focal, rtol=1e-12)
 
 
-def test_a_principal_point_that_is_not_given_is_the_middle_and_one_that_is_counts_from_the_corner(tmp_path):
-    assert one_frame(tmp_path, fl_x=50).intrinsics[:2, 2].tolist() == [19.5, 14.5]
-    assert one_frame(tmp_path, fl_x=50, cx=20, cy=15).intrinsics[:2, 2].tolist() == [19.5, 14.5]
-    assert one_frame(tmp_path, fl_x=50, w=80, h=60).intrinsics[:2, 2].tolist() == [39.5, 29.5]
-    assert one_frame(tmp_path, fl_x=50, cx=20, own={"cx": 12.25}).intrinsics[0, 2] == 11.75
-
-
-def test_distortion_is_in_opencv_s_order_and_absent_where_all_is_zero(tmp_path):
-    assert one_frame(tmp_path, fl_x=50, k1=0, k2=0, p1=0, p2=0, k3=0, k4=0).distortion == ()
-    assert one_frame(tmp_path, fl_x=50, k1=1, k2=2, p1=3, p2=4).distortion == (1, 2, 3, 4)
-    assert one_frame(tmp_path, fl_x=50, k1=1, k2=2, k3=5, p1=3, p2=4).distortion == (1, 2, 3, 4, 5)
-    fisheye = one_frame(tmp_path, fl_x=50, is_fisheye=True, k1=1, k2=2, k3=3, k4=4, p1=0, p2=0)
-    assert fisheye.is_fisheye and fisheye.distortion == (1, 2, 3, 4)
-    assert one_frame(tmp_path, fl_x=50, distortion_params=[1, 2, 5, 0, 3, 4]).distortion == (1, 2, 3, 4, 5)
-
-
-@pytest.mark.parametrize("stored", ["a.png", "a.PNG", "a.jpg", "a.JPG", "a.jpeg", "a.JPEG"])
-@pytest.mark.parametrize("named", ["a", "./a", "{}", ".\\{}", "b/../{}"])
-def test_photographs_are_found_with_and_without_suffix(tmp_path, stored, named):
-    save_picture(tmp_path / stored, np.zeros((30, 40, 4), np.uint8), alpha=False)
-    frame = {"file_path": named.format(stored), "transform_matrix": np.eye(4).tolist()}
-    write_json(tmp_path / "transforms.json", {"fl_x": 50, "frames": [frame]})
-    assert read_ngp(tmp_path, None).images[0].path == tmp_path / stored
-
-
-def test_a_name_with_a_dot_keeps_it(tmp_path):
-    save_picture(tmp_path / "frame.0001.png", np.zeros((30, 40, 4), np.uint8))
-    frame = {"file_path": "frame.0001", "transform_matrix": np.eye(4).tolist()}
-    write_json(tmp_path / "transforms_train.json", {"camera_angle_x": 1, "frames": [frame]})
-    assert read_blender(tmp_path, None).images[0].path.name == "frame.0001.png"
-
-
-def test_frames_without_photograph_are_left_out_of_an_ngp_scene_and_said(tmp_path):
-    write_ngp(tmp_path, LENSES)
-    assert read_ngp(tmp_path, None).notes == ()
-    for index in (1, 4):
-        (tmp_path / "images" / f"view_{index}.png").unlink()
-    parsed = read_ngp(tmp_path, None)
-    left = [view for index, view in enumerate(LENSES) if index not in (1, 4)]
-    assert errors(parsed.images, left, sphere_points()) < 1e-6
-    (note,) = parsed.notes
-    assert "2 of 6 frames" in note and "images/view_1.png" in note
-
-
 def test_an_ngp_scene_holds_out_the_photographs_of_its_test_file(tmp_path):
     write_ngp(tmp_path, LENSES[:4])
     write_ngp(tmp_path / "other", LENSES[4:])
@@ -243,14 +177,3 @@ def test_an_llff_scene_is_matched_in_the_order_of_plain_sorting(tmp_path):
     ordered = sorted(views, key=lambda view: view.name)
     assert [posed.path.stem for posed in parsed.images] == [view.name for view in ordered]
     assert ordered[0].name == "img_10" and errors(parsed.images, ordered, sphere_points()) < 1e-6
-
-
-def test_reduced_photographs_keep_the_size_their_cameras_are_for(tmp_path):
-    write_llff(tmp_path, PINHOLES, pictures="images_8")
-    write_llff(tmp_path, PINHOLES, pictures="images_2")
-    for path in (tmp_path / "images_2").iterdir():
-        save_picture(path, np.zeros((36, 48, 4), np.uint8), alpha=False)
-    posed_images = read_llff(tmp_path, None).images
-    assert {posed.path.parent.name for posed in posed_images} == {"images_2"}
-    assert {posed.lens.size for posed in posed_images} == {(96, 72)}
-    assert errors(posed_images, PINHOLES, sphere_points()) < 1e-6  # in pixels of the size that is stated

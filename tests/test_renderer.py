@@ -13,7 +13,7 @@ from tiny_networks import oracle_model, oracle_params, random_rays, tiny_rendere
 
 from data.rays import Rays
 from models.estimators.pixels import upload
-from models.fields.state import export_state, import_state, named_parameters
+from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE, REFERENCE
 
@@ -78,58 +78,6 @@ def test_sections_beyond_the_last_depth_have_the_length_of_an_even_one():
     output = renderer.render(upload(RAYS))
     last = (output.midpoints - output.depths).numpy()[:, -1]
     np.testing.assert_allclose(last, 2.0 / 5 / 2.0, rtol=1e-5)
-
-
-def test_rendering_without_noise_is_deterministic_and_noise_changes_it():
-    renderer = tiny_renderer(n_outside=4)
-    first, second, noisy = (renderer.render(upload(RAYS), draws) for draws in (None, None, noise(4)))
-    for field in ("rgb", "weights", "depths", "sdf_gradient"):
-        np.testing.assert_array_equal(getattr(first, field).numpy(), getattr(second, field).numpy())
-        assert (getattr(first, field).numpy() != getattr(noisy, field).numpy()).any()
-
-
-def test_the_same_noise_gives_the_same_image():
-    renderer = tiny_renderer(n_outside=4)
-    first, second = (renderer.render(upload(RAYS), noise(4)) for _ in range(2))
-    np.testing.assert_array_equal(first.rgb.numpy(), second.rgb.numpy())
-
-
-@pytest.mark.parametrize("n_outside", [0, 4])
-def test_permuting_rays_permutes_the_image(n_outside):
-    renderer, order = renderer_with_soft_surface(n_outside), np.array([3, 0, 4, 2, 1])
-    straight = renderer.render(upload(RAYS))
-    permuted = renderer.render(upload(Rays(*(value[order] for value in vars(RAYS).values()))))
-    for field in ("rgb", "opacity", "weights", "depths", "sdf_gradient", "cdf"):
-        np.testing.assert_allclose(
-            getattr(permuted, field).numpy(), getattr(straight, field).numpy()[order], atol=1e-4, err_msg=field
-        )
-
-
-def test_rays_rendered_in_parts_give_the_same_image():
-    renderer = renderer_with_soft_surface(4)
-    whole = renderer.render(upload(RAYS)).rgb.numpy()
-    parts = [renderer.render(upload(RAYS.at(slice(start, start + 2)))).rgb.numpy() for start in (0, 2, 4)]
-    np.testing.assert_allclose(np.vstack(parts), whole, atol=1e-4)
-
-
-def test_a_transparent_object_shows_the_colour_behind_it():
-    renderer = tiny_renderer()
-    state = export_state(renderer.fields.sdf)
-    state["lin2.bias"][0] += 30.0  # the whole sphere lies far outside the surface
-    import_state(renderer.fields.sdf, state)
-    behind = np.float32([0.2, 0.5, 0.9])
-    output = renderer.render(upload(RAYS), background_rgb=behind)
-    np.testing.assert_allclose(output.rgb.numpy(), np.tile(behind, (COUNT, 1)), atol=1e-3)
-    assert output.opacity.numpy().max() < 1e-3
-
-
-def test_an_sdf_that_is_negative_everywhere_is_opaque_at_once():
-    renderer = tiny_renderer(n_importance=0)
-    state = export_state(renderer.fields.sdf)
-    state["lin2.bias"][0] -= 30.0
-    import_state(renderer.fields.sdf, state)
-    weights = renderer.render(upload(RAYS)).weights.numpy()
-    np.testing.assert_allclose(weights[:, 0], 1.0, atol=1e-5)
 
 
 # gradients

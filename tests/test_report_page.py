@@ -1,7 +1,5 @@
 """report.html: what it holds, and what it does in a browser."""
 
-import json
-
 import numpy as np
 import pytest
 import trimesh
@@ -9,11 +7,10 @@ from browsing import DESKTOP, PHONE, drag, opened, overflows, picture_of, slide
 from runs import run
 
 from data.errors import UserError
-from models.config.defaults import base_values, same
 from models.evaluation import metric_table as metric_table
 from models.report import parts
-from models.report.document import ASSETS, data_of, document, mesh_library
-from models.report.history import MOST_PICTURES, MOST_POINTS, History, restored
+from models.report.document import data_of, document
+from models.report.history import History, restored
 from models.surface.mesh import Surface
 
 SETTINGS = ("train.end_iter=12", "train.warm_up_end=2", "train.save_freq=6", "train.val_freq=4", "train.report_freq=2")
@@ -49,12 +46,6 @@ def test_the_page_of_a_training_holds_all_of_it(trained):
 
 
 @pytest.mark.slow
-def test_the_page_needs_no_network(trained):
-    text = (trained / "report.html").read_text()
-    assert 'src="http' not in text and "@import" not in text and mesh_library() in text
-
-
-@pytest.mark.slow
 def test_a_training_that_goes_on_keeps_the_course_before(trained, tmp_path, capsys):
     assert run(tmp_path, settings=("train.end_iter=6", *SETTINGS[1:])) == 0
     assert run(tmp_path, "--is_continue", settings=SETTINGS) == 0
@@ -84,17 +75,6 @@ def test_an_evaluation_puts_its_figures_into_the_page(trained, capsys):
     assert found["curves"]["step"][-1] == 12
 
 
-def test_lists_stay_bounded_and_keep_their_ends():
-    history = History()
-    for step in range(1, 3 * MOST_POINTS):
-        history.add_row(step, {"Loss/loss": float(step)})
-    for step in range(1, 3 * MOST_PICTURES):
-        history.add_picture({"step": step, "view": step % 50}, f"photograph {step % 50}")
-    assert len(history.rows) <= MOST_POINTS and history.rows[-1]["step"] == 3 * MOST_POINTS - 1
-    assert len(history.pictures) <= MOST_PICTURES and history.pictures[-1]["step"] == 3 * MOST_PICTURES - 1
-    assert {str(shown["view"]) for shown in history.pictures} <= set(history.photographs)
-
-
 @pytest.mark.parametrize(
     "damage", [{"curves": {"step": [1, 2], "x": [1]}}, {"pictures": [{"step": 1, "view": 7}]}, {"curves": 3}]
 )
@@ -117,13 +97,6 @@ def test_a_mesh_is_thinned_out_with_its_colours_and_one_too_large_is_told(monkey
     monkeypatch.setattr("models.surface.clean.MOST_FACES", 1000)
     with pytest.raises(UserError, match="20480 triangles, more than the 1000 that can be decimated for a page: lower"):
         parts.mesh_part(surface)
-
-
-def test_a_value_is_the_base_s_however_it_is_written():
-    base = base_values("neus")
-    assert same(5e-4, base, "train.learning_rate") and same(False, base, "train.use_white_bkgd")
-    assert same((4,), base, "model.sdf_network.skip_in") and not same((5,), base, "model.sdf_network.skip_in")
-    assert base["model.type"] == "neus" and not same("fast_neus", base, "model.type")
 
 
 @pytest.mark.browser
@@ -182,26 +155,3 @@ def test_an_open_page_follows_the_training(trained, tmp_path):
         page.wait_for_function("document.querySelector('#state').textContent === 'finished'")
         assert page.locator("canvas.mesh").count() == 1 and page.get_attribute("#steps", "max") == "2"
         assert errors == []
-
-
-@pytest.mark.browser
-def test_a_run_without_pictures_and_meshes_says_so(tmp_path):
-    settings = ("train.end_iter=4", "train.warm_up_end=1", "train.val_freq=0", "train.val_mesh_freq=0")
-    assert run(tmp_path, settings=(*settings, "train.report_freq=2")) == 0
-    with opened((tmp_path / "report.html").as_uri()) as (page, errors):
-        assert "train.val_freq = 0" in page.inner_text("#pictures")
-        assert "train.val_mesh_freq = 0" in page.inner_text("#mesh")
-        assert json.loads(page.inner_text("#data") or "{}")["status"]["state"] == "finished"
-        assert errors == []
-
-
-def test_the_figures_and_warnings_have_their_chinese():
-    words = json.loads((ASSETS / "words.json").read_text(encoding="utf-8"))
-    labels = {text for title, group in metric_table.GROUPS for text in (title, *(row.label for row in group))}
-    assert labels <= set(words)
-    root = ASSETS.parents[2]
-    sources = "".join(
-        path.read_text(encoding="utf-8") for room in ("models", "data") for path in (root / room).rglob("*.py")
-    )
-    known = [pair[0] for key, pair in words.items() if key.startswith("warning: ")]
-    assert known and [phrase for phrase in known if phrase not in sources] == []

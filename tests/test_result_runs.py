@@ -144,17 +144,6 @@ def test_photographs_with_a_background_are_judged_inside_their_masks_first(train
     assert (trained / "logs/train.log").read_text().count("held-out view ") >= 2 * len(figures["views"])
 
 
-def test_a_picture_that_takes_a_while_says_how_long(trained, monkeypatch, capfd):
-    monkeypatch.setattr("models.results.context.A_MOMENT", 0.0)
-    monkeypatch.setattr("models.monitoring.logger.TERMINAL_SECONDS", 0.0)
-    monkeypatch.setattr(
-        "models.monitoring.logger.is_watched", lambda: True
-    )  # into a file no bar is drawn that vanishes
-    settings = (*WIDE, "train.render_chunk=100")
-    assert run(trained, "--mode", "validate_image", "--resolution_level", "5", settings=settings) == 0
-    assert re.search(r"picture: .*16/16 \[\d\d:\d\d<\d\d:\d\d", capfd.readouterr().err)
-
-
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])
 def test_a_published_checkpoint_gives_a_mesh_a_picture_and_goes_on_training(name, extra, tmp_path):
     source, settings = str(GOLDEN / f"official_{name}_000040.pth"), (*OFFICIAL, *extra)

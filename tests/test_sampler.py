@@ -10,7 +10,7 @@ from synthetic_scene import dataset_config, write_scene
 from data.errors import UserError
 from data.io.images import to_float
 from data.scenes.load import load_scene
-from data.scenes.sampler import PixelSampler, pixel_batch
+from data.scenes.sampler import PixelSampler
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,6 @@ def test_colours_and_masks_are_those_of_the_pixels_the_rays_go_through(scene):
         assert batch.view.dtype == np.int32
 
 
-def test_training_rays_are_the_rays_of_the_whole_view_bit_for_bit(scene):
-    whole, (height, width) = scene.rays(3)
-    y, x = np.mgrid[:height, :width]
-    batch = pixel_batch(scene, 3, x.ravel(), y.ravel())
-    np.testing.assert_array_equal(batch.rays.directions, whole.directions)
-    np.testing.assert_array_equal(batch.rays.near, whole.near)
-    np.testing.assert_array_equal(batch.rgb.reshape(height, width, 3), scene.rgb_image(3))
-
-
 def test_every_photograph_comes_once_before_any_comes_again(scene):
     source = sampler(scene)
     orders = []
@@ -81,12 +72,6 @@ def test_pixels_are_uniform_with_replacement_borders_included(scene):
     assert counts.min() > 0 and counts[[0, -1]].mean() == pytest.approx(50, rel=0.15)
 
 
-def test_the_seed_decides_the_batches(scene):
-    for _ in range(3):
-        assert_equal(sampler(scene, 1).next(), sampler(scene, 1).next())
-    assert not np.array_equal(sampler(scene, 1).next().rays.directions, sampler(scene, 2).next().rays.directions)
-
-
 @pytest.mark.parametrize("steps", [0, 1, 4, 5, 6, 13])
 def test_the_same_batches_follow_a_state_that_went_through_json(scene, steps):
     first = sampler(scene, 1)
@@ -99,15 +84,6 @@ def test_the_same_batches_follow_a_state_that_went_through_json(scene, steps):
     assert json.dumps(second.state()) == text
     for _ in range(12):
         assert_equal(first.next(), second.next())
-
-
-def test_a_state_is_a_snapshot_that_later_batches_do_not_change(scene):
-    source = sampler(scene)
-    state = source.state()
-    text = json.dumps(state)
-    for _ in range(7):
-        source.next()
-    assert json.dumps(state) == text
 
 
 def changed(**changes):

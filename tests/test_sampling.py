@@ -11,16 +11,13 @@ from tiny_networks import oracle_params, random_rays, tiny_renderer
 from models.estimators import sampling
 from models.estimators.pixels import upload
 from models.machine.backend import jt
-from models.ops.intervals import interval_lengths
 from models.ops.upsample import invert_cdf, merge_depths, upsample_weights
-from models.ops.volrend import points_along
 
 ROWS = 4
 RNG = np.random.default_rng(0)
 NEAR = RNG.uniform(0.5, 1.5, (ROWS, 1)).astype(np.float32)
 FAR = NEAR + RNG.uniform(1.5, 2.0, (ROWS, 1)).astype(np.float32)
 DEPTHS = np.sort(RNG.uniform(0.0, 3.0, (ROWS, 9)), axis=1).astype(np.float32)
-EDGES = np.float32([0.0, 1.0, 1.5, 3.0, 4.0])
 
 
 def jitter(columns, value=None):
@@ -37,10 +34,6 @@ def as_rows(row):
     return np.broadcast_to(np.asarray(row, np.float32), (ROWS, len(row))).copy()
 
 
-def quantiles(edges, weights, count):
-    return invert_cdf(jt.array(as_rows(edges)), jt.array(as_rows(weights)), count).numpy()
-
-
 # the first depths
 
 
@@ -51,32 +44,12 @@ def test_inside_depths_agree_with_the_oracle(count, noise):
     np.testing.assert_allclose(actual, oracles.inside_depths(NEAR, FAR, count, noise), atol=1e-6)
 
 
-def test_inside_depths_without_jitter_begin_at_near_and_end_at_far():
-    depths = sampling.inside_depths(jt.array(NEAR), jt.array(FAR), 7, None).numpy()
-    np.testing.assert_allclose(depths[:, [0, -1]], np.hstack([NEAR, FAR]), rtol=1e-6)
-
-
-def test_a_jitter_of_one_half_moves_nothing():
-    moved, even = (
-        sampling.inside_depths(jt.array(NEAR), jt.array(FAR), 7, on_device(noise)).numpy()
-        for noise in (jitter(1, 0.5), None)
-    )
-    np.testing.assert_array_equal(moved, even)
-
-
 @pytest.mark.parametrize("count", [1, 2, 5])
 @pytest.mark.parametrize("noisy", [False, True], ids=["strata", "jitter"])
 def test_outside_depths_agree_with_the_oracle(count, noisy):
     noise = jitter(count) if noisy else None
     actual = sampling.outside_depths(jt.array(FAR), count, 16, on_device(noise)).numpy()
     np.testing.assert_allclose(actual, oracles.outside_depths(FAR, count, 16, noise), rtol=2e-6)
-
-
-@pytest.mark.parametrize("noise", [None, 0.0, 0.999999])
-def test_outside_depths_ascend_beyond_far_whatever_the_jitter(noise):
-    noise = None if noise is None else jitter(5, noise)
-    depths = sampling.outside_depths(jt.array(FAR), 5, 16, on_device(noise)).numpy()
-    assert (np.diff(depths, axis=1) > 0.0).all() and (depths > FAR).all()
 
 
 # rounds
@@ -88,14 +61,6 @@ def test_rounds_add_up_to_the_total_are_never_negative_and_differ_by_one_at_most
     assert sum(counts) == total and min(counts, default=0) >= 0
     assert len(counts) in (0, rounds) and max(counts, default=0) - min(counts, default=0) <= 1
     assert counts == sorted(counts)  # what is left over goes to the last, sharpest rounds
-
-
-@pytest.mark.parametrize(
-    ("total", "rounds", "expected"),
-    [(64, 4, [16] * 4), (0, 4, []), (0, 0, []), (2, 4, [0, 0, 1, 1]), (7, 3, [2, 2, 3]), (5, 1, [5])],
-)
-def test_rounds_of_known_sizes(total, rounds, expected):
-    assert sampling.round_counts(total, rounds) == expected
 
 
 # the histogram and its quantiles
@@ -111,21 +76,6 @@ def test_upsample_weights_agree_with_the_oracle(inv_s):
     np.testing.assert_allclose(actual, [oracles.upsample_weights(*row, inv_s) for row in rows], atol=2e-5)
 
 
-def test_upsample_weights_between_equal_depths_are_finite():
-    depths, sdf = as_rows([1.0, 1.0, 1.0, 2.0]), as_rows([0.3, 0.3, -0.2, -0.2])
-    weights = upsample_weights(*map(jt.array, (depths, sdf, np.zeros_like(sdf))), 64.0).numpy()
-    assert np.isfinite(weights).all() and (weights >= 0.0).all()
-
-
-def test_upsampling_concentrates_on_the_surface_of_a_wall():
-    depths = np.linspace(0.0, 2.0, 9, dtype=np.float32)
-    weights = upsample_weights(
-        jt.array(as_rows(depths)), jt.array(as_rows(1.1 - depths)), jt.array(np.zeros((ROWS, 9), np.float32)), 512.0
-    )
-    new = invert_cdf(jt.array(as_rows(depths)), weights, 6).numpy()
-    assert (new >= 1.0 - 1e-3).all() and (new <= 1.25 + 1e-3).all()
-
-
 @pytest.mark.parametrize("count", [1, 6])
 @pytest.mark.parametrize("seed", range(3))
 def test_quantiles_agree_with_the_oracle(count, seed):
@@ -134,34 +84,6 @@ def test_quantiles_agree_with_the_oracle(count, seed):
     actual = invert_cdf(jt.array(DEPTHS), jt.array(weights), count).numpy()
     rows = zip(DEPTHS.astype(np.float64), weights, strict=True)
     np.testing.assert_allclose(actual, [oracles.invert_cdf(*row, count) for row in rows], atol=2e-5)
-
-
-@pytest.mark.parametrize("count", [1, 5, 16])
-def test_equal_weights_on_equal_sections_give_evenly_spaced_quantiles(count):
-    actual = quantiles(np.linspace(2.0, 4.0, 5), np.ones(4), count)
-    np.testing.assert_allclose(actual, as_rows(2.0 + 2.0 * (np.arange(count) + 0.5) / count), atol=1e-5)
-
-
-@pytest.mark.parametrize("bin_index", range(4))
-def test_all_weight_on_one_section_puts_all_quantiles_into_it_evenly(bin_index):
-    actual = quantiles(EDGES, np.eye(4)[bin_index] * 5.0, 8)
-    low, high = EDGES[bin_index], EDGES[bin_index + 1]
-    np.testing.assert_allclose(actual, as_rows(low + (high - low) * (np.arange(8) + 0.5) / 8), atol=1e-4)
-
-
-@pytest.mark.parametrize("weights", [np.zeros(4), np.full(4, 1e-30), [0.0, 0.0, 0.0, 1e-7]], ids=str)
-def test_a_ray_without_weight_is_sampled_section_by_section(weights):
-    actual = quantiles(EDGES, weights, 8)
-    expected = [EDGES[i] + (EDGES[i + 1] - EDGES[i]) * share for i in range(4) for share in (0.25, 0.75)]
-    np.testing.assert_allclose(actual, as_rows(expected), atol=0.02)
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e4])
-def test_quantiles_ascend_within_the_edges(scale):
-    weights = (np.random.default_rng(1).random((ROWS, 8)) ** 20 * scale).astype(np.float32)
-    actual = invert_cdf(jt.array(DEPTHS), jt.array(weights), 16).numpy()
-    assert np.isfinite(actual).all() and (np.diff(actual, axis=1) >= -1e-5).all()
-    assert (actual >= DEPTHS[:, :1]).all() and (actual <= DEPTHS[:, -1:]).all()
 
 
 # merging and lengths
@@ -175,19 +97,6 @@ def test_merging_keeps_every_depth_once_and_tells_where_it_came_from():
     np.testing.assert_array_equal(merged, np.sort(joined, axis=1))
     np.testing.assert_array_equal(np.take_along_axis(joined, order, axis=1), merged)
     np.testing.assert_array_equal(np.sort(order, axis=1), as_rows(range(14)))
-
-
-def test_the_last_section_gets_the_given_length():
-    lengths = interval_lengths(jt.array(DEPTHS), 0.25).numpy()
-    np.testing.assert_array_equal(lengths[:, :-1], np.diff(DEPTHS, axis=1))
-    np.testing.assert_array_equal(lengths[:, -1], np.float32(0.25))
-
-
-def test_points_along_rays_are_origin_plus_depth_times_direction():
-    rays = random_rays(ROWS)
-    actual = points_along(jt.array(rays.origins), jt.array(rays.directions), jt.array(DEPTHS)).numpy()
-    expected = rays.origins[:, None] + DEPTHS[:, :, None] * rays.directions[:, None]
-    np.testing.assert_allclose(actual, expected, atol=1e-6)
 
 
 # all rounds, through a network

@@ -12,12 +12,10 @@ import trimesh
 from broken_scenes import CAMERAS, WRITERS, edit
 from synthetic_scene import dataset_config, save, write_scene
 
-from benchmarks.dense_extraction import marching_cubes
 from data.errors import UserError
-from data.io.images import left_out, read_image
+from data.io.images import read_image
 from data.scenes.load import load_scene
 from models.evaluation.mesh_distance import read_mesh
-from models.surface.extraction import EmptySurfaceError
 
 
 def refusal(folder, **settings):
@@ -101,11 +99,6 @@ def test_a_folder_of_such_pictures_alone_says_what_it_holds(kind, folder, tmp_pa
     assert "contains no .png" in message and "0.heic" in message and "convert them" in message
 
 
-def test_of_ordinary_folders_nothing_is_said(tmp_path):
-    write_scene(tmp_path)
-    assert left_out(tmp_path / "image") == ()
-
-
 def test_a_warning_of_a_library_stays_off_the_terminal(tmp_path, monkeypatch):
     def warned(path):
         warnings.warn("a library's own words", RuntimeWarning, stacklevel=1)
@@ -122,12 +115,6 @@ def test_a_camera_inside_the_sphere_is_advice_for_every_format(tmp_path):
     write_scene(tmp_path, distance=0.9, radius=0.3)
     message = refusal(tmp_path)
     assert "--roi" in message and "scale_mat" not in message
-
-
-def test_a_mesh_that_is_not_there_is_advice_for_every_format_and_model():
-    with pytest.raises(EmptySurfaceError) as caught:
-        marching_cubes(np.ones((3, 3, 3)), 25.0, -np.ones(3), np.ones(3), "minus the density")
-    assert "scale_mat_0" not in str(caught.value) and "--mode inspect" in str(caught.value)
 
 
 @pytest.mark.parametrize("corners", [np.zeros((3, 3)), np.diag([1.0, 2.0, 0]) @ np.ones((3, 3)), 1e200 * np.eye(3)])

@@ -32,25 +32,10 @@ def test_the_learning_rate_rises_evenly_and_falls_as_half_a_cosine(step, share):
     assert TRAIN.schedule(step) == pytest.approx(4e-4 * share, rel=1e-12, abs=1e-18)
 
 
-@pytest.mark.parametrize(("step", "share"), [(50, 0.5), (100, 1.0), (500, math.sqrt(0.05)), (900, 0.05)])
-def test_an_exponential_decay_loses_the_same_share_at_every_step(step, share):
-    conf = dataclasses.replace(TRAIN, learning_rate_decay="exponential")
-    assert conf.schedule(step) == pytest.approx(4e-4 * share, rel=1e-12)
-
-
-def test_without_warm_up_the_first_step_has_the_full_rate():
-    assert dataclasses.replace(TRAIN, warm_up_end=0.0).schedule(0) == pytest.approx(4e-4)
-
-
 def test_the_rate_falls_at_every_step_after_the_warm_up_and_never_below_its_floor():
     rates = [TRAIN.schedule(step) for step in range(100, 901)]
     assert all(later < earlier for earlier, later in zip(rates, rates[1:], strict=False))
     assert min(rates) == pytest.approx(2e-5)
-
-
-def test_a_floor_of_one_keeps_the_rate():
-    flat = dataclasses.replace(TRAIN, learning_rate_alpha=1.0)
-    assert {flat.schedule(step) for step in (100, 333, 900)} == {4e-4}
 
 
 @pytest.mark.parametrize(

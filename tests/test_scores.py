@@ -38,24 +38,6 @@ def test_what_is_extra_costs_accuracy_and_precision_and_what_is_missing_the_othe
     assert missing.accuracy < 1e-12 and missing.recall == pytest.approx(0.5, abs=0.01) and missing.precision == 1.0
 
 
-def test_normals_are_compared_without_their_sense():
-    turned = square()
-    turned.faces = turned.faces[:, ::-1]
-    assert against_truth(turned, truth(square())).normal_consistency == pytest.approx(1.0)
-    assert against_truth(square(tilt=1.0), truth(square())).normal_consistency == pytest.approx(np.sqrt(0.5))
-
-
-def test_points_alone_are_measured_from_point_by_point_and_have_no_normals():
-    points = np.array([[0.2, 0.3, 0.5], [0.7, 0.6, -0.1], [0.5, 0.5, 0.0]])
-    found = against_truth(square(), GroundTruth("--gt", points, None), tau=0.2, samples=3000)
-    assert found.completeness == pytest.approx(0.2) and found.recall == pytest.approx(2 / 3)
-    samples = np.random.default_rng(0).random((200_000, 2))
-    flat = np.concatenate([samples, np.zeros((len(samples), 1))], axis=1)
-    nearest = np.linalg.norm(flat[:, None] - points, axis=2).min(axis=1)
-    assert found.accuracy == pytest.approx(nearest.mean(), rel=0.03)
-    assert found.normal_consistency is None
-
-
 @pytest.mark.parametrize("suffix", ["ply", "obj", "stl"])
 def test_a_mesh_and_a_cloud_are_read_into_the_working_frame(suffix, tmp_path):
     mesh = trimesh.creation.icosphere(2, 2.5)

@@ -12,7 +12,7 @@ from models.evaluation.mesh_distance import point_to_mesh
 from models.surface import sparse
 from models.surface.block import march
 from models.surface.extraction import EmptySurfaceError
-from models.surface.lattice import DIRECTIONS, halved, mixed_corners, mixed_parents, points_of_parents, steepest
+from models.surface.lattice import halved, mixed_corners, mixed_parents, points_of_parents
 from models.surface.rules import Bounded, Unbounded
 from models.surface.samples import BLOCK, Grid
 from models.surface.weld import weld
@@ -49,14 +49,7 @@ def test_sparse_mesh_is_the_dense_mesh(name):
     assert found.mesh.is_watertight and found.mesh.volume == pytest.approx(expected.volume, rel=1e-6)
 
 
-def test_box_of_any_shape_and_a_surface_that_leaves_it():
-    low, high = np.array([-1.0, -0.4, -0.6]), np.array([0.5, 1.1, 0.7])
-    found = sparse.extract(Analytic(torus), low, high, 150, 0.0, CHUNK)
-    expected = dense(torus, 0.0, 150, low, high)
-    assert len(found.mesh.faces) == len(expected.faces) and not found.mesh.is_watertight
-    assert apart(found.mesh, expected, 1.3 / 149) < 1e-3
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "bounded", "threshold"), [(sphere, True, 0.0), (minus_density, False, 25.0)])
 def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, threshold):
     field = Analytic(function, bounded)
@@ -64,15 +57,6 @@ def test_at_512_at_most_6_percent_of_the_dense_queries(function, bounded, thresh
     assert field.queries == found.queries and found.queries == round(found.share * 512**3)
     assert found.share < 0.06
     assert found.mesh.is_watertight
-
-
-@pytest.mark.parametrize("resolution", [2, 3, 17, 64, 65, 66, 129])
-def test_any_resolution(resolution):
-    def slope(points):
-        return points @ np.float32([1.0, 0.3, 0.2]) - np.float32(0.123)
-
-    found = sparse.extract(Analytic(slope), *BOX, resolution, 0.0, CHUNK)
-    assert len(found.mesh.faces) == len(dense(slope, 0.0, resolution).faces)
 
 
 def test_surface_that_no_rule_foresees_is_followed_into_every_block(monkeypatch):
@@ -112,13 +96,6 @@ def test_cells_that_a_bound_excludes_hold_no_surface():
         assert not (within & mixed_corners(values)).any()
 
 
-def test_slope_beyond_the_bound_widens_it_with_a_margin():
-    rule = Bounded(1.0)
-    assert rule.widened(1.0) is rule and rule.widened(2.0).slope == pytest.approx(2.5)
-    unbounded = Unbounded(0.0)
-    assert unbounded.widened(1e9) is unbounded
-
-
 def test_values_that_vary_unevenly_are_compared_evenly():
     values = np.exp(np.linspace(0.0, 40.0, 21))[:, None, None] * np.ones((1, 5, 5))
     level = float(np.exp(20.1))
@@ -146,25 +123,6 @@ def test_parents_touch_27_points_and_are_mixed_where_these_are():
     values = np.ones((7, 7, 7))
     values[3, 5, 1] = -1.0
     assert np.array_equal(mixed_parents(values), cells)
-
-
-def test_some_direction_is_near_any_slope():
-    units = np.array(DIRECTIONS) / np.linalg.norm(DIRECTIONS, axis=1, keepdims=True)
-    slopes = np.random.default_rng(0).normal(size=(10**4, 3))
-    slopes /= np.linalg.norm(slopes, axis=1, keepdims=True)
-    assert len(DIRECTIONS) == 13 and np.abs(slopes @ units.T).max(axis=1).min() > 0.88
-
-
-def test_steepest_slope_is_that_of_known_neighbours_only():
-    values = np.zeros((4, 4, 4))
-    values[1, 2, 3] = 3.0
-    known, spacing = np.ones((4, 4, 4), bool), np.array([0.5, 1.0, 2.0])
-    assert steepest(values, known, spacing) == pytest.approx(6.0)
-    known[:, 2, 3] = False
-    known[1, 2, 3] = True
-    assert steepest(values, known, spacing) == pytest.approx(3.0)
-    known[1, 2, 3] = False
-    assert steepest(values, known, spacing) == 0.0
 
 
 # blocks
@@ -223,24 +181,6 @@ def test_full_disk_is_said_before_the_work(tmp_path, monkeypatch):
     assert field.queries < 200_000 and not list(tmp_path.iterdir())
 
 
-def test_progress_is_told_and_chunks_are_bounded():
-    sizes, seen = [], []
-
-    class Watched(Analytic):
-        def outward(self, points):
-            assert points.dtype == np.float32
-            sizes.append(len(points))
-            return super().outward(points)
-
-    def progress(items):
-        for item in items:
-            seen.append(item)
-            yield item
-
-    sparse.extract(Watched(torus), *BOX, 100, 0.0, 1000, progress)
-    assert max(sizes) <= 2000 and len(seen) > 8
-
-
 # no surface
 
 
@@ -256,9 +196,3 @@ def test_progress_is_told_and_chunks_are_bounded():
 def test_no_surface_is_said(function, words, bounded):
     with pytest.raises(EmptySurfaceError, match=words):
         sparse.extract(Analytic(function, bounded), *BOX, 80, 0.0, CHUNK)
-
-
-@pytest.mark.parametrize(("resolution", "chunk", "word"), [(1, 10, "--resolution 1"), (4, 0, "chunk 0")])
-def test_impossible_grid_is_the_users_mistake(resolution, chunk, word):
-    with pytest.raises(UserError, match=word):
-        sparse.extract(Analytic(torus), *BOX, resolution, 0.0, chunk)

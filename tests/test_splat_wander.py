@@ -1,7 +1,5 @@
 """The noise of splats: its random numbers, its moments, who feels it, and that every form of it is the same."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from forms import CUDA_FORMS, FORMS, OWN_FORMS, in_form
@@ -9,7 +7,7 @@ from splat_oracle import rotations64
 
 from models.machine.backend import jt
 from models.ops.kernel import NATIVE
-from models.ops.splat_wander import GATE_END, Wander, philox, step_of, wander_splats
+from models.ops.splat_wander import philox, step_of, wander_splats
 
 pytestmark = pytest.mark.slow
 
@@ -123,34 +121,6 @@ def test_the_noise_has_no_mean_and_the_square_of_the_covariance():
     assert max(np.abs(shifted).max(), np.abs((along * later).mean(axis=0)).max()) < 5 / np.sqrt(count)
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_the_more_opaque_a_splat_the_less_it_moves_and_from_the_end_of_the_gate_on_not_at_all(form):
-    opacities = np.array([0.001, 0.005, 0.02, 0.0999, 0.1001, 0.5])
-    splats, step = alike(6), step_of(1.0, False, 5)
-    free = np.abs(wandered(splats, step, form)).max(axis=1)  # of very faint ones
-    splats["opacities"][:, 0] = np.log(opacities / (1 - opacities))
-    shares = np.abs(wandered(splats, step, form)).max(axis=1) / free
-    gates = 1.0 / (1.0 + np.exp(100.0 * (opacities - 0.005)))
-    unhindered = 1.0 / (1.0 + np.exp(100.0 * (1.0 / (1.0 + np.exp(9.0)) - 0.005)))
-    np.testing.assert_allclose(shares, np.where(opacities < GATE_END, gates / unhindered, 0.0), rtol=1e-3)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_at_a_rate_of_zero_nothing_moves_whatever_the_sizes(form):
-    splats = random_splats(40)
-    splats["sizes"][...] = 60.0  # whose square is infinite
-    assert np.array_equal(wandered(splats, step_of(0.0, False, 5), form), splats["means"])
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_surfels_stay_in_their_planes(form):
-    splats = random_splats(50)
-    splats["sizes"][:, 2] = 60.0  # which means nothing
-    moved = wandered(splats, step_of(1.0, True, 5), form) - splats["means"]
-    normals = rotations64(splats["quats"].astype(np.float64))[:, :, 2]
-    assert np.abs(moved).max() > 0.1 and np.abs((moved * normals).sum(axis=1)).max() < 1e-6
-
-
 @pytest.mark.parametrize("form", OWN_FORMS[:2])
 def test_what_a_splat_draws_does_not_hang_on_how_many_come_after_it(form):
     splats, step = random_splats(300), step_of(1.0, False, 5)
@@ -168,17 +138,3 @@ def test_the_bits_do_not_hang_on_the_number_of_threads(openmp_threads):
         openmp_threads(threads)
         found.append(wandered(splats, step))
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
-
-
-def test_the_key_follows_from_the_seed_and_the_step():
-    steps = [step_of(0.5, True, seed, step) for seed in range(3) for step in range(50)]
-    assert steps[0] == step_of(0.5, True, 0, 0) == Wander(0.5, 1, steps[0].first_key, steps[0].second_key)
-    assert len({(step.first_key, step.second_key) for step in steps}) == len(steps)
-
-
-def test_nothing_is_compiled_for_another_rate_key_or_number_of_splats():
-    folder = Path(jt.flags.cache_path) / "jit"
-    wandered(random_splats(10), step_of(1.0, False, 0))
-    before = {path.name for path in folder.glob("*.so")}
-    wandered(random_splats(11), step_of(0.9, True, 1))
-    assert before and {path.name for path in folder.glob("*.so")} == before

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gaussian_parity
 import numpy as np
 import parity
 import pytest
@@ -39,25 +38,6 @@ def test_golden_numbers_lie_within_their_bounds(name, form):
         rows = parity.compare(GOLDEN / f"{name}.npz")
     assert [row for row in rows if not row.passed] == [] and len(rows) >= 15
     assert any(row.name == "grad_means2d" for row in rows)
-
-
-def test_a_wrong_number_is_noticed():
-    with np.load(GOLDEN / "gaussians_3d_small.npz") as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    arrays["grad_sh"] = arrays["grad_sh"] * 1.001
-    failed = [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound]
-    assert failed == ["grad_sh"]
-
-
-def test_places_of_culled_splats_and_a_pixel_of_a_radius_are_no_error():
-    with np.load(GOLDEN / "gaussians_3d_small.npz") as archive:
-        arrays = {name: archive[name].copy() for name in archive.files}
-    culled = arrays["radii"].max(axis=1) == 0
-    arrays["means2d"][culled] = arrays["conics"][culled] = 1e6
-    arrays["radii"][~culled] += 1
-    assert [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound] == []
-    arrays["radii"][~culled] += 1
-    assert [name for name, error, bound in gaussian_parity.rows(arrays) if not error <= bound] == ["radii"]
 
 
 @pytest.mark.parametrize("form", ALL_FORMS)
@@ -265,8 +245,3 @@ def test_the_picture_loss_and_its_slope_are_the_references(shape):
     for form in (0, *range(2, len(ALL_FORMS))):
         np.testing.assert_allclose(found[form][0], loss, rtol=1e-5)
         np.testing.assert_allclose(found[form][1], slope, atol=1e-5 * np.abs(slope).max() + 1e-9)
-
-
-def test_the_picture_loss_is_zero_where_pictures_agree():
-    same = jt.array(np.random.default_rng(1).random((20, 20, 3)).astype(np.float32))
-    assert picture_loss(same, same, 0.2).item() == pytest.approx(0.0, abs=1e-6)

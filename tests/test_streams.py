@@ -105,14 +105,6 @@ def test_no_broken_stream_raises(name, tmp_path, monkeypatch):
     assert not list(getattr(Bar, "_instances", ())), "no bar is left to be drawn again"
 
 
-def test_text_reaches_stdout_also_where_the_bar_on_stderr_cannot_be_drawn(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stderr", broken_streams()["full"])
-    with RunLogger(tmp_path) as log, log.progress(3, mininterval=0) as bar:
-        bar.update()
-        log.info("heard")
-    assert capsys.readouterr().out == "heard\n"
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16", "utf-7", "cp037", "idna", "punycode", "none"])
 def test_any_encoding_shows_one_line(encoding, monkeypatch):
     screen = io.BytesIO()
@@ -276,9 +268,3 @@ cv2.imread("nowhere.png"), cv2.VideoCapture("nowhere.mp4")
 def test_libraries_say_nothing():
     done = subprocess.run([sys.executable, "-c", LIBRARIES, ROOT], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_a_bar_that_is_to_vanish_is_not_drawn_into_a_file(tmp_path, capsys):
-    with RunLogger(tmp_path) as log:
-        assert list(log.progress(range(3), leave=False)) == [0, 1, 2]
-    assert capsys.readouterr().err == ""

@@ -1,7 +1,6 @@
 """Grid, marching cubes and export, against analytic solids."""
 
 import os
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from scipy.spatial.transform import Rotation
 from benchmarks import dense_extraction as extraction
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
-from models.surface import export, sparse
+from models.surface import export
 from models.surface.formats import write_surface
 from models.surface.mesh import About, Surface
 
@@ -49,12 +48,6 @@ def test_grid_holds_the_function_at_evenly_spaced_points_corners_included_in_x_y
         assert grid[i, j, k] == pytest.approx(lopsided(point[None])[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("chunk", [1, 10, 342, 343, 344, 10**6])
-def test_chunk_size_never_changes_the_grid(chunk):
-    expected = extraction.sample_grid(lopsided, *BOX, 7, 49)
-    assert np.array_equal(extraction.sample_grid(lopsided, *BOX, 7, chunk), expected)
-
-
 def test_function_sees_each_grid_point_once_as_float32_in_chunks_that_are_reported():
     seen, reported = [], []
 
@@ -75,12 +68,6 @@ def test_function_sees_each_grid_point_once_as_float32_in_chunks_that_are_report
     assert np.allclose(grid[:, 0, 0], np.linspace(-1, 1, 4))
 
 
-@pytest.mark.parametrize(("resolution", "chunk", "word"), [(1, 10, "--resolution 1"), (0, 10, "0"), (4, 0, "chunk 0")])
-def test_impossible_grid_is_the_users_mistake(resolution, chunk, word):
-    with pytest.raises(UserError, match=word):
-        extraction.sample_grid(lopsided, *BOX, resolution, chunk)
-
-
 # marching cubes
 
 
@@ -91,12 +78,6 @@ def test_sphere_is_closed_of_one_piece_outwards_and_has_the_volume_and_radius_of
     cell = 2.0 / 47
     assert np.abs(np.linalg.norm(mesh.vertices, axis=1) - 0.7).max() < cell**2
     assert (np.sum(mesh.face_normals * mesh.triangles_center, axis=1) > 0).all()
-
-
-@pytest.mark.parametrize("threshold", [0.1, -0.15])
-def test_threshold_is_of_minus_sdf_so_that_a_positive_one_moves_the_surface_inwards(threshold):
-    radii = np.linalg.norm(sphere_mesh(0.7, threshold=threshold).vertices, axis=1)
-    assert np.allclose(radii, 0.7 - threshold, atol=3e-3)
 
 
 @settings(max_examples=15, deadline=None)
@@ -159,23 +140,6 @@ def test_colours_and_normals_go_to_the_world_too(mirror):
     assert export.surface_to_world(Surface(mesh), matrix).normals is None  # none are made up
 
 
-def test_what_is_extracted_is_what_is_asked_for():
-    surface = SimpleNamespace(outward=sphere_sdf(0.5), quantity="the signed distance", bounded=True, evened=None)
-    for threshold, radius in ((0.1, 0.4), (0.0, 0.5)):
-        mesh = sparse.extract(surface, *BOX, 30, threshold, 1000).mesh
-        assert np.allclose(np.linalg.norm(mesh.vertices, axis=1), radius, atol=0.01)
-
-
-@pytest.mark.parametrize(
-    "matrix",
-    [np.eye(3), np.diag([1.0, 1.0, 0.0, 1.0]), np.diag([1.0, 1.0, 1.0, 2.0]), np.full((4, 4), np.nan)],
-    ids=["3x3", "singular", "projective", "nan"],
-)
-def test_matrix_that_leads_nowhere_is_refused(matrix):
-    with pytest.raises(ValueError, match="scene_to_world"):
-        export.surface_to_world(Surface(plate()), matrix)
-
-
 def write(mesh, path):
     """A mesh alone, as its format has it."""
     write_surface(Surface(mesh), path, About("unit", "", 0, ""))
@@ -190,11 +154,6 @@ def test_mesh_survives_the_disk(tmp_path, suffix):
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def test_ply_is_binary(tmp_path):
-    write(plate(), tmp_path / "a.ply")
-    assert b"format binary_little_endian" in (tmp_path / "a.ply").read_bytes()[:100]
-
-
 def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, monkeypatch):
     path = tmp_path / "a.ply"
     write(plate(), path)
@@ -207,9 +166,3 @@ def test_failed_write_keeps_the_old_file_and_leaves_nothing_behind(tmp_path, mon
     with pytest.raises(UserError, match="a.ply.*No space left"):
         write(plate(5.0), path)
     assert path.read_bytes() == old and list(tmp_path.iterdir()) == [path]
-
-
-def test_place_that_cannot_hold_a_mesh_is_the_users_mistake(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="a.ply: cannot be written"):
-        write(plate(), tmp_path / "file" / "a.ply")

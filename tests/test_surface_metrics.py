@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import trimesh
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from data.errors import UserError
 from models.evaluation import mesh_distance as metrics
@@ -106,23 +104,6 @@ def test_each_direction_is_measured_from_its_own_surface_and_chamfer_is_their_me
     assert result.chamfer == pytest.approx(0.5 * (result.accuracy + result.completeness))
     swapped = compared(narrow, wide, 200_000)
     assert (swapped.accuracy, swapped.completeness) == pytest.approx((result.completeness, result.accuracy), abs=4e-3)
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.floats(0.01, 1000.0))
-def test_chamfer_scales_with_the_unit(scale):
-    result = compared(square(size=scale), square(0.3 * scale, 0.5 * scale), 500)
-    unit = compared(square(), square(0.3, 0.5), 500)
-    for name in ("accuracy", "completeness", "chamfer"):
-        assert getattr(result, name) == pytest.approx(scale * getattr(unit, name))
-
-
-def test_same_seed_same_figure_other_seed_nearly_so():
-    meshes = square(size=2.0), square()
-    first = compared(*meshes, 5000, seed=4)
-    assert first == compared(*meshes, 5000, seed=4)
-    other = compared(*meshes, 5000, seed=5)
-    assert first != other and first.chamfer == pytest.approx(other.chamfer, abs=0.02)
 
 
 def test_samples_are_uniform_by_area_whatever_the_triangles():

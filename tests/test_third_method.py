@@ -9,20 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import trimesh
-from config_samples import CONFS
-from runs import ROOT, SHORT, contents, saved
-from test_guard import spoil_batches, spoil_image
-from toys import NO_PROBE, PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
+from runs import SHORT, contents, saved
+from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
 
-import exp_runner
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
-from models.config.strict import ConfigError, limits
+from models.config.strict import limits
 from models.estimators.pixels import upload
 from models.machine.backend import jt
-from models.methods.conf import load_config, parse_config, to_hocon
 from models.methods.protocol import LevelSet
-from models.methods.registry import METHODS, Method
+from models.methods.registry import Method
 from models.ops.volrend import over_background
 from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import Objective, RayView, Var
@@ -171,35 +167,11 @@ def test_it_trains_and_writes_what_every_kind_writes(trained):
     assert " radius 0.3" in (trained / "logs/train.log").read_text()
 
 
-def test_it_learns(conf, tmp_path):
-    settings = ("train.end_iter=150", "train.learning_rate=5e-2", *SHORT[1:2], *SHORT[3:], "train.report_freq=1000")
-    assert run_conf(conf, tmp_path, settings=settings) == 0
-    assert saved(tmp_path, 150).tensors["ball"]["radius"] == pytest.approx(0.5, abs=0.08)
-
-
 def test_it_resumes_bit_for_bit(conf, trained, tmp_path):
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
     assert run_conf(conf, tmp_path, "--is_continue") == 0
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
-
-
-def test_a_batch_in_parts_is_the_batch(conf, tmp_path, trained):
-    assert run_conf(conf, tmp_path, settings=(*SHORT, "train.ray_chunk=7")) == 0
-    ours, theirs = saved(tmp_path, 6).tensors["ball"], saved(trained, 6).tensors["ball"]
-    assert all(np.allclose(ours[name], theirs[name], atol=1e-5) for name in theirs)
-
-
-def test_a_step_that_is_not_finite_is_refused_kept_and_replayed(conf, tmp_path, monkeypatch, capsys):
-    spoil_batches(monkeypatch, {2}, spoil_image)
-    assert run_conf(conf, tmp_path, settings=(*SHORT, NO_PROBE)) == 0
-    assert "step 3 skipped" in capsys.readouterr().err
-    (file,) = (tmp_path / "anomalies").iterdir()
-    assert saved(tmp_path, 6).adam_steps == 5
-    monkeypatch.undo()
-    assert exp_runner.main(["--mode", "replay", str(file)]) == 1
-    told = capsys.readouterr().out
-    assert "the colours of photograph" in told and "the color loss" in told
 
 
 def test_its_picture_shows_the_photographs_size_and_its_mesh_the_ball(conf, trained):
@@ -210,15 +182,6 @@ def test_its_picture_shows_the_photographs_size_and_its_mesh_the_ball(conf, trai
     mesh = trimesh.load(trained / "meshes/00000006.ply", process=False)
     radius = np.linalg.norm(mesh.vertices - [0.3, -0.2, 4.0], axis=1) / 2.5  # of write_scene's frame
     assert np.allclose(radius, saved(trained, 6).tensors["ball"]["radius"], atol=0.01)
-
-
-def test_averaged_weights_and_a_plan_are_for_every_kind(conf, tmp_path, capsys):
-    assert run_conf(conf, tmp_path, settings=(*SHORT, "train.ema_decay=0.9")) == 0
-    assert saved(tmp_path, 6).ema["ball"]["radius"].shape == (1,)
-    capsys.readouterr()
-    assert run_conf(conf, tmp_path, "--mode", "plan") == 0
-    heading, *rows = capsys.readouterr().out.splitlines()[2:-1]
-    assert heading.split()[0] == "ray_chunk" and len(rows) == 1 and rows[0].split()[0] == "32"
 
 
 WRONG = {
@@ -236,31 +199,6 @@ def test_a_wrong_key_or_value_is_one_sentence(setting, conf, tmp_path, capsys):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_wrong_key_in_the_file_names_the_nearest(conf, tmp_path, capsys):
-    wrong = tmp_path / "wrong.conf"
-    wrong.write_text(conf.read_text().replace("radius =", "radios ="))
-    assert run_conf(wrong, tmp_path / "none") == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "model.ball.radios: unknown key; did you mean radius?" in error
-
-
-def test_its_conf_is_written_and_read_back(conf):
-    read = load_config(conf)
-    assert read.model == BallConfig(BallBlock(radius=0.35)) and parse_config(to_hocon(read), "again") == read
-
-
-def test_what_does_not_fit_into_memory_names_no_key_of_another_kind(conf, tmp_path, capsys):
-    assert run_conf(conf, tmp_path, settings=("train.batch_size=1000000000000",)) == 2
-    error = capsys.readouterr().err
-    assert "train.batch_size" in error and "n_samples" not in error
-
-
-def test_without_the_kind_the_conf_is_refused(conf, monkeypatch):
-    monkeypatch.delitem(METHODS, "ball")
-    with pytest.raises(ConfigError, match="model.ball: unknown key|model.type = 'ball'"):
-        load_config(conf)
-
-
 # a conf needs the blocks of its own kind alone
 
 
@@ -269,24 +207,3 @@ def test_a_radiance_field_needs_no_block_of_a_surface(tmp_path):
     path = write_conf(tmp_path, f"model {{ {nerf}, nerf_renderer {{ n_samples = 4, n_importance = 4 }} }}")
     assert run_conf(path, tmp_path / "exp", settings=("train.end_iter=1", "train.warm_up_end=0", *SHORT[3:])) == 0
     assert list(saved(tmp_path / "exp", 1).tensors) == ["nerf_coarse", "nerf_fine"]
-
-
-def test_the_blocks_of_another_kind_may_stand_beside_it(tmp_path):
-    path = write_conf(tmp_path, f'include required("{ROOT}/confs/base/neus.conf")\nmodel {{ type = ball, ball {{}} }}')
-    assert load_config(path).model == BallConfig(BallBlock())
-    with pytest.raises(ConfigError, match="model.sdf_network.d_in = 4"):
-        load_config(path, overrides=("model.sdf_network.d_in=4",))
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in CONFS.glob("*.conf")))
-def test_every_recipe_is_read(name):
-    kinds = {"nerf": "nerf", "fast_nerf": "fast_nerf", "fast": "fast_neus", "demo": "fast_neus", "geo": "fast_neus"}
-    kinds |= {"gaussians": "gaussians", "surfels": "gaussians"}
-    expected = kinds.get(name.removesuffix(".conf"), "nerf" if name.startswith("nerf") else "neus")
-    assert load_config(CONFS / name, "case").model.type == expected
-
-
-def test_a_recipe_of_a_radiance_field_includes_nothing_of_a_surface():
-    read = {path.name: path.read_text() for path in CONFS.glob("nerf*.conf")}
-    assert len(read) == 2 and not any("neus.conf" in text for text in read.values())
-    assert load_config(CONFS / "nerf_cpu.conf", "lego").model.nerf.use_viewdirs

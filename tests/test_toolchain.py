@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -36,10 +35,6 @@ def executable(path, script):
 # compiler, headers, versions
 
 
-def test_this_machine_passes():
-    toolchain.check()
-
-
 @pytest.mark.parametrize("version", [(3, 10), (3, 13), (3, 14)])
 def test_a_python_that_jittor_does_not_run_on_is_named_with_those_it_does(monkeypatch, version):
     fake = SimpleNamespace(version_info=_Version(*version), base_prefix=sys.base_prefix)
@@ -67,35 +62,6 @@ def test_missing_headers_are_named_with_their_package(monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
     sentence = complaint()
     assert str(tmp_path / "Python.h") in sentence and f"install {PYTHON}-dev" in sentence
-
-
-def test_a_missing_python_config_is_named_with_its_package(monkeypatch, tmp_path):
-    (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
-    monkeypatch.setattr(toolchain, "python_config", lambda: "")
-    assert f"{PYTHON}-config" in complaint()
-
-
-def test_python_config_lies_beside_the_interpreter_or_on_the_path(monkeypatch, tmp_path):
-    name = f"{PYTHON}-config"
-    monkeypatch.setattr(toolchain.sys, "base_prefix", str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path / "elsewhere"))
-    assert toolchain.python_config() == ""
-    on_path = executable(tmp_path / "elsewhere" / name, "true")
-    assert toolchain.python_config() == str(on_path)
-    beside = executable(tmp_path / "bin" / name, "true")
-    assert toolchain.python_config() == str(beside)
-
-
-def test_a_program_that_is_named_takes_the_place_of_python_config_and_headers(monkeypatch, tmp_path):
-    monkeypatch.setattr(toolchain.sysconfig, "get_paths", lambda: {"include": str(tmp_path)})
-    monkeypatch.setenv(toolchain.CONFIG_VARIABLE, str(executable(tmp_path / "config", "true")))
-    toolchain.check()
-    assert toolchain.python_config() == str(tmp_path / "config")
-
-
-def test_the_compiler_jittor_takes_by_default_is_installed_here():
-    assert Path(shutil.which(os.environ.get("cc_path", "g++")) or "/nonexistent").is_file()
 
 
 class _Version(tuple):
@@ -139,12 +105,6 @@ def test_a_variable_that_a_library_would_stumble_over_is_named(name, text, monke
     with pytest.raises(UserError, match=name) as caught:
         toolchain.check_environment()
     assert "\n" not in str(caught.value)
-
-
-def test_flags_that_the_compiler_takes_are_taken(monkeypatch):
-    monkeypatch.setenv("cc_flags", " -O1 -DNOTHING")
-    monkeypatch.setenv("kernel_flags", "-fno-fast-math -funroll-loops")
-    toolchain.check_environment()
 
 
 def test_the_device_is_not_chosen_by_a_variable(monkeypatch):

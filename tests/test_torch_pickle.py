@@ -135,12 +135,6 @@ def test_a_memo_index_costs_no_memory_and_repeated_doubling_no_time(tmp_path):
     assert "DUP" in refusal(tmp_path, zip_file(doubling))
 
 
-def test_values_nested_without_end_are_read_and_given_up_again(tmp_path):
-    depth = 10**6
-    for nested in (b")" + b"\x85" * depth, b"(" * depth + b"l" * depth):
-        assert list(read(tmp_path, zip_file(b"\x80\x02}K\x01" + nested + b"s."))) == [1]
-
-
 @given(edits=st.lists(st.tuples(st.integers(0, 400), st.binary(max_size=3)), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_rewritten_pickle_never_ends_in_anything_but_a_value_or_a_refusal(tmp_path, edits):

@@ -43,8 +43,3 @@ def test_a_disk_that_takes_a_part_is_told_and_what_was_there_stays(tmp_path, fra
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     assert "\n" not in str(caught.value)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.mp4": b"of an earlier run"}
-
-
-def test_a_folder_that_cannot_be_written_to_is_told(tmp_path, frames):
-    with pytest.raises(UserError, match="cannot be written"):
-        write_video(tmp_path / "none" / "a.mp4", frames, 24.0)

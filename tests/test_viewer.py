@@ -1,6 +1,5 @@
 """The viewer: what it refuses, where it listens, what its sphere and boxes say, and what it does in a browser."""
 
-import dataclasses
 import importlib.util
 import json
 import re
@@ -17,13 +16,12 @@ from runs import ROOT, command, run
 import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
-from data.parsed_scene import SparsePoints
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
 from models.viewer import server
-from models.viewer.boxes import LINE, Boxes, to_pixels
+from models.viewer.boxes import LINE, Boxes
 from models.viewer.cameras import fov_of, hit
-from models.viewer.scene_display import SceneDisplay, pose_of, roi_flag, wxyz_of
+from models.viewer.scene_display import SceneDisplay, pose_of
 from models.viewer.words import words
 
 needs_viser = pytest.mark.skipif(
@@ -51,14 +49,6 @@ def test_a_wrong_flag_gets_its_sentence(words, told, capsys):
     assert told in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [["--mode", "view"], ["--view"], ["--mode", "inspect", "--view"]])
-def test_a_missing_package_gets_its_sentence(flags, capsys, monkeypatch):
-    monkeypatch.setattr(server, "PACKAGE", "no_such_package")
-    assert exp_runner.main(flags) == 2
-    told = capsys.readouterr().err
-    assert "no_such_package is missing" in told and "requirements-view.txt" in told and told.count("\n") == 1
-
-
 def test_a_busy_port_is_the_next_one_and_said():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -70,31 +60,6 @@ def test_a_busy_port_is_the_next_one_and_said():
         server.free_port("203.0.113.7", 9000, told.append)
     with pytest.raises(UserError, match="--host: is empty"):  # sockets would open all addresses
         server.free_port("", 9000, told.append)
-
-
-def test_the_region_is_told_in_the_world_of_the_cameras(scene):
-    centre, radius = np.array([0.1, -0.2, 0.3]), 0.5
-    numbers = [float(text) for text in re.search(r'--roi "(.*)"', roi_flag(scene, centre, radius))[1].split()]
-    assert np.allclose(numbers, [*(np.array([4.0, -7.0, 1.5]) + 2.5 * centre), 1.25], atol=1e-3)
-
-
-def test_a_pose_goes_to_the_browser_and_back(scene):
-    class Camera:
-        wxyz, position = wxyz_of(scene.c2w[5]), scene.c2w[5][:3, 3]
-
-    assert np.allclose(pose_of(Camera), scene.c2w[5])
-
-
-def test_places_of_a_window_are_those_of_the_photograph(scene):
-    fov, (width, height) = fov_of(scene, 3), scene.size(3)
-    middle = to_pixels(scene, 3, np.array([0.5, 0.5]), fov, 2.0)
-    top = to_pixels(scene, 3, np.array([0.5, 0.0]), fov, 2.0)
-    assert np.allclose(middle, scene.intrinsics[3, :2, 2]) and np.isclose(middle[1] - top[1], height / 2)
-    assert np.isclose(to_pixels(scene, 3, np.array([0.75, 0.5]), fov, 2.0)[0] - middle[0], width / 2)
-
-
-def test_every_word_has_two_languages():
-    assert words("zh")("mesh") == "网格" and words("en")("mesh") == "mesh"
 
 
 @pytest.fixture
@@ -121,26 +86,6 @@ def test_a_box_is_written_as_prepare_reads_it(stage, tmp_path):
     (tmp_path / "boxes.json").write_text("[")
     Boxes(shown, tmp_path, 1, told.append)
     assert "the first box that is drawn replaces it" in told[-1]
-
-
-@needs_viser
-def test_a_box_is_shown_where_the_points_carry_it(stage, tmp_path, monkeypatch):
-    shown, told = stage
-    xyz = np.random.default_rng(0).uniform(-0.3, 0.3, (200, 3))
-    points = SparsePoints(xyz, np.full(200, 5), np.ones(200), np.zeros((200, 3), np.uint8))
-    monkeypatch.setattr(shown, "scene", dataclasses.replace(shown.scene, points=points))
-    boxes = Boxes(shown, tmp_path, 2, told.append)
-    fov, (width, height) = fov_of(shown.scene, 1), shown.scene.size(1)
-    before = boxes.seen(0, fov, width / height)
-    boxes.take(1, ((0.05, 0.05), (0.95, 0.95)), fov, width / height)
-    assert (boxes.seen(0, fov, width / height) != before).any()
-    left, top, right, bottom = boxes._carried()[0]
-    in_camera = (xyz - shown.scene.c2w[0, :3, 3]) @ shown.scene.c2w[0, :3, :3] @ shown.scene.intrinsics[0].T
-    x, y = (in_camera[:, :2] / in_camera[:, 2:]).T
-    assert np.mean((x >= left) & (x <= right) & (y >= top) & (y <= bottom)) > 0.95 and right - left < 1.5 * np.ptp(x)
-    boxes.take(1, ((0.0, 0.0), (0.05, 0.05)), fov, width / height)
-    boxes.seen(0, fov, width / height)
-    assert "misses the object" in boxes._told.content
 
 
 @needs_viser

@@ -54,18 +54,6 @@ def test_a_websocket_is_for_the_viewers_own_page(access, request_of, is_admitted
     assert (access.refusal(FakeRequest("/?token=secret", **SOCKET, **request_of)) == "") or not is_admitted
 
 
-@needs_viser
-def test_the_token_of_the_address_is_kept_by_the_browser():
-    assert "token is missing" in SHARED.refusal(FakeRequest("/"))
-    assert "token is missing" in SHARED.refusal(FakeRequest("/?token=wrong"))
-    assert SHARED.refusal(FakeRequest("/?token=secret")) == "" == SHARED.refusal(FakeRequest("/assets/viewer.js"))
-    for path, is_kept in (("/?token=secret", True), ("/assets/viewer.js", False), ("/?token=", False)):
-        response = FakeRequest()
-        SHARED.admit(FakeRequest(path), response)
-        assert ("Set-Cookie" in response.headers) == is_kept
-    assert FakeRequest(**{"Cookie": "x=1"}).headers["Cookie"] == "x=1"
-
-
 def asked_of(port, headers, path="/"):
     """The first line of what a server answers, and all of it."""
     with socket.create_connection(("127.0.0.1", port), timeout=30) as line:

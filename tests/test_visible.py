@@ -10,7 +10,6 @@ from data.rays import Rays
 from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.state import export_state, import_state
-from models.machine.backend import jt
 from models.methods.neus import visible
 from models.methods.neus.model import NeuSModel
 from models.rendering.render import SurfaceFields
@@ -133,20 +132,3 @@ def test_rays_meet_the_sphere_to_the_accuracy_of_their_numbers():
     directions = np.float32([[0, 0, 1]] * 4)
     rays = Rays(origins, directions, np.float32([[9999]] * 4), np.float32([[10001]] * 4))
     assert visible.meets_sphere(rays).tolist() == [True, True, True, False]
-
-
-def test_intervals_lie_on_one_side_of_the_sphere_or_near_its_rim():
-    rays = Rays(*(np.float32(values) for values in ([[0, 0, -3]], [[0, 0, 1]], [[2]], [[4]])))
-    inside, outside = visible.intervals_apart(rays, np.float32([[1.0, 1.9, 2.1, 3.0, 4.5]]), 0.5)
-    assert inside.tolist() == [[False, True, True, True, False]] and outside.tolist() == [
-        [True, True, False, False, True]
-    ]
-
-
-@pytest.mark.parametrize("wanted", [[True, False, True, False], [False] * 4, [True] * 4])
-def test_what_is_gathered_is_spread_to_where_it_was(wanted):
-    rows = visible.Rows.where(np.array(wanted))
-    values = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
-    spread = rows.spread(rows.gather(jt.array(values))).numpy()
-    expected = np.where(np.array(wanted if any(wanted) else [True, False, False, False])[:, None], values, 0)
-    np.testing.assert_array_equal(spread, expected)

@@ -194,13 +194,6 @@ def experiment_in(folder, source):
     return Experiment(conf, folder, None, None)
 
 
-def test_an_experiment_behind_a_link_is_fine(trained, tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    assert run(tmp_path / "link", settings=("train.end_iter=3", *SHORT[1:])) == 0
-    assert saved(tmp_path / "real", 3).step == 3
-
-
 def test_a_folder_deleted_while_the_training_runs_is_made_anew_and_locked(trained, tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     after_step(monkeypatch, 4, lambda: shutil.rmtree(folder))

@@ -38,7 +38,7 @@ NEAR_SHARE = 0.02
 # of their lenses, cannot be told from what they show behind it. The same scene after 3,000 steps: 21.6 dB with 0, 22.8
 # dB with 0.2, 22.5 dB without samples there.
 LEAST_SEEN = 0.2
-MOST_COUNTED = 100  # images by which this is judged
+MOST_COUNTED = 100  # images used for this
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, so that cells that hold nothing are pruned
 PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the images' borders, to their median colour
 EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
@@ -47,7 +47,7 @@ NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
 
 @dataclass(frozen=True)
 class Candidates:
-    """Depths along R rays outside the unit sphere, K of each; some of them do not exist."""
+    """Depths along R rays outside the unit sphere, K per ray; `exist` marks the valid ones."""
 
     depths: np.ndarray  # [R, K], ascending along each ray
     exist: np.ndarray  # bool [R, K]

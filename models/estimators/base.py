@@ -1,4 +1,4 @@
-"""What every estimator has: no state, no schedule and no background, unless it says otherwise."""
+"""The base class of estimators: without state, schedule or background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.machine.backend import jt
 
 
 class Estimator:
-    """Decides where along rays the fields are evaluated. R entries of a batch."""
+    """Determines the sample positions along rays. A batch has R entries."""
 
     is_dense = False  # whether all rays have equally many samples
 
@@ -21,7 +21,7 @@ class Estimator:
         return {}
 
     def fit(self, scene: Scene) -> None:
-        """Take what the estimator needs of a scene; called once, before `sampler`."""
+        """Initialise from a scene; called once, before `sampler`."""
         del scene
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

@@ -16,27 +16,27 @@ from models.structs import MASK_THRESHOLD, Var
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the first rays, which fitted."""
+    """Numbers of rays and samples of a batch, for the rays that fitted the budget."""
 
     rays: int
     hits: int  # rays with samples
     near: int  # samples of the region
-    walked: int  # before hidden ones were left out
+    walked: int  # samples of the region before hidden ones were removed
     far: int = 0  # samples of the background
-    asked: int = 0  # likewise
+    asked: int = 0  # samples of the background before hidden ones were removed
 
 
 @dataclass(frozen=True)
 class Placed:
-    """The samples of a batch of R rays, on the device: S of the region, those of no ray included."""
+    """The samples of a batch of R rays, on the device: S of the region, including points that belong to no ray."""
 
     near: PackedSamples
     far: PackedSamples | None  # of the background
-    walked: Var | None = None  # int32 [R + 1], offsets of the samples of the region before hidden ones were left out
+    walked: Var | None = None  # int32 [R + 1], offsets of the region's samples before hidden ones were removed
     asked: Var | None = None  # int32 [R + 1], those of the background
 
     def start(self) -> None:
-        """Start to compute all of it."""
+        """Start the computation of all of them."""
         found = [value for one in (self.near, self.far) if one is not None for value in vars(one).values()]
         jt.sync([*found, *(value for value in (self.walked, self.asked) if value is not None)])
 
@@ -77,13 +77,13 @@ class PackedBatch:
     jitter: np.ndarray  # [R, 1] in [0, 1)
     rgb: np.ndarray  # [R, 3] in [0, 1]
     view: np.ndarray  # [R] int32, index of the image
-    others: np.ndarray  # [P, 3]: SfM points first, then random points of the hull, for the samples that rays leave
+    others: np.ndarray  # [P, 3]: SfM points, then random points of the hull; they fill the samples that rays leave
     step: np.ndarray  # [1], the length of each interval
-    # int32 [5]: S; samples of rays that are walked through, and kept of them at most; the same of the background.
+    # int32 [5]: S; the most samples of rays before and after hidden ones are removed; the same two of the background.
     sizes: np.ndarray
     mask: np.ndarray | None = None  # [R, 1] in [0, 1], None for a scene without masks
     anchors: np.ndarray | None = None  # int32 [1]: number of SfM points; None without
-    every: np.ndarray | None = None  # int32 [1], the patch of one in so many rays is compared; None: of no ray
+    every: np.ndarray | None = None  # int32 [1], n: patches are compared for every n-th ray; None: for none
     place: Callable[[PackedBatch], Placed] | None = None  # of the estimator: finds the samples
 
     def __len__(self) -> int:
@@ -111,7 +111,7 @@ class PackedBatch:
         return replace(self, **cut, anchors=anchors, place=lambda _: placed)
 
     def borders(self, parts: int) -> list[int]:
-        """Where `parts` parts of at least a ray each begin, and R: their samples are about as many. Waits for them."""
+        """The first ray of each of `parts` parts with about equally many samples, and R. Waits for the device."""
         near, far = self.placed.near, self.placed.far
         own = near.offsets.numpy().astype(np.int64)
         ends = own if far is None else own + far.offsets.numpy()
@@ -154,17 +154,17 @@ class PackedBatch:
             if array.shape != expected[name] or array.dtype != (np.int32 if is_whole else np.float32):
                 raise ValueError(f"its {name} are {array.dtype} of shape {list(array.shape)}")
         if rays == 0 or (batch.sizes < 0).any() or batch.sizes[2] > batch.sizes[0]:
-            raise ValueError("its samples do not belong to its rays")
+            raise ValueError("its sizes are invalid")
         if batch.anchors is not None and not 0 <= batch.anchors[0] <= min(
             len(batch.others), batch.sizes[0] - batch.sizes[2]
         ):
             raise ValueError("its SfM points are not among its samples")
         if batch.every is not None and batch.every[0] < 1:
-            raise ValueError("its share of rays to be compared is none")
+            raise ValueError("its rays to be compared are none")
         return batch
 
     def words(self) -> dict[str, np.ndarray]:
-        """The same by what it is, for messages."""
+        """The arrays by descriptive names, for messages."""
         cameras = (self.origins, self.directions, self.near, self.far, self.jitter)
         named = {
             "the rays (the cameras)": np.hstack(cameras),

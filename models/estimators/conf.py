@@ -1,4 +1,4 @@
-"""The blocks of confs that estimators read. Knows no Jittor."""
+"""The blocks of confs that estimators read. Does not import Jittor."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SamplesConfig:
 
 @dataclass(frozen=True)
 class PackedConfig(SamplesConfig):
-    """Those of a surface, and the losses that hang on them."""
+    """Sampling of a surface, and the weights of losses at its samples."""
 
     shell: float = limits(5.0, above=0)
     free_weight: float = limits(1.0, at_least=0)
@@ -88,7 +88,7 @@ class PackedConfig(SamplesConfig):
 
 @dataclass(frozen=True)
 class BackgroundConfig:
-    """The samples beyond the unit sphere."""
+    """Sampling outside the unit sphere."""
 
     samples: int = limits(8192, at_least=64)
     section: float = limits(0.12, above=0, at_most=1)
@@ -101,7 +101,7 @@ class BackgroundConfig:
 
 @dataclass(frozen=True)
 class RadianceConfig(SamplesConfig):
-    """Those of a radiance field."""
+    """Sampling of a radiance field."""
 
     samples: int = limits(16384, at_least=64)
     anywhere: float = limits(0.0, at_least=0, at_most=0.9)

@@ -20,7 +20,7 @@ class OccupancyGrid:
 
     def __init__(self, hull: np.ndarray) -> None:
         """`hull`: bool [N, N, N] by x, y, z."""
-        self.near_plane = 0.0  # nothing is nearer to a camera, working-frame units
+        self.near_plane = 0.0  # smallest distance of samples from a camera, working-frame units
         self.cameras = np.zeros((0, 3))  # camera centres; those outside the cube need not be given
         self._on_device: Var | None = None
         self.enclose(hull)
@@ -35,7 +35,7 @@ class OccupancyGrid:
         return 2.0 / len(self.hull)
 
     def enclose(self, hull: np.ndarray) -> None:
-        """Another hull, bool [N, N, N], all of whose cells become occupied."""
+        """Replace the hull, bool [N, N, N]; all of its cells become occupied."""
         self.hull = hull
         self._hull_cells = np.argwhere(hull)
         self._hull_distances: np.ndarray | None = None  # distance of each cell from the hull, computed on first use
@@ -81,7 +81,7 @@ class OccupancyGrid:
         return np.maximum(away, np.float32(self.side))[:, None]
 
     def update(self, is_empty: np.ndarray, is_solid: np.ndarray) -> None:
-        """Set the cells of `centres` by what the field says of each: bool [P] twice.
+        """Set the states of the cells of `centres`: bool [P] twice.
 
         Cells that solid cells separate from the outside and from all cameras become solid: no ray reaches them, so they
         are untrained.

@@ -39,7 +39,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self._cavities: np.ndarray | None = None  # of the field as it is now, computed on first use
 
     def fit(self, scene: Scene) -> None:
-        """With the SfM points in the hull, where the training uses them; see `OccupancyEstimator.fit`."""
+        """See `OccupancyEstimator.fit`; also selects the SfM points inside the hull if the training uses them."""
         super().fit(scene)
         self._scene_points = None
         if scene.points is not None and self.conf.points_weight > 0:
@@ -49,7 +49,7 @@ class SurfaceOccupancyEstimator(OccupancyEstimator):
         self.points = self._scene_points
 
     def compare_patches(self, most: int | None) -> None:
-        """Compare the patches of at most so many rays of a batch; None: of none."""
+        """Set the most rays of a batch whose patches are compared; None: none."""
         self.most_compared = most
 
     def before_step(self, step: int) -> None:

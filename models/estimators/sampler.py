@@ -34,7 +34,7 @@ EARLIER = {"thinned": 1.0, "hits": 1.0, "asked": FIRST_PER_RAY}
 
 
 class SamplingPlan(Protocol):
-    """What a sampler asks the estimator for each batch."""
+    """What a sampler reads from the estimator for each batch."""
 
     grid: OccupancyGrid
     background: ContractedBackground | None
@@ -106,9 +106,9 @@ class PackedSampler:
         return self._last
 
     def _sizes(self, rays: int, budget: int) -> np.ndarray:
-        """See `PackedBatch.sizes`: by what the last batch needed.
+        """`PackedBatch.sizes`, estimated from the last batch.
 
-        On the CPU a place that no sample takes costs as much as one that is taken.
+        On the CPU an unused row costs as much as a sample.
         """
         background = self._plan.background
         if not (self._plan.skips_hidden or background is not None):
@@ -119,7 +119,7 @@ class PackedSampler:
         return np.array([self._samples, walked, budget, *beyond], np.int32)
 
     def _follow(self) -> None:
-        """Take over what the samples of the last batch were, once they are known."""
+        """Update the averages by the sample counts of the last batch."""
         last, self._last = self._last, None
         if last is None or "placed" not in vars(last):
             return
@@ -154,7 +154,7 @@ class PackedSampler:
         return np.concatenate([points[some], others]), np.array([len(some)], np.int32)
 
     def _every(self, rays: int) -> np.ndarray | None:
-        """The patch of one in so many rays is compared, of those that are expected to have samples."""
+        """`PackedBatch.every`, by the number of rays that are expected to have samples."""
         most = self._plan.most_compared
         return None if most is None else np.array([max(1, math.ceil(rays * self._hits / most))], np.int32)
 

@@ -1,6 +1,6 @@
 """Which packed samples are visible; nothing here is read back to the host but `opacities`.
 
-NaN counts as visible: the step has to see it, and is skipped then.
+NaN counts as visible, so that it reaches the loss and the step is skipped.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
 from models.rendering.losses import color_term, eikonal_term, mask_term, masked_psnr
-from models.structs import RenderOutput, Term
+from models.structs import RayLayout, RenderOutput, Term
 
 RAYS, SECTIONS = 6, 5
 RNG = np.random.default_rng(0)
@@ -45,8 +45,8 @@ def rendered(order=slice(None)):
     """The values that the losses read of a rendering, its rays in a given order."""
     rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
     samples = SimpleNamespace(near_sphere=near)
-    geometry = SimpleNamespace(gradient=gradient.reshape((-1, 3)))
-    return SimpleNamespace(rendering=RenderOutput(rgb, opacity, None, samples, None, geometry))
+    geometry, rays = SimpleNamespace(gradient=gradient.reshape((-1, 3))), RayLayout(None, SECTIONS)
+    return SimpleNamespace(rendering=RenderOutput(rgb, opacity, None, samples, rays, geometry))
 
 
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):

@@ -105,7 +105,7 @@ def middle_density(folder, capsys):
     assert run_nerf(folder, "--mode", "validate_mesh", "--resolution", "16") == 2
     error = capsys.readouterr().err
     assert "never crosses -25" in error and error.count("\n") == 1
-    low, high = re.search(r"minus the density runs from (\S+) to (\S+) inside", error).groups()
+    low, high = re.search(r"minus the density ranges from (\S+) to (\S+) inside", error).groups()
     return -(float(low) + float(high)) / 2
 
 

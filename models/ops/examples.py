@@ -14,6 +14,7 @@ from models import ops
 from models.machine.backend import jt
 from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
+from models.ops.compact_examples import COMPACT_MAKERS
 from models.ops.example import Example, Maker
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
@@ -256,6 +257,7 @@ MAKERS: dict[str, Maker] = {
     "adam": _adam,
     "readings": _readings,
     "all_finite": _all_finite,
+    **COMPACT_MAKERS,
     **SPLAT_MAKERS,
 }
 

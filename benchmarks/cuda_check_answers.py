@@ -26,6 +26,7 @@ MACHINE_CODE = 2  # the kind of an entry that is a program, not text for the dri
 def pretend() -> None:
     """Patch the operations for the rest of the process."""
     from models.estimators import background, packed
+    from models.estimators.batch import Counts, Placed
     from models.estimators.occupancy import OccupancyGrid
     from models.estimators.packed_surface import SurfaceOccupancyEstimator
     from models.machine.backend import jt
@@ -41,6 +42,14 @@ def pretend() -> None:
         offsets = np.minimum(np.arange(rays + 1), count) * PER_RAY
         return replace(found, offsets=jt.array(offsets.astype(np.int32)), kept=jt.array(np.int32([count])))
 
+    def counted(placed: Placed) -> Counts:
+        """Reads what the program reads, and counts as `answered` does."""
+        for value in (placed.near.kept, placed.near.offsets, placed.walked):
+            value.numpy()
+        rays = placed.near.offsets.shape[0] - 1
+        return Counts(rays, rays, *[rays * PER_RAY] * 4)
+
+    Placed.counts = property(counted)
     OccupancyGrid.march = lambda *arguments: answered(march(*arguments))
     packed.compact = background.compact = lambda *arguments: answered(compact(*arguments))
     SurfaceOccupancyEstimator._inv_s = lambda self: inv_s(self) or 1.0  # nobody divides by the 0 that it reads

@@ -121,10 +121,13 @@ class ContractedBackground:
         may_be = self._is_shared[cell] | ~found.is_before[ray, place]
         kept = np.flatnonzero((self.grid.cells[cell] == OCCUPIED) & may_be)
         offsets = np.searchsorted(ray[kept], np.arange(len(rays) + 1)).astype(np.int32)
-        kept = kept if len(kept) else np.zeros(1, int)  # of no ray
         own = ray[kept]
-        arrays = (np.int32([len(rays)]), own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own])
-        return PackedSamples(jt.array(offsets), *map(jt.array, arrays)), jt.array(found.is_before[own, place[kept]])
+        is_before = found.is_before[own, place[kept]]
+        arrays = [own.astype(np.int32), depths[kept, None], points[kept], rays.directions[own], is_before]
+        if not len(kept):  # operations need a row: a sample of no ray
+            arrays = [np.zeros((1, *values.shape[1:]), values.dtype) for values in arrays]
+        *samples, is_before = map(jt.array, arrays)
+        return PackedSamples(jt.array(offsets), jt.array(np.int32([len(rays)])), *samples), is_before
 
     def _alpha(self, points: Var, directions: Var) -> Var:
         with jt.no_grad():

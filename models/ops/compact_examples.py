@@ -9,13 +9,18 @@ from models.ops.compact import compact, fill, merged_order
 from models.ops.example import Example, Maker
 from models.ops.march import PackedSamples
 
-RAYS, SAMPLES = 20, 150
+RAYS = 20
+SAMPLES = 150  # more than two blocks of a kernel, the last one incomplete
+
+
+def packed_offsets(rng: np.random.Generator) -> np.ndarray:
+    """Offsets int32 [RAYS + 1] of rays, some of which have no samples, with unused rows at the end of SAMPLES."""
+    counts = rng.integers(0, 2 * SAMPLES // RAYS - 4, RAYS)
+    return np.concatenate([[0], np.minimum(np.cumsum(counts), SAMPLES - 3)]).astype(np.int32)
 
 
 def _samples(rng: np.random.Generator) -> PackedSamples:
-    """Packed samples of rays, some of which have none, with unused rows at the end."""
-    counts = rng.integers(0, 2 * SAMPLES // RAYS - 4, RAYS)
-    offsets = np.concatenate([[0], np.minimum(np.cumsum(counts), SAMPLES - 3)])
+    offsets = packed_offsets(rng)
     used = np.arange(SAMPLES) < offsets[-1]
     rays = np.where(used, np.searchsorted(offsets, np.arange(SAMPLES), side="right") - 1, 0)
     depths = np.where(used, np.sort(rng.uniform(0.1, 1.4, SAMPLES)), 0.0)[:, None]

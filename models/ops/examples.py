@@ -14,7 +14,8 @@ from models import ops
 from models.machine.backend import jt
 from models.ops.color_inputs import color_inputs
 from models.ops.color_mlp import color
-from models.ops.compact_examples import COMPACT_MAKERS
+from models.ops.compact_examples import COMPACT_MAKERS, RAYS, packed_offsets
+from models.ops.compact_examples import SAMPLES as POINTS
 from models.ops.example import Example, Maker
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import grid_sdf, grid_values, with_network
@@ -38,9 +39,6 @@ from models.ops.update import AdamStep, Update, adam, all_finite, readings
 from models.ops.upsample import upsample
 from models.ops.weighted_means import weighted_means
 from models.structs import Var
-
-POINTS = 150  # more than two blocks of a kernel, the last one incomplete
-RAYS = 20
 
 
 def kernels() -> dict[str, Kernel]:
@@ -137,27 +135,21 @@ def _march(rng: np.random.Generator) -> Example:
     return Example(march, (*where, 0.05, RAYS * 40))
 
 
-def _offsets(rng: np.random.Generator) -> Var:
-    """Offsets of rays, some of which have no samples, with unused rows at the end."""
-    counts = rng.integers(0, 2 * POINTS // RAYS - 4, RAYS)
-    return jt.array(np.concatenate([[0], np.minimum(np.cumsum(counts), POINTS - 3)]).astype(np.int32))
-
-
 def _packed_weights(rng: np.random.Generator) -> Example:
     alpha = jt.array(rng.uniform(0.0, 0.5, (POINTS, 1)).astype(np.float32))
-    return Example(packed_weights, (alpha, _offsets(rng)), (alpha,))
+    return Example(packed_weights, (alpha, jt.array(packed_offsets(rng))), (alpha,))
 
 
 def _packed_sum(rng: np.random.Generator) -> Example:
     weights, values = _normal(rng, POINTS, 1), _normal(rng, POINTS, 5)
-    return Example(packed_sum, (weights, values, _offsets(rng)), (weights, values))
+    return Example(packed_sum, (weights, values, jt.array(packed_offsets(rng))), (weights, values))
 
 
 def _surface_hits(rng: np.random.Generator) -> Example:
     """Rays that hit a surface, are transparent, or leave it behind."""
     sdf, gradient, directions = _normal(rng, POINTS, 1, size=0.05), _normal(rng, POINTS, 3), _directions(rng, POINTS)
     weights = jt.array(rng.uniform(0.0, 0.3, (POINTS, 1)).astype(np.float32))
-    given = (weights, _normal(rng, POINTS, 3), directions, _offsets(rng))
+    given = (weights, _normal(rng, POINTS, 3), directions, jt.array(packed_offsets(rng)))
     return Example(surface_hits, (sdf, gradient, *given, Hits(POINTS, 1, 0.5, 0.1, 0.1)), (sdf, gradient))
 
 

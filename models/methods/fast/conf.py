@@ -15,8 +15,22 @@ from models.rendering.conf import PatchesConfig
 FAST_NEUS, FAST_NERF = "fast_neus", "fast_nerf"
 
 
+class OccupancySampled:
+    """What samples in occupied cells allow."""
+
+    @property
+    def sees_from_within(self) -> bool:
+        """True: rays start at the camera."""
+        return True
+
+    @property
+    def needs_masks(self) -> bool:
+        """False: masks are used if there are any."""
+        return False
+
+
 @dataclass(frozen=True, kw_only=True)
-class FastNeuSConfig(SurfaceConfig):
+class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     """The fields and the samples of a surface."""
 
     defaults = {"surface": SDF_GRID, "color": RENDERING_NETWORK}
@@ -57,16 +71,6 @@ class FastNeuSConfig(SurfaceConfig):
         return self.packed.points_weight > 0
 
     @property
-    def sees_from_within(self) -> bool:
-        """True: rays start at the camera."""
-        return True
-
-    @property
-    def needs_masks(self) -> bool:
-        """False: masks are used if there are any."""
-        return False
-
-    @property
     def background_color(self) -> ColorConfig:
         """The colour network of the background: that of the surface, without normals."""
         color, features = self.rendering_network, self.density_grid.features
@@ -79,7 +83,7 @@ class FastNeuSConfig(SurfaceConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastNeRFConfig(RadianceFieldConfig):
+class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
     """The field and the samples of a radiance field."""
 
     defaults = {"radiance_field": DENSITY_GRID}
@@ -102,16 +106,6 @@ class FastNeRFConfig(RadianceFieldConfig):
     def parameters(self) -> int:
         """Trained parameters of the field."""
         return self.field_parameters
-
-    @property
-    def sees_from_within(self) -> bool:
-        """True: rays start at the camera."""
-        return True
-
-    @property
-    def needs_masks(self) -> bool:
-        """False: masks are used if there are any."""
-        return False
 
     @property
     def buffer_bytes(self) -> int:

@@ -4,8 +4,8 @@
 
 namespace neus {
 
-// offsets [rays + 1] from the counts, up to the budget, and how many rays are kept: those whose samples, with all before
-// them, fit into it. One block, each thread some rays in a row.
+// offsets [rays + 1] from the counts, up to the budget, and the number of rays whose samples, with all before them,
+// fit. One block, each thread handles consecutive rays.
 __global__ inline void offsets_kernel(long rays, long samples, const int *counts, int *offsets, int *kept) {
     SHARED(long, sums, THREADS);
     const int t = threadIdx.x;
@@ -26,7 +26,7 @@ __global__ inline void offsets_kernel(long rays, long samples, const int *counts
     }
     const long all = block_sum(fitting, sums);
     __syncthreads();
-    // Of the thread with the last ray that is kept, or of the first one where none is.
+    // In the thread with the last ray that fits, or in the first one if none fits.
     sums[t] = fitting > 0 ? last : 0;
     __syncthreads();
     long used = 0;

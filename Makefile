@@ -19,8 +19,9 @@ SUPPORTED := import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12))
 # What depends on the instruction set: operations, golden files, short trainings; of these a few for processors without AVX.
 in_tests = $(addprefix tests/test_,$(addsuffix .py,$(1)))
 ISA_FEW := $(call in_tests,every_float isa optimizer parity)
-ISA_TESTS := $(ISA_FEW) $(call in_tests,encodings fields finite gradcheck grid hits losses march native_sampling nerf packed \
+ISA_TESTS := $(ISA_FEW) $(call in_tests,encodings fields finite grid hits losses march native_sampling nerf packed \
   patches renderer rounding sampling shading short_trainings splat_wander splats volrend)
+$(foreach file,$(ISA_TESTS),$(if $(wildcard $(file)),,$(error $(file) is gone: take it out of ISA_TESTS, or name its successor)))
 # Over the cores, each file in one process: what a file has trained serves all its tests. All share one cache of Jittor's.
 TESTS := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 # Jittor builds itself here, once, where its progress shows: not in each worker, nor where pytest would swallow it.

@@ -54,8 +54,6 @@ LOOSE = {
     "models": {"callback", "experiment", "requests", "runner", "structs"},
 }
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
-MAY_PRINT = ("data.demo",)
-THE_TERMINAL = ("data.io.streams", "data.io.bars")
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -165,77 +163,10 @@ def cycle(edges: dict[str, set[str]]) -> list[str]:
     return sorted(remaining)
 
 
-def imports_of(tree: ast.AST, package: str) -> list[int]:
-    """Line numbers at which running a module imports a package or something in it; `if TYPE_CHECKING` never runs."""
-    lines = []
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-            continue
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        lines += [node.lineno for name in names if name.split(".")[0] == package]
-        lines += imports_of(node, package)
-    return lines
-
-
-def functions(tree: ast.AST) -> Iterator[tuple[Function, bool]]:
-    """Every function, and whether it is public: no leading underscore in its name or its class's, not nested."""
-
-    def visit(node: ast.AST, public: bool) -> Iterator[tuple[Function, bool]]:
-        for child in ast.iter_child_nodes(node):
-            shown = public and not getattr(child, "name", "").startswith("_")
-            if isinstance(child, Function):
-                yield child, shown
-                yield from visit(child, False)
-            elif isinstance(child, ast.ClassDef):
-                yield from visit(child, shown)
-            else:
-                yield from visit(child, public)
-
-    yield from visit(tree, True)
-
-
 def too_long(tree: ast.AST) -> list[str]:
     """The functions above MAX_FUNCTION_LINES."""
-    return [node.name for node, _ in functions(tree) if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES]
-
-
-def undocumented(tree: ast.Module) -> list[str]:
-    """The module, public classes and public functions without a docstring."""
-    found = [] if ast.get_docstring(tree) else ["module"]
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    public = [node for node, shown in functions(tree) if shown]
-    return found + [node.name for node in (*classes, *public) if not ast.get_docstring(node)]
-
-
-def unannotated(tree: ast.AST) -> list[str]:
-    """The functions, private ones included, with an argument or a result without a type."""
-    found = []
-    for node, _ in functions(tree):
-        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
-        typed = all(arg is None or arg.annotation or arg.arg in ("self", "cls") for arg in arguments)
-        if not typed or node.returns is None:
-            found.append(node.name)
-    return found
-
-
-def prints(tree: ast.AST) -> list[int]:
-    """Line numbers of calls of print."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
-
-
-def terminal_uses(tree: ast.AST) -> list[int]:
-    """Line numbers where the process's streams or tqdm are reached for."""
-    streams = ("stdin", "stdout", "stderr", "__stdin__", "__stdout__", "__stderr__")
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr in streams]
-    reached = [node.lineno for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "sys"]
-    return sorted(reached + imports_of(tree, "tqdm"))
-
-
-def bare_excepts(tree: ast.AST) -> list[int]:
-    """Line numbers of `except:` without a type."""
-    return [node.lineno for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler) and node.type is None]
+    functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
+    return [node.name for node in functions if node.end_lineno - node.lineno + 1 > MAX_FUNCTION_LINES]
 
 
 def jittor_at_import(tree: ast.AST) -> list[int]:

@@ -42,27 +42,17 @@ def test_data_knows_nothing_of_models():
     assert [edge for edge in edges if not edge[1].startswith("data")] == []
 
 
-def test_only_the_backend_imports_jittor():
-    assert [name for name, tree in TREES.items() if rules.imports_of(tree, "jittor")] == ["models.machine.backend"]
+def test_no_file_and_no_function_is_too_long():
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PROGRAM_FILES} | dict(MODULES.values())
+    found = {str(path): rules.too_long(tree) for path, tree in trees.items()}
+    assert {name: functions for name, functions in found.items() if functions} == {}
+    lines = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in trees}
+    assert {name: count for name, count in lines.items() if count > rules.MAX_FILE_LINES} == {}
 
 
-@pytest.mark.parametrize("name", TREES)
-def test_a_module_keeps_the_house_rules(name):
-    path, tree = MODULES[name]
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= rules.MAX_FILE_LINES
-    assert rules.too_long(tree) == []
-    assert rules.undocumented(tree) == []
-    assert rules.unannotated(tree) == []
-    assert rules.bare_excepts(tree) == []
-    assert rules.jittor_at_import(tree) == []
-    assert rules.prints(tree) == [] or name.startswith(rules.MAY_PRINT)
-    assert rules.terminal_uses(tree) == [] or name.startswith((*rules.MAY_PRINT, *rules.THE_TERMINAL))
-
-
-@pytest.mark.parametrize("path", PROGRAM_FILES, ids=lambda path: path.name)
-def test_a_test_or_benchmark_keeps_the_size_budget(path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= rules.MAX_FILE_LINES and rules.too_long(ast.parse(text)) == []
+def test_nothing_of_jittor_runs_at_import():
+    found = {name: rules.jittor_at_import(tree) for name, tree in TREES.items()}
+    assert {name: places for name, places in found.items() if places} == {}
 
 
 @pytest.mark.parametrize(
@@ -135,50 +125,9 @@ def test_the_cycle_rule_sees_a_cycle_and_only_that():
     assert rules.cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
-@pytest.mark.parametrize("source", ["import jittor", "import jittor.nn as nn", "def f():\n    from jittor import nn"])
-def test_the_jittor_import_rule_sees_every_form(source):
-    assert rules.imports_of(ast.parse(source), "jittor")
-    harmless = "import jittorish\nfrom models.machine.backend import jt\nif TYPE_CHECKING:\n    from jittor import Var"
-    assert not rules.imports_of(ast.parse(harmless), "jittor")
-
-
 def test_the_size_rule_counts_the_lines_of_a_function():
     just_right, too_long = ("def f():\n" + "    x = 1\n" * lines for lines in (59, 60))
     assert rules.too_long(ast.parse(just_right)) == [] and rules.too_long(ast.parse(too_long)) == ["f"]
-
-
-def test_the_documentation_rule_sees_modules_classes_functions_and_methods():
-    source = """
-class A:
-    def f(self): ...
-    def _g(self): ...
-def h():
-    def inner(): ...
-class _B:
-    def k(self): ...
-"""
-    assert sorted(rules.undocumented(ast.parse(source))) == ["A", "f", "h", "module"]
-    assert rules.undocumented(ast.parse('"""D."""\ndef f():\n    """D."""')) == []
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["def f(a) -> int: ...", "def f(a: int): ...", "def f(*, a) -> int: ...", "def f(*a) -> int: ...", "def _f(): ..."],
-)
-def test_the_annotation_rule_sees_every_kind_of_gap(source):
-    assert len(rules.unannotated(ast.parse(source))) == 1
-    assert rules.unannotated(ast.parse("class A:\n    def f(self, a: int, *b: int, **c: int) -> None: ...")) == []
-
-
-def test_the_print_and_except_rules_see_theirs():
-    assert (
-        rules.prints(ast.parse("def f():\n    print(1)")) == [2]
-        and rules.prints(ast.parse("pprint(1)\nx.print(1)")) == []
-    )
-    assert rules.terminal_uses(ast.parse("import sys\nsys.stderr.write(x)\nfrom tqdm import tqdm\na.stdout")) == [2, 3]
-    source = "try:\n    f()\nexcept:\n    pass"
-    assert rules.bare_excepts(ast.parse(source)) == [3]
-    assert rules.bare_excepts(ast.parse(source.replace("except:", "except OSError:"))) == []
 
 
 @pytest.mark.parametrize(

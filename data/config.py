@@ -34,4 +34,6 @@ class DatasetConfig:
     train_views: tuple[int, ...] = ()  # indices of the images that are trained on; (): all that are not held out
     # which camera parameters a bundle adjustment refines before training
     refine_cameras: str = field(default=NO_REFINEMENT, metadata={"one_of": (NO_REFINEMENT, POSES, POSES_AND_FOCAL)})
+    # whether masks of photographs without masks are derived from a backdrop of one colour, where they have one
+    masks_from_backdrop: bool = False
     roi: str = ""  # region of interest "x y z r", world frame; "": that of the format, else estimated from the scene

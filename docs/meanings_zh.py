@@ -186,6 +186,9 @@ SCENE_MEANINGS = {
     ),
     "indices of the held-out photographs, instead of test_every": "留出照片的编号，代替 test_every",
     "indices of the training photographs; []: all that are not held out": "训练照片的编号；[]：所有未留出的照片",
+    "true: photographs without masks before a backdrop of one colour get masks from it": (
+        "true：没有掩码、背景为单一颜色的照片，由背景得到掩码"
+    ),
     '"x y z r": sphere around the object, in the world frame; "": estimated': (
         '"x y z r"：围住物体的球，世界坐标系；""：自动估计'
     ),

@@ -36,6 +36,7 @@ WRITTEN = (CHECKPOINTS, LOG_FOLDER, f"{LOG_FOLDER}/{TEXT_LOG}", RECORDING, "anom
 WRITTEN += ("distances", "inspect", "meshes", "normals", "render", "report", "splats", "validations_fine")
 PUBLISHED_SUFFIX = ".pth"
 FRAME_KEY = "scene_to_world"  # in the state of a checkpoint
+HULL, BACKDROP = "hull", "backdrop"  # buffers of occupancy sampling: its region, and the backdrop of derived masks
 FRAME_TOLERANCE = 1e-3  # of the sphere's radius; smaller differences are invisible
 
 
@@ -90,7 +91,7 @@ def open_training(
             is given; another training is running in the folder.
     """
     folder = results_folder(conf)
-    scene = load_scene(conf.dataset, background(conf))
+    scene = _scene(conf)
     if scene.masks is None and conf.train.mask_weight > 0 and conf.model.needs_masks:
         raise SceneError(
             f"{conf.dataset.data_dir} has no masks, and train.mask_weight = {conf.train.mask_weight:g} needs them: "
@@ -105,6 +106,7 @@ def open_training(
     if found is not None:
         _require_same_networks(found, conf)
         _require_same_frame(found, scene)
+        _require_same_masks(found, scene)
     goes_on = is_continue and checkpoint is None
     at_risk = "" if checkpoint is None else SUFFIX  # a published checkpoint may be in the folder itself
     if not goes_on and not overwrite and has_checkpoints(checkpoints, at_risk):
@@ -136,7 +138,7 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
     """The inputs of a rendering or mesh; raises UserError if there is no checkpoint. Only rank 0 has the checkpoint."""
     folder = results_folder(conf)
     if here().rank > 0:
-        return Experiment(conf, folder, load_scene(conf.dataset, background(conf)), None)
+        return Experiment(conf, folder, _scene(conf), None)
     checkpoints = folder / CHECKPOINTS
     if checkpoint is not None and checkpoint.suffix == splat_ply.SUFFIX:
         return Experiment(*_imported(conf, folder, checkpoint), RunFiles(folder, OF_A_RESULT))
@@ -146,8 +148,9 @@ def open_results(conf: ExperimentConfig, checkpoint: Path | None, warn: Callable
         hint = f"pass --checkpoint {published[-1]}" if published else "train first, or pass --checkpoint FILE"
         raise CheckpointError(f"no checkpoint: there is no ckpt_*.safetensors in {checkpoints}; {hint}")
     _require_same_networks(found, conf)
-    scene = load_scene(conf.dataset, background(conf))
+    scene = _scene(conf)
     _require_same_frame(found, scene)
+    _require_same_masks(found, scene)
     return Experiment(conf, folder, scene, found, RunFiles(folder, OF_A_RESULT))
 
 
@@ -161,9 +164,15 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
             f"--checkpoint {path}: contains Gaussians, and model.type is {conf.model.type}; use a conf for Gaussians, "
             "such as confs/gaussians.conf"
         )
-    scene = load_scene(conf.dataset, background(conf))
+    scene = _scene(conf)
     found = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
     return replace(conf, model=conf.model.without_photographs()), folder, scene, found
+
+
+def _scene(conf: ExperimentConfig) -> Scene:
+    """The training images; masks are derived from a backdrop only where a loss uses them."""
+    derives = conf.dataset.masks_from_backdrop and conf.train.mask_weight > 0
+    return load_scene(replace(conf.dataset, masks_from_backdrop=derives), background(conf))
 
 
 def held_out_scene(experiment: Experiment) -> Scene | None:
@@ -262,4 +271,21 @@ def _require_same_frame(checkpoint: Checkpoint, scene: Scene) -> None:
         raise CheckpointError(
             f"the checkpoint of step {checkpoint.step} was trained with another region of interest than that of "
             f'{scene.name}; pass --roi "{sphere}", the one it was trained with'
+        )
+
+
+def _require_same_masks(checkpoint: Checkpoint, scene: Scene) -> None:
+    """Raises CheckpointError if only one of training and scene has masks that were derived from a backdrop.
+
+    Such masks bound the occupied cells, which checkpoints contain, and replace the background.
+    """
+    if HULL not in checkpoint.buffers:
+        return
+    was_derived = BACKDROP in checkpoint.buffers
+    is_derived = scene.backdrop is not None
+    if was_derived != is_derived:
+        how = "with" if was_derived else "without"
+        raise CheckpointError(
+            f"the checkpoint of step {checkpoint.step} was trained {how} masks derived from the backdrop of "
+            f"{scene.name}; pass --set dataset.masks_from_backdrop={was_derived}, or train again"
         )

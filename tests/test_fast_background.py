@@ -220,6 +220,24 @@ def test_pictures_meshes_and_plans_come_with_a_background(finished, mode):
     assert run_conf(CONF, whole, "--case", "plain", "--mode", *mode, settings=settings) == 0
 
 
+def test_masks_from_a_backdrop_replace_the_background_and_are_checked_when_a_run_goes_on(tmp_path, capsys):
+    write_scene(tmp_path / "scene", n_views=8, masks=False)
+    settings = (*OPEN, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', "train.mask_weight=0.5")
+    assert run_conf(CONF, tmp_path / "exp", "--case", "plain", settings=settings) == 0
+    assert "masks: derived from the uniform backdrop of the photographs, RGB 0 0 0" in capsys.readouterr().out
+    checkpoint = saved(tmp_path / "exp", 8)
+    np.testing.assert_array_equal(checkpoint.buffers["backdrop"], np.zeros(3, np.float32))
+    assert not [name for name in (*checkpoint.tensors, *checkpoint.buffers) if name.startswith("background")]
+    result = ("--case", "plain", "--mode", "validate_image")
+    assert run_conf(CONF, tmp_path / "exp", *result, settings=settings) == 0
+    without = (*settings, "dataset.masks_from_backdrop=False")
+    assert run_conf(CONF, tmp_path / "exp", *result, settings=without) == 2
+    assert "trained with masks derived" in capsys.readouterr().err
+    assert run_conf(CONF, tmp_path / "bare", "--case", "plain", settings=without) == 0
+    assert run_conf(CONF, tmp_path / "bare", *result, settings=settings) == 2
+    assert "pass --set dataset.masks_from_backdrop=False" in capsys.readouterr().err
+
+
 def region(radius):
     """The setting of a region about the bundled object, its radius in those of its own."""
     frame = load_scene(load_config(CONF, "demo", OPEN).dataset).scene_to_world

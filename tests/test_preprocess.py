@@ -12,6 +12,7 @@ from synthetic_scene import SCALE_MAT, dataset_config, draw_sphere, look_at, wri
 from data.errors import SceneError
 from data.io.images import ImageError
 from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.scenes.backdrop import backdrop_colour, backdrop_mask
 from data.scenes.load import load_held_out, load_scene
 from data.scenes.preprocess import preprocess
 from data.scenes.scene import summary
@@ -177,6 +178,54 @@ def test_lists_that_cannot_be_are_named(keys, words):
     posed_images = [PosedImage(CONF_PATH / f"{n}.png", lens_of((8, 8)), np.eye(4), None, n >= 6) for n in range(8)]
     with pytest.raises(SceneError, match=words):
         split(ParsedScene("x", CONF_PATH, tuple(posed_images)), replace(CONF, **keys))
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 0), (255, 255, 255), (120, 130, 90)])
+def test_masks_derived_from_a_backdrop_are_those_of_the_object(tmp_path, colour):
+    parsed = parsed_scene_of(tmp_path, masks=False, background=colour)
+    given = preprocess(parsed_scene_of(tmp_path, background=colour), parsed.images, CONF)
+    assert given.masks is None and given.backdrop is None
+    scene = preprocess(parsed, parsed.images, replace(CONF, masks_from_backdrop=True))
+    np.testing.assert_allclose(scene.backdrop * 255, colour, atol=1e-4)
+    assert any("masks: derived" in note and " ".join(map(str, colour)) in note for note in scene.notes)
+    for view, posed in enumerate(parsed.images):
+        _, hit = draw_sphere(posed.lens.intrinsics, scene.c2w[view], *scene.masks[view].shape, 0.5)
+        assert (hit != (scene.masks[view] > 0)).mean() < 0.003  # pixels of the object that have the backdrop's colour
+
+
+def test_a_backdrop_gives_no_masks_where_there_are_some_or_where_it_is_not_of_one_colour(tmp_path):
+    conf = replace(CONF, masks_from_backdrop=True)
+    parsed = parsed_scene_of(tmp_path)
+    assert preprocess(parsed, parsed.images, conf).backdrop is None
+    for posed in parsed.images:
+        picture = cv2.imread(str(posed.path))
+        picture[: len(picture) // 2] += np.uint8(40)
+        cv2.imwrite(str(posed.path), picture)
+    scene = preprocess(parsed, [replace(posed, mask_path=None) for posed in parsed.images], conf)
+    assert scene.masks is None and scene.backdrop is None
+
+
+def test_openings_are_backdrop_and_specks_of_its_colour_are_not():
+    image = np.full((100, 200, 3), 250, np.uint8)
+    image[20:80, 40:160] = 90
+    image[40:50, 60:70] = 250  # an opening: 0.5 % of the image
+    image[60:63, 100:103] = 250  # a highlight: 0.05 %
+    image[5, 5] = 0  # noise
+    expected = np.zeros((100, 200), np.uint8)
+    expected[20:80, 40:160] = 255
+    expected[40:50, 60:70] = 0
+    colour = backdrop_colour([image])
+    np.testing.assert_array_equal(backdrop_mask(image, colour), expected)
+
+
+def test_held_out_views_have_masks_from_the_backdrop_of_the_training_views(tmp_path):
+    write_scene(tmp_path, n_views=5, masks=False)
+    conf = replace(dataset_config(tmp_path), test_every=2, masks_from_backdrop=True)
+    training = load_scene(conf)
+    held_out = load_held_out(conf, training)
+    np.testing.assert_array_equal(held_out.backdrop, training.backdrop)
+    assert len(held_out.masks) == 3 and all((mask > 0).any() and (mask == 0).any() for mask in held_out.masks)
+    assert load_held_out(conf, load_scene(replace(conf, masks_from_backdrop=False))).masks is None
 
 
 def test_held_out_views_share_the_frame_of_the_training_views(tmp_path):

@@ -29,6 +29,7 @@ from models.methods.conf import load_config
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ("fast", "geo", "fast_nerf", "gaussians", "surfels")
+MASKS_OPTIONAL = ("fast", "geo")  # confs that train without masks as they ship
 INTERRUPTED = (129, 130, 143, -1, -2, -15)  # exit statuses of a run that was stopped: there is no result
 CHECKPOINTS = 5  # in the course of a training: what its end is compared with
 RESULTS, EXPERIMENTS = "results", "experiments"  # below the gallery's folder
@@ -70,7 +71,7 @@ class Run:
             f"train.save_freq={max(1, self.steps // CHECKPOINTS)}",
             f"train.seed={self.seed}",
             *self.case.settings,
-            *(() if self.case.has_masks else ("train.mask_weight=0",)),
+            *(() if self.case.has_masks or self.conf in MASKS_OPTIONAL else ("train.mask_weight=0",)),
             *self.settings,
         ]
         words = [word for value in values for word in ("--set", value)]

@@ -58,7 +58,7 @@ def load_held_out(conf: DatasetConfig, training: Scene, background: float = 0.0)
             _, images = split(parsed, conf)
         if not images:
             return None
-        scene = preprocess(parsed, images, conf, background, training.scene_to_world)
+        scene = preprocess(parsed, images, conf, background, training)
         return check_scene(scene, conf.camera_outside_sphere)
 
 

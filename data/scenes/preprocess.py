@@ -18,6 +18,7 @@ from data.errors import SceneError
 from data.io.images import ImageError, alpha_of, image_size, mask_of, over_background, read_image, rgb_of
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import Region, find_region, parse_roi, require_common_view
+from data.scenes.backdrop import backdrop_colour, backdrop_mask
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
 
@@ -32,14 +33,14 @@ def preprocess(
     posed_images: Sequence[PosedImage],
     conf: DatasetConfig,
     background: float = 0.0,
-    scale_mat: np.ndarray | None = None,
+    training: Scene | None = None,
 ) -> Scene:
     """The scene of some images of `parsed`. Cheap checks run before any image is decoded.
 
     Args:
         background: grey in [0, 1] behind images whose alpha channel is their mask.
-        scale_mat: [4, 4], unit sphere to world; None: that of `dataset.roi`, else that of `parsed`, else estimated
-            from masks, SfM points or cameras.
+        training: the scene whose frame and backdrop these images share; None: the frame is that of `dataset.roi`, else
+            that of `parsed`, else estimated from masks, SfM points or cameras.
     Raises:
         SceneError, ImageError: files that are inconsistent or cannot be read.
     """
@@ -55,7 +56,15 @@ def preprocess(
     )
     poses = np.stack([posed.c2w for posed in posed_images])
     notes = parsed.notes
-    if scale_mat is None:
+    backdrop = None
+    if masks is None and conf.masks_from_backdrop:
+        backdrop = backdrop_colour(images) if training is None else training.backdrop
+    if backdrop is not None:
+        masks = tuple(backdrop_mask(image, backdrop) for image in images)
+        notes = (*notes, _about_masks(backdrop))
+    if training is not None:
+        scale_mat = training.scene_to_world
+    else:
         scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
     bbox_min, bbox_max = extraction_region(
@@ -74,6 +83,7 @@ def preprocess(
         points=_points_in_frame(parsed.points, scale_mat),
         spare_cameras=parsed.spare_cameras,
         notes=notes,
+        backdrop=backdrop,
     )
 
 
@@ -183,6 +193,15 @@ def _reduced(pixels: np.ndarray, downscale: int) -> np.ndarray:
         return np.ascontiguousarray(pixels)
     height, width = (max(1, side // downscale) for side in pixels.shape[:2])
     return cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
+
+
+def _about_masks(backdrop: np.ndarray) -> str:
+    """The sentence for the log on masks that were derived from a backdrop of this colour."""
+    red, green, blue = (f"{255 * value:.0f}" for value in backdrop)
+    return (
+        f"masks: derived from the uniform backdrop of the photographs, RGB {red} {green} {blue}; "
+        "dataset.masks_from_backdrop = False trains without masks"
+    )
 
 
 def _working_frame(

@@ -43,6 +43,7 @@ class Scene:
     points: SparsePoints | None = None  # SfM points, working frame
     spare_cameras: int = 0  # cameras without an image, in formats that pair them by order
     notes: tuple[str, ...] = ()  # for the log: the source of the region of interest, images left out
+    backdrop: np.ndarray | None = None  # [3] in [0, 1], the colour that the masks were derived from
 
     def __post_init__(self) -> None:
         """Raises ValueError for inconsistent shapes or types."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from data.io.images import to_float
 from data.rays import Rays
 from data.roi.frustum import Cameras, frustum_distances
+from data.scenes.backdrop import backdrop_colour
 from data.scenes.scene import Scene
 from models.estimators.conf import BackgroundConfig
 from models.estimators.empty_cells import EmptyCells
@@ -40,7 +40,7 @@ NEAR_SHARE = 0.02
 LEAST_SEEN = 0.2
 MOST_COUNTED = 100  # images used for this
 THIN = 0.05  # density of a fog before a plain backdrop: below the threshold, so that cells that hold nothing are pruned
-PLAIN_DIFFERENCE, PLAIN_SHARE = 0.05, 0.9  # of the pixels along the images' borders, to their median colour
+PLAIN_DIFFERENCE = 0.05  # from the colour of a plain backdrop
 EXACTLY = 1.5 / 255  # difference of colours up to which they are the same
 NEAR_SHARE_BEFORE = np.ones(1, np.float32)  # of checkpoints of earlier versions
 
@@ -80,11 +80,10 @@ class ContractedBackground:
         """
         self.grid.near_plane = near_plane
         self._is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), scene) >= LEAST_SEEN
-        border = np.concatenate([to_float(edge) for image in scene.images for edge in _edges(image)])
-        middle = np.median(border, axis=0)
-        if (np.abs(border - middle).max(axis=1) < PLAIN_DIFFERENCE).mean() < PLAIN_SHARE:
+        colour = backdrop_colour(scene.images, PLAIN_DIFFERENCE)
+        if colour is None:
             return
-        self.is_plain, self.sky = True, middle.astype(np.float32)
+        self.is_plain, self.sky = True, colour
         bias = self.density.layers()[-1].bias
         bias.update(jt.array(np.concatenate([[np.log(THIN)], bias.numpy()[1:]]).astype(np.float32)))
         bias.start_grad()
@@ -178,11 +177,6 @@ class ContractedBackground:
         self.empty_cells.load_buffers({name.removeprefix("background_"): value for name, value in buffers.items()})
         self.grid.set(cells)
         self.sky, self.near_share = sky, near_share
-
-
-def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The four borders of an image [H, W, 3], each [N, 3]."""
-    return image[0], image[-1], image[:, 0], image[:, -1]
 
 
 def candidates(rays: Rays, jitter: np.ndarray, section: float, near_plane: float) -> Candidates:

@@ -59,6 +59,7 @@ class OccupancyEstimator(Estimator):
         self.most_compared: int | None = None
         self._sampler: PackedSampler | None = None
         self._prunes_after = 0  # steps; pruning before them led to a collapse
+        self._backdrop: np.ndarray | None = None  # [3], the colour behind the object that masks were derived from
 
     @property
     def networks(self) -> dict[str, jt.nn.Module]:
@@ -80,7 +81,7 @@ class OccupancyEstimator(Estimator):
                     "masks and the cameras with --mode inspect, or train without masks (train.mask_weight = 0)"
                 )
             self.grid.enclose(hull)
-            self.background = None
+            self.background, self._backdrop = None, scene.backdrop
         self.grid.fit(scene.c2w[:, :3, 3], near_plane(scene.c2w[:, :3, 3], scene.points))
         if self.background is not None:
             self.background.fit(scene, self.grid.near_plane)
@@ -208,12 +209,16 @@ class OccupancyEstimator(Estimator):
 
     def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
         """The colour [3] of rays that nothing absorbs; None for black."""
-        return background_rgb if self.background is None else self.background.sky
+        if self.background is not None:
+            return self.background.sky
+        return background_rgb if self._backdrop is None else self._backdrop
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells, and how many levels are active."""
-        background = {} if self.background is None else self.background.buffers()
-        return background | {
+        behind = {} if self.background is None else self.background.buffers()
+        if self._backdrop is not None:
+            behind = {"backdrop": self._backdrop}
+        return behind | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
             "levels": np.array([field.active for field in self._leveled()]),
@@ -237,6 +242,8 @@ class OccupancyEstimator(Estimator):
             raise ValueError("its hull, cells or levels are not those of a training")
         self.grid.enclose(hull)
         self.grid.set(cells)
+        if self._backdrop is not None:
+            self._backdrop = buffers["backdrop"]
         self._prunes_after = int(buffers["prunes_after"][0])
         for field, active in zip(self._leveled(), levels, strict=True):
             field.active = int(active)

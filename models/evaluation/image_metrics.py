@@ -77,9 +77,11 @@ def mask_counts_first(scene: Scene, mask_weight: float, background_rgb: np.ndarr
     background.
 
     The metrics of the whole image are the primary ones if no masks were used in training, and if the photographs have
-    the rendered background, `background_rgb` [3] or black.
+    the rendered background: the backdrop of the masks, `background_rgb` [3] or black.
     """
-    return scene.masks is not None and mask_weight > 0 and not _is_before(scene, background_rgb)
+    if scene.masks is None or scene.backdrop is not None:
+        return False
+    return mask_weight > 0 and not _is_before(scene, background_rgb)
 
 
 def mask_first(context: EvalContext, scene: Scene) -> bool:

@@ -1,0 +1,55 @@
+"""Masks of photographs before a backdrop of one colour: rendered images, and objects that were cut out.
+
+Without masks, a thin or concave object before such a backdrop may be explained by a background of its own for every
+camera. What shows the backdrop's colour is beside the object, which is what a mask says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from data.io.images import to_float
+
+# Difference from the backdrop's colour, in any channel: above the noise of JPEG, below what a dark surface reflects.
+SAME_COLOUR = 3.5 / 255
+LEAST_OF_BORDERS = 0.9  # fraction of the pixels along the images' borders that a backdrop fills
+# Fractions of an image. Smaller enclosed regions of the backdrop's colour are highlights or shadows of the object;
+# smaller parts beside it are noise.
+LEAST_HOLE, LEAST_PART = 1e-3, 1e-4
+
+
+def backdrop_colour(images: Sequence[np.ndarray], tolerance: float = SAME_COLOUR) -> np.ndarray | None:
+    """The one colour [3] in [0, 1] along the borders of images [H, W, 3], uint8 or uint16; None if there is none."""
+    border = np.concatenate([to_float(edge) for image in images for edge in _edges(image)])
+    middle = np.median(border, axis=0)
+    is_same = np.abs(border - middle).max(axis=1) < tolerance
+    return middle.astype(np.float32) if is_same.mean() >= LEAST_OF_BORDERS else None
+
+
+def backdrop_mask(image: np.ndarray, colour: np.ndarray) -> np.ndarray:
+    """The mask uint8 [H, W] of an image [H, W, 3] before a backdrop of `colour` [3]: 255 on the object, else 0.
+
+    The backdrop is connected to the border, or an opening of the object that is larger than a highlight.
+    """
+    shows = np.abs(to_float(image) - colour).max(axis=2) < SAME_COLOUR
+    is_backdrop = _regions(shows, LEAST_HOLE, at_border=True)
+    is_object = _regions(~is_backdrop, LEAST_PART, at_border=False)
+    return is_object.astype(np.uint8) * 255
+
+
+def _edges(image: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The four borders of an image [H, W, 3], each [N, 3]."""
+    return image[0], image[-1], image[:, 0], image[:, -1]
+
+
+def _regions(is_set: np.ndarray, least: float, at_border: bool) -> np.ndarray:
+    """The 4-connected regions of bool [H, W] with `least` of its pixels; with `at_border` also those at the border."""
+    count, labels, statistics, _ = cv2.connectedComponentsWithStats(is_set.astype(np.uint8), connectivity=4)
+    is_kept = statistics[:, cv2.CC_STAT_AREA] >= least * is_set.size
+    if at_border:
+        is_kept[np.concatenate(_edges(labels))] = True
+    is_kept[0] = False  # what is not set
+    return is_kept[labels] if count > 1 else np.zeros_like(is_set)

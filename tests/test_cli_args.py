@@ -106,7 +106,7 @@ BAD_COMMAND_LINES = [
     (["--conf", "."], "cannot be read"),
     (["--case", "../x"], "--case"),
     (["--case", "bear"], "--case bear: the default conf, confs/demo.conf, trains on the bundled scene; give a conf"),
-    (["--mode", "validate_mesh", "--case", "bear"], "--conf confs/wmask.conf"),
+    (["--mode", "validate_mesh", "--case", "bear"], "--conf confs/fast.conf"),
     (["--mode", "inspect", "--case", "bear"], "public_data/bear: no such folder"),
     (["--set", "train.end_iter"], "KEY=VALUE"),
     (["--set", "train.lerning_rate=1"], "did you mean train.learning_rate?"),

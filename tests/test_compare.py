@@ -81,9 +81,9 @@ def damaged(folder, content):
 REFUSED = {
     "one": (lambda folder: [experiment(folder / "a")], "name the folders of two experiments or more"),
     "none": (lambda folder: [], "name the folders of two experiments or more"),
-    "not evaluated": (lambda folder: [experiment(folder / "a"), str(folder)], "has no report/metrics.json"),
-    "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: has no report/metrics.json"),
-    "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "has no report/metrics.json"),
+    "not evaluated": (lambda folder: [experiment(folder / "a"), f"{folder}/a/report"], "has no report/metrics.json"),
+    "no folder": (lambda folder: [experiment(folder / "a"), "nowhere"], "nowhere: no such folder; there: "),
+    "a long name": (lambda folder: [experiment(folder / "a"), "n" * 5000], "no such folder"),
     "no JSON": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"{")], "cannot be read"),
     "no figures": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"[]")], "contains no metrics"),
     "no text": (lambda folder: [experiment(folder / "a"), damaged(folder / "b", b"\xff")], "cannot be read"),

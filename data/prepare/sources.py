@@ -14,6 +14,7 @@ from PIL import Image
 
 from data.errors import DAMAGE, UserError, listed
 from data.io.images import IMAGE_SUFFIXES, MAX_PIXELS, UNREAD_SUFFIXES, ImageError, entries, read_image
+from data.io.nearby import folders_beside
 from data.prepare.video import is_video
 
 # The minimum for structure from motion; a good surface needs ten times as many.
@@ -43,7 +44,7 @@ def find_images(source: Path) -> list[Path]:
             )
         return images
     if not os.path.isfile(source):
-        raise UserError(f"--images {source}: no such folder or video")
+        raise UserError(f"--images {source}: no such folder or video{folders_beside(source)}")
     if not is_video(source):
         raise UserError(
             f"--images {source}: is not a video that OpenCV can decode; give an MP4 or a folder of photographs"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from data.errors import SceneError
 from data.io.images import IMAGE_SUFFIXES
+from data.io.nearby import folders_beside
 from data.readers import FORMATS, READERS
 from data.readers.neus import matches_in_part
 
@@ -25,7 +26,7 @@ def recognise(folder: Path) -> str:
     if folder.is_file():
         raise SceneError(f"{folder}: is a file; dataset.data_dir names the folder that holds the scene")
     if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
+        raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
     try:
         found = _marks(folder)
         for better, worse in PREFERRED:

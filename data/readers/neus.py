@@ -17,6 +17,7 @@ import numpy as np
 from data.cameras import decompose_projection
 from data.errors import SceneError
 from data.io.images import left_out, list_images, require_images
+from data.io.nearby import folders_beside
 from data.io.npz import NpzError, read_members
 from data.parsed_scene import CameraFiles, Lens, ParsedScene, PosedImage
 from data.readers.numbering import require_no_gap, require_same_numbers
@@ -89,7 +90,7 @@ def _spare_note(path: Path, count: int, spare: int) -> tuple[str, ...]:
 
 def _list_images(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise SceneError(f"{folder}: no such folder; dataset.data_dir names the scene folder")
+        raise SceneError(f"{folder}: no such folder{folders_beside(folder)}; dataset.data_dir names the scene folder")
     if not (folder / "image").is_dir():
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise SceneError(f"{folder}: has no folder image/ with the photographs (it contains {present})")

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from data.errors import UserError
+from data.io.nearby import files_beside
 from data.io.streams import say
-from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Flag, Mode, flag
+from models.commands.command import EXPERIMENT, GROUPS, MACHINE, Arguments, Command, Flag, Mode, flag
+from models.commands.conf import found_conf
 from models.commands.flag_types import MAX_INT, whole
+from models.commands.hints import argument_hint, mode_hint, respelt
 from models.commands.table import BY_NAME, COMMANDS, MODE_NAMES
-from models.config.strict import nearest
 
 PAGE_WIDTH = 120
 NEGATIVE_NUMBER = re.compile(r"-(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -106,22 +108,27 @@ def parse_mode(text: str) -> Mode:
     modes = (command.mode(text) for command in COMMANDS)
     mode = next((mode for mode in modes if mode is not None), None)
     if mode is None:
-        raise UserError(f"--mode {text}: unknown mode{nearest(text, MODE_NAMES)}")
+        raise UserError(f"--mode {text}: unknown mode{mode_hint(text, MODE_NAMES)}")
     return mode
 
 
 def parse_arguments(argv: Sequence[str]) -> Arguments:
     """Parse the command line (without the program's name); raises UserError for mistakes.
 
-    --help prints the help page and raises SystemExit(0), as in argparse.
+    --help prints the help page, with --mode that of the mode, and raises SystemExit(0), as in argparse.
     """
     parser = make_parser()
+    flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
+    argv = respelt(argv, flags)
+    if (mode := _explained_mode(argv)) is not None:
+        make_parser(BY_NAME[mode.name]).parse_args(["--help"])
     values, unknown = parser.parse_known_args(argv)
     unknown = _taken_as_flag(values, unknown)
     if unknown:
-        raise UserError(f"{unknown[0]}: unknown argument{_flag_hint(unknown[0], parser)}")
+        raise UserError(f"{unknown[0]}: unknown argument{argument_hint(unknown, flags, MODE_NAMES)}")
     if values.checkpoint is not None and not os.path.isfile(values.checkpoint):  # Path.is_file raises on a long name
-        raise UserError(f"--checkpoint {values.checkpoint}: no such file")
+        beside = files_beside(values.checkpoint, ".safetensors", ".pth", ".ply")
+        raise UserError(f"--checkpoint {values.checkpoint}: no such file{beside}")
     for command in COMMANDS:
         command.check(values)
     mode = parse_mode(values.mode)
@@ -130,7 +137,7 @@ def parse_arguments(argv: Sequence[str]) -> Arguments:
     return Arguments(
         command=BY_NAME[mode.name],
         mode=mode,
-        conf=values.conf,
+        conf=None if values.conf is None else found_conf(values.conf),
         case=values.case,
         overrides=(*values.overrides, *short_forms),
         checkpoint=values.checkpoint,
@@ -185,26 +192,47 @@ class _Parser(argparse.ArgumentParser):
         say(*message.rstrip("\n").split("\n"))
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser with all flags, in their groups."""
+def make_parser(command: Command | None = None) -> argparse.ArgumentParser:
+    """The parser with all flags in their groups, or with those of one mode, whose page it prints."""
     parser = _Parser(
         prog="exp_runner.py",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        usage=None if command is None else f"exp_runner.py --mode {command.title} [flags]",
+        description=DESCRIPTION if command is None else f"--mode {command.title}: {command.line}",
+        epilog=EPILOG if command is None else _examples(command),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser._negative_number_matcher = NEGATIVE_NUMBER  # argparse's pattern treats -1e-3 as a flag
-    flags = {entry.name: entry for entry in _flags()}
+    flags = {entry.name: entry for entry in (_flags() if command is None else [*COMMON, *command.flags])}
     for title in GROUPS:
         group = parser.add_argument_group(title)
         for entry in flags.values():
             if entry.group == title:
-                group.add_argument(entry.name, **entry.options)
+                options = entry.options if command is None else {**entry.options, "help": _own_help(entry)}
+                group.add_argument(entry.name, **options)
     return parser
 
 
-def _flag_hint(argument: str, parser: argparse.ArgumentParser) -> str:
-    """A hint with the nearest flag."""
-    flags = [flag for flag in parser._option_string_actions if flag.startswith("--")]
-    return nearest(argument.partition("=")[0], flags)
+def _own_help(entry: Flag) -> str:
+    """The explanation of a flag without the modes that it starts with, on the page of one of them."""
+    modes, _, rest = entry.options["help"].partition(": ")
+    return rest if all(mode in BY_NAME for mode in modes.split(", ")) else entry.options["help"]
+
+
+def _explained_mode(argv: Sequence[str]) -> Mode | None:
+    """The mode whose page is asked for by `--mode X --help`; raises UserError for an unknown mode."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--mode", nargs="?")
+    parser.add_argument("-h", "--help", action="store_true")
+    asked_for, _ = parser.parse_known_args(argv)
+    return parse_mode(asked_for.mode) if asked_for.help and asked_for.mode else None
+
+
+def _examples(command: Command) -> str:
+    """The end of a mode's page: the examples of the help page that are of this mode."""
+    name = re.escape(command.title).replace("I_J", r"\d+_\d+")
+    lines = [line for line in EPILOG.splitlines() if re.search(rf"--mode {name}( |$)", line)]
+    if command.name == "train":
+        lines = [line for line in EPILOG.splitlines() if "python exp_runner.py" in line and "--mode" not in line]
+    shown = ["examples:", *lines, ""] if lines else []
+    return "\n".join([*shown, "--help without --mode explains all modes and flags."])

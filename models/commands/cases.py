@@ -140,7 +140,7 @@ def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
     from models.methods.conf import load_config
 
     if arguments.conf is None:
-        raise UserError("--cases: give a conf too, such as --conf confs/wmask.conf")
+        raise UserError("--cases: give a conf too, such as --conf confs/fast.conf")
     folders: dict[str, str] = {}
     for name in names:
         folder = load_config(arguments.conf, name, arguments.overrides).general.base_exp_dir

@@ -10,6 +10,7 @@ from data.errors import UserError
 from data.io.files import require_place
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, EXPERIMENT, Arguments, Command, flag
+from models.commands.mesh_flags import OUTPUT_FILE
 from models.commands.shared import LANGUAGE
 
 if TYPE_CHECKING:
@@ -36,15 +37,16 @@ def check(values: argparse.Namespace) -> None:
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Print the metrics of evaluated experiments side by side and write their page; returns the exit status."""
-    from models.evaluation.comparison import compare, evaluated
+    from models.evaluation.comparison import compare, evaluated, experiment_in
     from models.report.comparison_page import write_page
 
     del conf
     values = arguments.values
-    found = evaluated(values.experiments)
+    folders = [experiment_in(folder) for folder in values.experiments]
+    found = evaluated(folders)
     lines = list(compare(found))  # raises before anything is printed
     say(*lines, "")
-    write_page(values.experiments, found, values.output, values.language, say)
+    write_page(folders, found, values.output, values.language, say)
     return EXIT_DONE
 
 
@@ -61,6 +63,7 @@ COMMAND = Command(
             metavar="EXP",
             help="compare: experiment folders; the name of this flag may be omitted",
         ),
+        OUTPUT_FILE,
         LANGUAGE,
     ),
     check=check,

@@ -15,15 +15,26 @@ if TYPE_CHECKING:
     from data.config import DatasetConfig
 
 PROGRAM_FOLDER = Path(__file__).resolve().parents[2]
-DEFAULT_CONF = Path("confs/demo.conf")
+CONFS = Path("confs")
+DEFAULT_CONF = CONFS / "demo.conf"
+
+
+def found_conf(path: Path) -> Path:
+    """The conf file that a --conf names: it, or `confs/NAME` for a name alone, here or in the program's folder.
+
+    If there is none of them, the first of them in a folder that holds confs, which the message then names.
+    """
+    names = [path] if path.parent != Path() else [path, CONFS / path]
+    places = [place / name for place in (Path(), PROGRAM_FOLDER) for name in names]
+    found = [place for place in places if os.path.isfile(place)]
+    return next(iter(found or (place for place in places if any(place.parent.glob("*.conf")))), path)
 
 
 def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid.
 
-    The default for --conf is ./confs/demo.conf, or with --case the mode's `conf_of_case`; if the file does not exist,
-    that of the program's folder. With the program's demo.conf, paths of the scene that do not exist relative to the
-    current folder are taken from the program's folder, too.
+    The default for --conf is ./confs/demo.conf, or with --case the mode's `conf_of_case`. With a conf of the program's
+    folder, paths of the scene that exist there and not in the current folder are taken from there, too.
     """
     from models.methods.conf import load_config
 
@@ -32,18 +43,15 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
         if arguments.command.conf_of_case is None:
             raise UserError(
                 f"--case {arguments.case}: the default conf, {DEFAULT_CONF}, trains on the bundled scene; "
-                "give a conf too, such as --conf confs/wmask.conf"
+                "give a conf too, such as --conf confs/fast.conf"
             )
         default = arguments.command.conf_of_case
-    conf_path = arguments.conf or default
-    is_elsewhere = arguments.conf is None and not default.exists()
-    if is_elsewhere:
-        conf_path = PROGRAM_FOLDER / default
+    conf_path = arguments.conf or found_conf(default)
     several = getattr(arguments.values, "cases", None)
     case = scenes_of(several)[0] if several and not arguments.case else arguments.case
     conf = load_config(conf_path, case, arguments.overrides)
-    is_bundled = is_elsewhere and default == DEFAULT_CONF
-    return replace(conf, dataset=_rebased(conf.dataset)) if is_bundled else conf
+    is_own = conf_path.is_absolute() and conf_path.is_relative_to(PROGRAM_FOLDER)
+    return replace(conf, dataset=_rebased(conf.dataset)) if is_own else conf
 
 
 def conf_for(arguments: Arguments) -> ExperimentConfig | None:
@@ -58,7 +66,11 @@ def key_of(override: str) -> str:
 
 
 def _rebased(dataset: DatasetConfig) -> DatasetConfig:
-    """The dataset block with each missing path replaced by that in the program's folder."""
+    """The dataset block with each path that exists in the program's folder and not here replaced by that there."""
     paths = {name: getattr(dataset, name) for name in ("data_dir", "test_dir", "reference_mesh")}
-    moved = {name: str(PROGRAM_FOLDER / path) for name, path in paths.items() if path and not os.path.exists(path)}
+    moved = {
+        name: str(PROGRAM_FOLDER / path)
+        for name, path in paths.items()
+        if path and not os.path.exists(path) and os.path.exists(PROGRAM_FOLDER / path)
+    }
     return replace(dataset, **moved)

@@ -19,6 +19,15 @@ TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 tr
 LARGEST_TEXTURE = 16384  # the limit of graphics cards
 FEWEST_FACES = 4  # of a closed surface
 
+OUTPUT_FILE = flag(
+    "--output",
+    OUTPUT,
+    type=Path,
+    metavar="FILE",
+    help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment "
+    "folder, .glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: "
+    ".html (default: compare.html in the folder of the first experiment)",
+)
 FINISH = (
     flag(
         "--bbox",
@@ -71,15 +80,6 @@ FINISH = (
         default=TEXTURE_SIZE,
         metavar="N",
         help=f"validate_mesh: texture size in texels per side (default: {TEXTURE_SIZE})",
-    ),
-    flag(
-        "--output",
-        OUTPUT,
-        type=Path,
-        metavar="FILE",
-        help="output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply in the experiment "
-        "folder, .glb with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: "
-        ".html (default: compare.html in the folder of the first experiment)",
     ),
 )
 # Optional packages: package -> (the flag that needs it, whether that is given).

@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
+from models.commands import prepare
 from models.commands.command import PREPARATION, Arguments, Command, flag
 from models.commands.flag_types import finite
+from models.commands.mesh_flags import FINISH
+from models.commands.shared import LANGUAGE, MESH
 
 if TYPE_CHECKING:
     from models.methods.conf import ExperimentConfig
@@ -75,6 +78,10 @@ COMMAND = Command(
             help=f"reconstruct: minutes of training (default: {DEFAULT_MINUTES:g}), without the time for cameras "
             "and mesh",
         ),
+        *prepare.COMMAND.flags,
+        *MESH,
+        *FINISH,
+        LANGUAGE,
     ),
     check=check,
     conf_of_case=Path("confs/fast.conf"),

@@ -27,7 +27,7 @@ from models.commands.command import (
     ExperimentConfig,
     Mode,
 )
-from models.commands.conf import PROGRAM_FOLDER, key_of, read_conf
+from models.commands.conf import found_conf, key_of, read_conf
 from models.commands.reconstruction_folder import (
     MESH,
     PAGE,
@@ -65,7 +65,7 @@ def reconstruct(arguments: Arguments, case: str, minutes: float) -> int:
 
     Raises UserError as the steps, and if the folder contains another reconstruction.
     """
-    conf_file = arguments.conf or (CONF if CONF.exists() else PROGRAM_FOLDER / CONF)
+    conf_file = arguments.conf or found_conf(CONF)
     arguments = replace(arguments, case=case, conf=conf_file)
     conf = read_conf(arguments)
     folder = _checked_folder(arguments, conf)

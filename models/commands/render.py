@@ -11,7 +11,8 @@ from data.errors import UserError
 from data.io.files import require_place
 from models.commands.command import OUTPUT, Arguments, Command, flag
 from models.commands.flag_types import finite, is_index
-from models.commands.shared import CHECKPOINT, MESH, choose_device, mesh_request, open_trained, show
+from models.commands.mesh_flags import OUTPUT_FILE
+from models.commands.shared import CHECKPOINT, MESH, RESOLUTION_LEVEL, choose_device, mesh_request, open_trained, show
 from models.requests import OF_FIELD, OF_MESH, VideoRequest
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _require_place(output: Path) -> None:
 
 def _shown(values: argparse.Namespace) -> tuple[str, ...]:
     """The values of --show."""
-    return tuple(name.strip() for name in values.show.split(","))
+    return tuple(name.strip().replace("color", "colour") for name in values.show.split(","))
 
 
 def _views(text: str) -> tuple[int, ...] | None:
@@ -109,6 +110,8 @@ COMMAND = Command(
     flags=(
         CHECKPOINT,
         *MESH,
+        OUTPUT_FILE,
+        RESOLUTION_LEVEL,
         flag(
             "--path",
             OUTPUT,

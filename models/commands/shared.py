@@ -22,7 +22,7 @@ from models.commands.command import (
     failed,
     flag,
 )
-from models.commands.flag_types import finite, whole
+from models.commands.flag_types import MAX_INT, finite, whole
 from models.machine.ranks.place import here, own_card
 from models.machine.ranks.ranks import AbandonedError, joined
 from models.report.document import LANGUAGES
@@ -64,6 +64,14 @@ FRAME = flag(
     default=WORLD,
     help="world frame of the cameras, or unit-sphere frame; validate_mesh: of the output; evaluate: of --gt, "
     "--tau and --points (default: world)",
+)
+RESOLUTION_LEVEL = flag(
+    "--resolution_level",
+    OUTPUT,
+    type=whole(1, MAX_INT),
+    metavar="L",
+    help="validate_image, render: reduction factor, 1 for full size (default: "
+    "train.validate_resolution_level of the conf; 1 for a camera-path file)",
 )
 MESH = (
     flag(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.commands.command import OUTPUT, Arguments, Command, ExperimentConfig, flag
 from models.commands.flag_types import MAX_INT, whole
-from models.commands.shared import CHECKPOINT, choose_device, open_trained, show
+from models.commands.shared import CHECKPOINT, RESOLUTION_LEVEL, choose_device, open_trained, show
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -32,14 +32,7 @@ COMMAND = Command(
             metavar="N",
             help="validate_image: index of the photograph (default: 0)",
         ),
-        flag(
-            "--resolution_level",
-            OUTPUT,
-            type=whole(1, MAX_INT),
-            metavar="L",
-            help="validate_image, render: reduction factor, 1 for full size (default: "
-            "train.validate_resolution_level of the conf; 1 for a camera-path file)",
-        ),
+        RESOLUTION_LEVEL,
     ),
     needs_checkpoint=True,
     is_shared=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.commands.command import Arguments, Command, ExperimentConfig
-from models.commands.mesh_flags import FINISH, check, full_request
+from models.commands.mesh_flags import FINISH, OUTPUT_FILE, check, full_request
 from models.commands.shared import CHECKPOINT, MESH, choose_device, open_trained, show
 
 
@@ -21,7 +21,7 @@ COMMAND = Command(
     name="validate_mesh",
     line="write the surface of a checkpoint as a coloured mesh",
     run=run,
-    flags=(CHECKPOINT, *MESH, *FINISH),
+    flags=(CHECKPOINT, *MESH, *FINISH, OUTPUT_FILE),
     check=check,
     needs_checkpoint=True,
     is_shared=True,

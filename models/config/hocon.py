@@ -5,7 +5,6 @@ HOCON is JSON with comments, `include` and `${substitution}`: https://github.com
 
 from __future__ import annotations
 
-import difflib
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -19,12 +18,12 @@ from pyparsing import ParseBaseException
 
 from data.errors import reason
 from data.io.files import read_regular
+from data.io.nearby import files_beside
 from models.config.strict import ConfigError, shown
 
 CASE_WORD = "CASE_NAME"  # the placeholder of the published confs
 CASE_SIGNS = " ._-+"  # of a case, beside letters with their marks and digits
 CASE_KEY = "case"  # the same as a HOCON substitution, ${case}
-LISTED_CONFS = 12  # names in the message about a missing file
 # The escapes that pyhocon undoes; it leaves those of JSON for other characters as they are.
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # A conf takes a few kB in five files. Includes and substitutions can each double what comes out, again and again: these
@@ -242,19 +241,8 @@ def _read_text(path: Path) -> str:
     try:
         return read_regular(path, MAX_BYTES + 1).decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such conf file{_beside(path)}") from None
+        raise ConfigError(f"{path}: no such conf file{files_beside(path, '.conf')}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: cannot be read as a conf file ({reason(error)})") from None
-
-
-def _beside(path: Path) -> str:
-    """A hint for a missing conf: the nearest name beside it, or all of them, or that the folder is missing."""
-    if not path.parent.is_dir():
-        return f"; there is no folder {path.parent}"
-    names = sorted(other.name for other in path.parent.glob("*.conf"))
-    near = difflib.get_close_matches(path.name, names, n=1)
-    if near:
-        return f"; did you mean {path.parent / near[0]}? (there: {', '.join(names[:LISTED_CONFS])})"
-    return f"; there: {', '.join(names[:LISTED_CONFS])}" if names else f"; {path.parent} holds no .conf file"

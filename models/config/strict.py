@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from data.errors import UserError
+from models.config.other_names import other_name
 
 Block = TypeVar("Block")
 Auto = Literal["auto"]  # `int | Auto`: a number, or "auto" for a choice by the program
@@ -104,7 +105,9 @@ def _given(kinds: Mapping[str, Any], mapping: object, path: str) -> dict[str, An
     prefix = path + "." if path else ""
     for key in mapping:
         if key not in kinds:
-            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{nearest(str(key), kinds)}")
+            meant = other_name(str(key))
+            hint = f"; did you mean {meant}?" if meant else nearest(str(key), kinds)
+            raise ConfigError(f"{prefix}{key}: unknown {'key' if path else 'block'}{hint}")
     return {key: _convert(value, kinds[key], prefix + key) for key, value in mapping.items()}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import is_file
+from data.io.nearby import folders_beside
 from models.evaluation.metric_files import FOLDER, JSON_FILE, read_json
 from models.evaluation.metric_table import aligned, lines
 
@@ -22,6 +25,8 @@ MEASURES = {
     "points_from": "the points",
     "resolution": "the resolutions of the meshes",
 }
+DEPTH = 2  # folders of an experiment below one that is named: exp/SCENE/CONF
+MOST = 12  # experiments in a message
 LONGEST = 48  # characters of a value; of a path the end is kept
 SAME = "no difference in confs or evaluation"
 
@@ -32,6 +37,22 @@ Runs = Sequence[tuple[str, Mapping[str, Any]]]  # folder and metrics of each exp
 def evaluated(folders: Sequence[Path]) -> Runs:
     """The experiments with their metrics; raises UserError for a folder without metrics."""
     return [(str(folder), _figures(folder)) for folder in folders]
+
+
+def experiment_in(folder: Path) -> Path:
+    """The evaluated experiment that a folder is, or the one below it, up to `DEPTH` folders down.
+
+    The folder itself if there is none. Raises UserError, which lists them, for several.
+    """
+    found: list[Path] = []
+    for depth in range(DEPTH + 1):
+        places = glob(f"{escape(str(folder))}/{'*/' * depth}{FOLDER}/{JSON_FILE}")  # [] where one cannot be read
+        found = sorted(Path(place).parents[1] for place in places)
+        if found:
+            break
+    if len(found) > 1:
+        raise UserError(f"{folder}: holds several experiments; name one of them: {listed(list(map(str, found)), MOST)}")
+    return found[0] if found else folder
 
 
 def compare(found: Runs) -> Iterator[str]:
@@ -54,6 +75,8 @@ def _figures(folder: Path) -> dict[str, Any]:
         is_there = is_file(path)
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({error.strerror}); check the path and its permissions") from error
+    if not is_there and not os.path.lexists(folder):
+        raise UserError(f"{folder}: no such folder{folders_beside(folder)}; name the folder of an experiment")
     if not is_there:
         raise UserError(f"{folder}: has no {FOLDER}/{JSON_FILE}; name an experiment folder after --mode evaluate")
     return read_json(path)

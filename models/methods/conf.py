@@ -10,6 +10,7 @@ from typing import Any
 from data.config import DatasetConfig
 from models.config.blocks import GeneralConfig, TrainConfig
 from models.config.hocon import parse_tree, quoted, read_tree, write_tree
+from models.config.other_names import key_meant
 from models.config.strict import (
     ConfigError,
     check_limits,
@@ -201,7 +202,10 @@ def _assignment(override: str) -> str:
     leaves = known_leaves()
     is_block = any(leaf.startswith(key + ".") for leaf in leaves)
     if key not in leaves and not is_block:
-        raise ConfigError(f"--set {override}: unknown key {key}{nearest(key, leaves)}")
+        meant = key_meant(key, leaves)
+        raise ConfigError(
+            f"--set {override}: unknown key {key}{f'; did you mean {meant}?' if meant else nearest(key, leaves)}"
+        )
     is_plain_text = leaves.get(key, (None,))[0] is str and not value.startswith('"') and "${" not in value
     return f"{key} = {quoted(value) if is_plain_text else value}"
 

@@ -1,0 +1,96 @@
+"""Names of other programs for the keys of a conf, so that a message can name the key that is meant.
+
+Sources: the options of nerfstudio's `ns-train` (https://docs.nerf.studio), of gsplat's `examples/simple_trainer.py`
+(https://github.com/nerfstudio-project/gsplat), of the published code of 3D Gaussian splatting, instant-ngp and
+nerf-pytorch, and common spellings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# Key -> other names for it, in the form that `plain` returns.
+KEYS = {
+    "train.end_iter": (
+        "max_steps max_num_iterations max_iterations max_iter max_iters iterations iters iter num_iterations num_iters "
+        "n_iters steps n_steps num_steps train_steps epochs n_epochs num_epochs max_epochs"
+    ),
+    "train.batch_size": "batch rays n_rays num_rays n_rand rays_per_batch train_num_rays_per_batch num_rays_per_batch",
+    "train.learning_rate": "lr lrate learningrate base_lr init_lr",
+    "train.seed": "random_seed rng_seed",
+    "train.save_freq": (
+        "save_every save_interval save_steps save_iterations checkpoint_iterations checkpoint_every steps_per_save "
+        "i_weights"
+    ),
+    "train.val_freq": (
+        "val_every eval_every eval_steps eval_interval test_iterations steps_per_eval_image steps_per_eval_all_images "
+        "steps_per_eval_batch i_img val_interval"
+    ),
+    "train.val_mesh_freq": "mesh_every mesh_freq mesh_interval",
+    "train.report_freq": "log_every log_freq log_interval i_print steps_per_log print_freq",
+    "train.use_white_bkgd": "white_background white_bkgd white_bg",
+    "train.igr_weight": "eikonal_weight eikonal_loss_mult lambda_eikonal",
+    "train.mask_weight": "lambda_mask fg_mask_loss_mult",
+    "train.tf32": "mixed_precision use_tf32 allow_tf32",
+    "train.ema_decay": "ema ema_rate",
+    "train.optimizer": "optim optimiser",
+    "train.render_chunk": "chunk eval_num_rays_per_chunk chunk_size",
+    "train.ray_chunk": "train_chunk micro_batch",
+    "train.keep_checkpoints": "keep_last max_to_keep",
+    "general.base_exp_dir": (
+        "output_dir out_dir outdir output_folder result_dir results_dir save_dir log_dir logdir exp_dir expdir "
+        "experiment_dir basedir base_dir model_path work_dir workspace experiment_name expname exp_name run_name"
+    ),
+    "dataset.data_dir": (
+        "data datadir dataset source_path input_dir data_path dataset_dir dataset_path root_dir scene_dir scene "
+        "train_data data_root"
+    ),
+    "dataset.downscale": (
+        "data_factor downscale_factor camera_res_scale_factor factor downsample downsample_factor image_scale "
+        "num_downscales"
+    ),
+    "dataset.test_every": "llffhold testskip test_hold hold_every",
+    "dataset.refine_cameras": "pose_opt camera_optimizer camera_optimizer_mode optimize_cameras refine_poses",
+    "dataset.type": "dataparser data_format dataset_type",
+    "model.type": "method method_name network",
+    "model.photographs.exposure": "app_opt appearance_embedding",
+    "model.gaussians.degree": "sh_degree sh_levels",
+    "model.gaussians.degrees_until": "sh_degree_interval",
+    "model.gaussians.most": "cap_max max_gaussians max_points max_gs_num",
+    "model.gaussians.first": "init_num_pts num_random init_points",
+    "model.gaussians.densify_from": "refine_start_iter densify_from_iter warmup_length",
+    "model.gaussians.densify_until": "refine_stop_iter densify_until_iter stop_split_at",
+    "model.gaussians.densify_every": "refine_every densification_interval",
+    "model.gaussians.reset_every": "opacity_reset_interval reset_alpha_every",
+    "model.gaussians.structure_share": "ssim_lambda lambda_dssim",
+    "model.gaussians.opacity_weight": "opacity_reg",
+    "model.gaussians.size_weight": "scale_reg",
+}
+_KEY_OF = {name: key for key, names in KEYS.items() for name in names.split()}
+_PARTS = 2  # of a key whose last part alone names it, such as `train.end_iter`
+
+
+def plain(name: str) -> str:
+    """A name without its dashes at the start, in lower case, with underscores: `--Max-Steps` is `max_steps`."""
+    return name.strip().lstrip("-").lower().replace("-", "_")
+
+
+def other_name(name: str) -> str | None:
+    """The dotted key that another program's name stands for, None for an unknown name.
+
+    Of a dotted name (`pipeline.model.sh-degree`) the last two parts count, then the last one.
+    """
+    parts = plain(name).split(".")
+    return _KEY_OF.get("_".join(parts[-2:])) or _KEY_OF.get(parts[-1])
+
+
+def key_meant(name: str, known: Iterable[str]) -> str | None:
+    """The dotted key of `known` that a name means: another program's name for it, or its last part; else None."""
+    keys, whole = list(known), plain(name)
+    if whole in keys:
+        return whole
+    if (key := other_name(name)) is not None:
+        return key if key in keys else None
+    last = whole.rpartition(".")[2]
+    same = [key for key in keys if key.rpartition(".")[2].lower() == last and key.count(".") < _PARTS]
+    return same[0] if len(same) == 1 else None

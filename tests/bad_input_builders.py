@@ -9,7 +9,6 @@ import io
 import os
 import struct
 import zipfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,16 +92,6 @@ def understated(folder: Path) -> None:
     members(zipfile.ZIP_DEFLATED, world_mat_0=bytes(1 << 26))(folder)
     data = (folder / NPZ).read_bytes().replace(struct.pack("<I", 1 << 26), struct.pack("<I", 100))
     (folder / NPZ).write_bytes(data)
-
-
-def png_header(width: int, height: int) -> bytes:
-    """A PNG that claims a size and holds nothing of it."""
-
-    def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-
-    start = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + start + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
 def jpeg_size(width: int, height: int) -> bytes:

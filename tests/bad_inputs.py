@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import pickle
-import struct
 import zipfile
 
-import cv2
 import numpy as np
 from bad_input_builders import (
     CONF,
     GOOD_JPEG,
     GOOD_PNG,
     MASK,
-    NOISE,
     NPZ,
     PICTURE,
     SAME,
@@ -42,7 +39,6 @@ from bad_input_builders import (
     npy,
     other_frame,
     picture,
-    png_header,
     removed,
     renamed,
     setting,
@@ -52,7 +48,7 @@ from bad_input_builders import (
     understated,
 )
 from synthetic_scene import SCALE_MAT
-from torch_files import SMALL, Call, Name, legacy_file, tensor, zip_file
+from torch_files import SMALL, Call, Name, tensor, zip_file
 
 OURS, PUBLISHED = "ckpt_000003.safetensors", "ckpt_000040.pth"
 LONG = "x" * 300
@@ -89,14 +85,9 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "two contrary flags": (flags("--overwrite", "--is_continue"), ["only one of them"]),
     # conf
     "unknown key": (setting("train.lerning_rate=1"), ["did you mean train.learning_rate?"]),
-    "text for a number": (setting("train.end_iter=soon"), ["train.end_iter = 'soon'", "whole number"]),
-    "a fraction for a count": (setting("train.batch_size=1.5"), ["train.batch_size = 1.5", "whole number"]),
-    "NaN": (setting("train.learning_rate=nan"), ["train.learning_rate", "must be a number"]),
-    "a number beyond every float": (setting("train.igr_weight=1e999"), ["train.igr_weight", "must be a number"]),
     "a negative weight": (setting("train.mask_weight=-1"), ["train.mask_weight = -1", "at least 0"]),
     "no samples": (setting("model.neus_renderer.n_samples=0"), ["n_samples = 0", "at least 1"]),
     "networks that do not fit": (setting("model.sdf_network.d_out=9"), ["rendering_network.d_feature"]),
-    "a control character": (setting("dataset.data_dir=a\x07b"), ["dataset.data_dir", "control characters"]),
     "a folder for results that is a file": (setting("general.base_exp_dir=x.conf"), ["x.conf is not a folder"]),
     "results below a file": (setting("general.base_exp_dir=x.conf/a/b"), ["base_exp_dir", "x.conf is not a folder"]),
     "a results name too long": (setting(f"general.base_exp_dir={LONG}"), ["base_exp_dir", "too long"]),
@@ -105,20 +96,13 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
         ["gone is not a folder"],
     ),
     "not HOCON": (conf("train { end_iter = 3"), ["x.conf", "not HOCON"]),
-    "a list": (content("x.conf", b"[1, 2]"), ["x.conf", "not a list"]),
-    "an empty conf": (content("x.conf", b"# nothing"), ["general: this block is missing"]),
-    "not UTF-8": (content("x.conf", b"# \xff"), ["x.conf: byte 2 is not UTF-8"]),
     "a photograph for a conf": (content("x.conf", GOOD_PNG), ["x.conf", "is not UTF-8"]),
     "a conf without end": (conf("# " + 70000 * "x"), ["x.conf", "more than 65536 characters"]),
     "brackets without end": (conf("general.recording = " + 3000 * "["), ["x.conf", "cannot be read as HOCON"]),
     "an address included": (conf('include url("http://127.0.0.1:9/x.conf")'), ["include of a file"]),
-    "an address in a block": (conf('train { include "https://127.0.0.1:9/x" }'), ["include of a file"]),
-    "an address of a file": (conf('include required(url("file:///etc/passwd"))'), ["include of a file"]),
     "an address by --set": (setting('model={nerf={include url("ftp://127.0.0.1/x")}}'), ["include of a file"]),
-    "a package included": (conf('include package("os:x.conf")'), ["include of a file"]),
     "a package by --set": (setting('train={include package("os:x")}'), ["include of a file"]),
     "a wildcard included": (conf('include "/**/*.conf"'), ["/**/*.conf", "no such conf file"]),
-    "a conf that includes itself": (conf('include "x.conf"'), ["x.conf: includes itself"]),
     "a link in a circle": (then(link("l.conf", "l.conf"), conf('include "l.conf"')), ["l.conf", "cannot be read"]),
     "an include too many": (
         then(
@@ -148,19 +132,10 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "a smaller mask": (picture(MASK, SAME[:12]), ["mask/001.png", "32x12"]),
     "a text for a mask": (content(MASK, b"hello"), ["mask/001.png", "neither PNG nor JPEG"]),
     "a truncated mask": (content(MASK, GOOD_PNG[:300]), ["mask/001.png", "truncated or damaged"]),
-    "a 0x0 mask": (content(MASK, png_header(0, 0)), ["mask/001.png", "cannot be decoded"]),
     "a text named .png": (content(PICTURE, b"hello"), ["001.png", "neither PNG nor JPEG"]),
-    "an empty picture": (content(PICTURE, b""), ["001.png", "neither PNG nor JPEG"]),
-    "a BMP named .png": (content(PICTURE, cv2.imencode(".bmp", NOISE)[1].tobytes()), ["neither PNG nor JPEG"]),
     "a truncated PNG": (content(PICTURE, GOOD_PNG[:-200]), ["001.png", "truncated or damaged"]),
-    "a PNG with a wrong checksum": (content(PICTURE, GOOD_PNG[:60] + b"\0\0\0" + GOOD_PNG[63:]), ["damaged"]),
-    "a PNG of a header": (content(PICTURE, GOOD_PNG[:20]), ["001.png", "truncated or damaged"]),
-    "a gigantic PNG header": (content(PICTURE, png_header(60000, 60000)), ["60000x60000 pixels", "limit"]),
-    "a 0x0 PNG": (content(PICTURE, png_header(0, 0)), ["001.png", "cannot be decoded"]),
-    "a truncated JPEG": (content(PICTURE, GOOD_JPEG[:400]), ["001.png", "truncated or damaged"]),
-    "a JPEG of a header": (content(PICTURE, GOOD_JPEG[:30]), ["001.png", "truncated or damaged"]),
-    "a gigantic JPEG header": (content(PICTURE, jpeg_size(65500, 65500)), ["65500x65500 pixels", "limit"]),
     "a 0x0 JPEG": (content(PICTURE, jpeg_size(0, 0)), ["001.png", "cannot be decoded"]),
+    "a truncated JPEG": (content(PICTURE, GOOD_JPEG[:400]), ["001.png", "truncated or damaged"]),
     "a picture file of 4 GiB": (sparse(PICTURE, 1 << 32), ["001.png", "larger than 2048 MiB"]),
     "a smaller picture": (picture(PICTURE, SAME[:12]), ["001.png", "32x12", "000.png 32x24"]),
     "a deeper picture": (picture(PICTURE, SAME.astype(np.uint16)), ["001.png", "16 bits"]),
@@ -193,13 +168,10 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     "an lzma bomb": (members(zipfile.ZIP_LZMA, scale_mat_0=npy(SCALE_MAT)), ["a compression method"]),
     # checkpoints
     "no checkpoint": (flags("--mode", "validate_mesh"), ["no checkpoint", "train first"]),
-    "an empty checkpoint": (checkpoint(OURS, b""), [OURS, "damaged"]),
-    "a text for a checkpoint": (checkpoint(OURS, b"some text that is none"), [OURS, "damaged"]),
     "a truncated checkpoint": (checkpoint(OURS, good_checkpoint()[:-9]), [OURS, "damaged"]),
     "a flipped bit": (checkpoint(OURS, good_checkpoint()[:-1] + b"\x01"), [OURS, "checksum does not match"]),
     "a published one named as ours": (checkpoint(OURS, zip_file(SMALL)), [OURS, "damaged"]),
     "ours named as a published one": (checkpoint(PUBLISHED, good_checkpoint()), [PUBLISHED, "file of torch.save"]),
-    "a header of 2^63 bytes": (checkpoint(OURS, struct.pack("<Q", 1 << 63) + b"{}"), [OURS, "damaged"]),
     "a state that is a list": (checkpoint(OURS, stateful(state=[1])), [OURS, "state"]),
     "a conf in it that is a number": (checkpoint(OURS, stateful(state={"conf": 3})), [OURS, "state"]),
     "a conf in it that is none": (checkpoint(OURS, stateful(state={"conf": "a = ["})), ["the checkpoint's conf"]),
@@ -217,9 +189,6 @@ BAD_INPUTS: dict[str, tuple[Change, list[str]]] = {
     ),
     "a negative step": (checkpoint(OURS, stateful(adam_steps=-1)), [OURS, "number of steps"]),
     "a published one that runs a command": (checkpoint(PUBLISHED, zip_file(EVIL)), ["'os.system'", "nothing was"]),
-    "an old published one that runs it": (checkpoint(PUBLISHED, legacy_file(EVIL)), ["format of PyTorch before 1.6"]),
-    "a bare pickle": (checkpoint(PUBLISHED, pickle.dumps({"a": 1})), [PUBLISHED, "not a file of torch.save"]),
-    "a published one cut short": (checkpoint(PUBLISHED, zip_file(SMALL)[:-30]), [PUBLISHED, "damaged"]),
     "a compressed one": (
         checkpoint(PUBLISHED, zip_file({"x": tensor(np.zeros(99999))}, compression=zipfile.ZIP_DEFLATED)),
         ["compressed entries"],

@@ -1,11 +1,10 @@
 """What can be added from outside: an optimiser and a schedule, each by one function, one line and one key."""
 
-import shutil
-
 import numpy as np
 import pytest
 from runs import ROOT, SHORT, contents, run, saved
 from test_guard_update import entries
+from trainings import stopped_after
 
 import exp_runner
 from models.config.optimizers import OPTIMIZERS, UpdateSettings
@@ -65,12 +64,11 @@ def test_a_fault_of_its_update_is_found_by_its_own_function():
     assert found.places.tolist() == [5] and found.words().startswith("1 NaN or Inf in the update of net.a (")
 
 
+@pytest.mark.slow
 def test_a_conf_trains_with_both_resumes_bit_for_bit_and_skips_and_replays_a_step(tmp_path, monkeypatch, capsys):
     settings = (*LONG, "train.optimizer=descent", "train.learning_rate_decay=straight", "train.learning_rate=0.05")
     assert run(tmp_path / "a", settings=settings) == 0
-    (tmp_path / "b/checkpoints").mkdir(parents=True)
-    shutil.copy(tmp_path / "a/checkpoints/ckpt_000003.safetensors", tmp_path / "b/checkpoints")
-    assert run(tmp_path / "b", "--is_continue", settings=settings) == 0
+    assert run(stopped_after(3, tmp_path / "a", tmp_path / "b"), "--is_continue", settings=settings) == 0
     ours = saved(tmp_path / "a", 6)
     assert contents(ours) == contents(saved(tmp_path / "b", 6))
     assert not any(values.any() for values in ours.moments["exp_avg_sq"].values())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import trimesh
 from runs import SHORT, contents, run, saved
-from test_micro_batches import gradients, trainer_of
+from test_micro_batches import trainer_of
+from trainings import assert_same_gradients, gradients, stopped_after
 
 from models.config.strict import ConfigError, limits
 from models.fields.registry import SURFACES, FieldKind
@@ -95,10 +95,9 @@ def test_a_surface_of_another_kind_trains_within_neus(trained):
 
 @pytest.mark.slow
 def test_it_resumes_bit_for_bit(trained, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    assert run(tmp_path, "--is_continue", settings=(*SHORT, *TOY)) == 0
-    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+    folder = stopped_after(3, trained, tmp_path / "resumed")
+    assert run(folder, "--is_continue", settings=(*SHORT, *TOY)) == 0
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6))
 
 
 @pytest.mark.slow
@@ -124,9 +123,7 @@ def brightness(rendered):
 @pytest.fixture(scope="module")
 def with_term():
     """A trainer whose loss has a fourth term, and a batch."""
-    plain = trainer_of()
-    for _ in range(3):
-        plain.step()
+    plain = trainer_of(steps=3)
     LOSSES["brightness"] = brightness
     model = NeuSModel(plain.model.fields, plain.model.estimator, plain.conf, {"brightness": 0.3})
     model.losses = (*model.losses, "brightness")
@@ -140,7 +137,7 @@ def with_term():
 @pytest.mark.slow
 def test_a_further_term_adds_its_share(with_term):
     plain, trainer, batch, noise = with_term
-    (before, _), (after, _) = (gradients(one, batch, noise, len(batch)) for one in (plain, trainer))
+    (before, _), (after, _) = (gradients(one, batch, len(batch), noise) for one in (plain, trainer))
     assert after["brightness"] > 0
     assert after["total"] == pytest.approx(before["total"] + 0.3 * after["brightness"], rel=1e-6)
     scalars = trainer.step().scalars()
@@ -151,15 +148,5 @@ def test_a_further_term_adds_its_share(with_term):
 @pytest.mark.parametrize("chunk", [63, 17, 5])
 def test_split_batches_equal_unsplit_ones_with_it(with_term, chunk):
     _, trainer, batch, noise = with_term
-    terms, whole = gradients(trainer, batch, noise, len(batch))
-    split_terms, split = gradients(trainer, batch, noise, chunk)
-    assert split_terms == pytest.approx(terms, rel=1e-5)
-    sizes, errors = ({n: np.linalg.norm(v) for n, v in some.items()} for some in (whole, differences(split, whole)))
-    assert np.linalg.norm(list(errors.values())) <= 1e-5 * np.linalg.norm(list(sizes.values()))
-    # The sharpness's alone is one number, a difference of larger ones.
-    assert all(errors[name] <= 5e-5 * sizes[name] for name in whole)
-
-
-def differences(some, others):
-    """What two gradients differ by, parameter by parameter."""
-    return {name: some[name] - others[name] for name in others}
+    whole, split = (gradients(trainer, batch, size, noise) for size in (len(batch), chunk))
+    assert_same_gradients(split, whole, slope=5e-5)  # that of the sharpness is a difference of larger numbers

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from broken_scenes import BROKEN, CAMERAS, WRITERS
+from broken_scenes import BROKEN, CAMERAS, READERS, WRITERS
 from runs import ROOT
 from scene_writers import make_views, write_blender, write_ngp
 from synthetic_scene import write_scene
@@ -37,8 +37,9 @@ def assert_refused(folder, words, capfd, *settings):
 def test_a_broken_scene_stops_the_command_line(name, tmp_path, capfd):
     kind, break_it, words = BROKEN[name]
     WRITERS[kind](tmp_path / "teapot")
+    READERS[kind](tmp_path / "teapot", None)  # it is whole before
     break_it(tmp_path / "teapot" / CAMERAS[kind])
-    assert_refused(tmp_path / "teapot", words, capfd, f"dataset.type={kind}", "train.mask_weight=0")
+    assert_refused(tmp_path / "teapot", ["teapot", *words], capfd, f"dataset.type={kind}", "train.mask_weight=0")
     assert train(tmp_path / "teapot", "train.mask_weight=0") == 2  # recognised, where it still can be
     assert capfd.readouterr().err.count("\n") == 1
 

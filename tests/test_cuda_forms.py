@@ -6,7 +6,8 @@ In emulation, where it is seen besides which functions are called; on a card the
 import numpy as np
 import pytest
 from forms import CUDA_FORMS, in_form
-from test_micro_batches import gradients, trainer_of
+from test_micro_batches import trainer_of
+from trainings import gradients
 
 from models.doctor.operations import BOUND, difference
 from models.ops.examples import MAKERS
@@ -56,7 +57,7 @@ def step_in(form, **added):
         for name, loss in added.items():
             patch.setitem(table.LOSSES, name, loss)
         trainer.model.losses = (*dict.fromkeys((*trainer.model.losses, *added)),)
-        found = gradients(trainer, batch, noise, len(batch))
+        found = gradients(trainer, batch, len(batch), noise)
     return *found, called
 
 

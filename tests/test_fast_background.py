@@ -12,6 +12,7 @@ from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 from test_fast_neus import SHORT, TINY
 from toys import run_conf
+from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
 from data.rays import Rays
@@ -23,7 +24,6 @@ from models.methods.conf import load_config
 from models.methods.registry import build_model
 from models.ops.compact import merged_order
 from models.ops.kernel import REFERENCE, use
-from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
@@ -62,12 +62,7 @@ def trainer_conf(*settings):
 def trained(*settings, steps=3):
     """A trainer on the bundled scene as if it had no masks."""
     conf = trainer_conf(*settings)
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
-    trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
-    for _ in range(steps):
-        trainer.step()
-    return trainer
+    return trainer_of(conf, steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -147,27 +142,20 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
     batch = trainer.sampler.next()
     samples = on_host(batch)
     assert batch.mask is None and samples.far.offsets[-1] > 100 and samples.offsets[-1] > 100
-    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
-    for name, value in whole.losses.items():
-        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
+    whole, split = (gradients(trainer, batch, size) for size in (len(batch), chunk))
+    assert_same_gradients(split, whole, slope=1e-4)
     assert any(name.startswith("background_density") for name in trainer.optimizer.names)
 
 
 def test_the_objective_is_that_of_the_reference_forms_and_of_finite_differences(trainer):
     batch = trainer.sampler.next().part(0, 20)
-    native = trainer.gradient_of(batch, None, 1000)
+    native = gradients(trainer, batch, 1000)
     with use(REFERENCE):
-        reference = trainer.gradient_of(batch, None, 1000)
-    for name, ours, theirs in zip(trainer.optimizer.names, native.gradients, reference.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 2e-3 * np.linalg.norm(expected) + 1e-9, name
+        reference = gradients(trainer, batch, 1000)
+    assert_same_gradients(native, reference, loss=2e-4, slope=2e-3)
     named = trainer.optimizer.named_parameters
-    found = dict(zip(trainer.optimizer.names, native.gradients, strict=True))
     for name in ("background_density.lin1.weight", "background_color.lin1.weight"):
-        gradient, start = found[name].numpy(), named[name].numpy().copy()
+        gradient, start = native[1][name].astype(np.float32), named[name].numpy().copy()
         step = 1e-2 / np.linalg.norm(gradient)
         losses = []
         for sign in (1, -1):
@@ -206,11 +194,9 @@ def finished(tmp_path_factory):
 
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
     whole, settings = finished
-    (tmp_path / "checkpoints").mkdir(parents=True)
-    part = whole / "checkpoints" / "ckpt_000004.safetensors"
-    (tmp_path / "checkpoints" / part.name).write_bytes(part.read_bytes())
-    assert run_conf(CONF, tmp_path, "--case", "plain", "--is_continue", settings=settings) == 0
-    one, other = (everything(saved(where, 8)) for where in (whole, tmp_path))
+    folder = stopped_after(4, whole, tmp_path / "resumed")
+    assert run_conf(CONF, folder, "--case", "plain", "--is_continue", settings=settings) == 0
+    one, other = (everything(saved(where, 8)) for where in (whole, folder))
     assert one == other and "background_cells" in saved(whole, 8).buffers
 
 

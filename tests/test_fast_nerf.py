@@ -1,7 +1,6 @@
 """A radiance field on a grid with packed samples: its field, what light reaches, its cells; whole runs."""
 
 import json
-import shutil
 from dataclasses import replace
 
 import grid_oracle
@@ -12,6 +11,7 @@ from config_samples import CONFS
 from gradcheck import assert_grad_close, central_differences, some_entries
 from packed_samples import on_host
 from runs import ROOT, SHORT, everything, run, saved
+from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, stopped_after
 
 from data.io.images import read_image
 from data.scenes.load import load_scene
@@ -133,15 +133,12 @@ def test_losses_and_gradients_are_the_references_and_do_not_depend_on_the_chunk(
     model, sampler, conf = model_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
     trainer = Trainer(roughened(model), sampler, conf.train, np.random.default_rng(2))
     batch = sampler.next()
-    one, split = (trainer.gradient_of(batch, None, chunk) for chunk in (64, 10))
+    one, split = (gradients(trainer, batch, chunk) for chunk in (64, 10))
     with use(REFERENCE):
-        reference = trainer.gradient_of(batch, None, 64)
-    assert ("mask" in one.losses) == (mask_weight > 0)
+        reference = gradients(trainer, batch, 64)
+    assert ("mask" in one[0]) == (mask_weight > 0) and all(value.any() for value in one[1].values())
     for other in (split, reference):
-        for name, value in one.losses.items():
-            assert other.losses[name].item() == pytest.approx(value.item(), rel=1e-4), name
-        for name, a, b in zip(trainer.optimizer.names, other.gradients, one.gradients, strict=True):
-            assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-3 * np.linalg.norm(b.numpy()) > 0, name
+        assert_same_gradients(other, one, loss=1e-4, slope=1e-3)
 
 
 @pytest.mark.slow
@@ -214,18 +211,14 @@ def trained(tmp_path_factory):
 def test_every_parameter_moves_and_the_cells_are_saved(trained):
     first, second = saved(trained, 3), saved(trained, 6)
     assert set(second.tensors) == {"density_grid", "color_network"}
-    for network, named in first.tensors.items():
-        for name, values in named.items():
-            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+    assert_every_parameter_moves(trained)
     assert second.buffers["looks"][0] > first.buffers["looks"][0] > 0
 
 
 @pytest.mark.slow
 def test_a_run_goes_on_bit_for_bit(trained, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    assert run_fast(tmp_path, "--is_continue") == 0
-    assert everything(saved(tmp_path, 6)) == everything(saved(trained, 6))
+    assert run_fast(stopped_after(3, trained, tmp_path / "resumed"), "--is_continue") == 0
+    assert everything(saved(tmp_path / "resumed", 6)) == everything(saved(trained, 6))
 
 
 @pytest.mark.slow

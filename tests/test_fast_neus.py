@@ -10,6 +10,7 @@ from packed_samples import on_host
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
 from toys import run_conf
+from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
 from data.scenes.load import load_scene
@@ -19,7 +20,6 @@ from models.methods.registry import build_model
 from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
 from models.structs import StepContext
-from models.training.trainer import Trainer
 
 CONF = ROOT / "confs/fast.conf"
 TINY = (
@@ -40,12 +40,7 @@ SHORT = ("train.end_iter=8", "train.save_freq=4", "train.mesh_resolution=24")
 def trained(*settings, steps=3):
     """A trainer on the bundled scene after some steps."""
     conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
-    trainer = Trainer(model, sampler, conf.train, np.random.default_rng(2))
-    for _ in range(steps):
-        trainer.step()
-    return trainer
+    return trainer_of(conf, steps=steps)
 
 
 @pytest.fixture(scope="module")
@@ -101,25 +96,17 @@ def test_samples_of_rays_beside_the_object_are_free(trainer):
 @pytest.mark.parametrize("chunk", [60, 7, 1])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk):
     batch = trainer.sampler.next()
-    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
-    for name, value in whole.losses.items():
-        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected), name
+    whole, split = (gradients(trainer, batch, size) for size in (len(batch), chunk))
+    assert_same_gradients(split, whole, slope=1e-4)
 
 
 @pytest.mark.slow
 def test_the_objective_is_that_of_the_reference_forms(trainer):
     batch = trainer.sampler.next().part(0, 40)
-    native = trainer.gradient_of(batch, None, 1000)
+    native = gradients(trainer, batch, 1000)
     with use(REFERENCE):
-        reference = trainer.gradient_of(batch, None, 1000)
-    for name, value in reference.losses.items():
-        assert native.losses[name].item() == pytest.approx(value.item(), rel=2e-4, abs=1e-7), name
-    for name, ours, theirs in zip(trainer.optimizer.names, native.gradients, reference.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 2e-3 * np.linalg.norm(expected) + 1e-9, name
+        reference = gradients(trainer, batch, 1000)
+    assert_same_gradients(native, reference, loss=2e-4, slope=2e-3)
 
 
 @pytest.mark.slow
@@ -245,10 +232,7 @@ def finished(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(finished, tmp_path):
-    folder = tmp_path / "resumed"
-    (folder / "checkpoints").mkdir(parents=True)
-    part = finished / "checkpoints" / "ckpt_000004.safetensors"
-    (folder / "checkpoints" / part.name).write_bytes(part.read_bytes())
+    folder = stopped_after(4, finished, tmp_path / "resumed")
     assert run_conf(CONF, folder, "--case", "demo", "--is_continue", settings=(*TINY, *SHORT)) == 0
     one, other = (everything(saved(where, 8)) for where in (finished, folder))
     assert one == other

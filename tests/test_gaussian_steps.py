@@ -7,14 +7,13 @@ import pytest
 from runs import ROOT
 from synthetic_scene import write_scene
 from test_gaussians import SMALL, splats
+from trainings import trainer_of
 
 from data.scenes.load import load_scene
 from models.experiment import background
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.methods.gaussians.pulled import Pulled
-from models.methods.registry import build_model
-from models.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -37,12 +36,11 @@ def trainer(tmp_path):
     write_scene(tmp_path / "scene")
     settings = (*SMALL, f"dataset.data_dir={tmp_path}/scene", "model.gaussians.densify_every=100")
     conf = load_config(ROOT / "confs/gaussians.conf", "x", [*settings, "dataset.downscale=2"])
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(load_scene(conf.dataset, background(conf)), 1, np.random.default_rng(1))
+    made = trainer_of(conf, load_scene(conf.dataset, background(conf)))
     values = splats(60, opacity=-5.0, size=-1.0)
     values["opacities"][:20] = 2.0
-    model.splats.fill(values)
-    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
+    made.model.splats.fill(values)
+    return made
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 import trimesh
 from runs import ROOT, everything, saved
 from synthetic_scene import write_scene
+from trainings import stopped_after
 
 import exp_runner
 from data.errors import UserError
@@ -71,8 +72,7 @@ def test_their_number_grows_up_to_the_bound_and_moments_and_buffers_follow(train
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(trained, tmp_path):
     folder, form, settings = trained
     shutil.copytree(folder / "scene", tmp_path / "scene")
-    (tmp_path / "exp/checkpoints").mkdir(parents=True)
-    shutil.copy(folder / "exp/checkpoints/ckpt_000006.safetensors", tmp_path / "exp/checkpoints")
+    stopped_after(6, folder / "exp", tmp_path / "exp")
     assert run(tmp_path, form, "--is_continue", settings=settings) == 0
     assert everything(saved(tmp_path / "exp", 12)) == everything(saved(folder / "exp", 12))
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -11,17 +10,15 @@ import trimesh
 from config_samples import CONFS
 from runs import ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
+from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, stopped_after, trainer_of
 
 import exp_runner
 from data.io.images import read_image
-from data.scenes.load import load_scene
-from data.scenes.sampler import PixelSampler
 from models.config.strict import ConfigError
 from models.methods.conf import load_config
-from models.methods.registry import build_model
-from models.training.trainer import Trainer
 
 SIZES = ("model.nerf_renderer.n_samples=8", "model.nerf_renderer.n_importance=8")
+SCENE = (f"dataset.data_dir={ROOT}/data/demo",)
 NERF = ("model.type=nerf", "model.nerf.d_in=3", *SIZES)
 SETTINGS = (*SHORT, *NERF)
 
@@ -41,48 +38,31 @@ def trained(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_run_saves_both_networks_and_every_parameter_moves(trained):
-    first, second = saved(trained, 3), saved(trained, 6)
-    assert list(second.tensors) == ["nerf_coarse", "nerf_fine"]
-    for network, named in first.tensors.items():
-        for name, values in named.items():
-            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+    assert list(saved(trained, 6).tensors) == ["nerf_coarse", "nerf_fine"]
+    assert_every_parameter_moves(trained)
     lines = [line for line in (trained / "logs/train.log").read_text().splitlines() if " INFO step " in line]
     assert len(lines) == 3 and all("coarse " in line and "inv_s" not in line for line in lines)
 
 
 @pytest.mark.cli
 def test_a_new_process_goes_on_bit_for_bit(trained, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    program = command(tmp_path, "--is_continue", settings=SETTINGS)
+    folder = stopped_after(3, trained, tmp_path / "resumed")
+    program = command(folder, "--is_continue", settings=SETTINGS)
     done = subprocess.run(program, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
-
-
-def trainer_of(*settings):
-    """A trainer on the bundled scene."""
-    conf = load_config(ROOT / "confs/debug.conf", overrides=(f"dataset.data_dir={ROOT}/data/demo", *NERF, *settings))
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = PixelSampler(load_scene(conf.dataset), conf.train.batch_size, np.random.default_rng(1))
-    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mask_weight", [0.0, 0.1])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(mask_weight):
-    trainer = trainer_of(f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
-    trainer.step()
+    settings = (*SCENE, *NERF, f"train.mask_weight={mask_weight}", "train.use_white_bkgd=true")
+    trainer = trainer_of(load_config(ROOT / "confs/debug.conf", overrides=settings), steps=1)
     batch = trainer.sampler.next()
     noise = trainer.model.draw_noise(len(batch), trainer.generator)
-    one, split = (trainer.gradient_of(batch, noise, chunk) for chunk in (64, 10))
-    for name, value in one.losses.items():
-        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    for name, a, b in zip(trainer.optimizer.names, split.gradients, one.gradients, strict=True):
-        assert np.linalg.norm(a.numpy() - b.numpy()) <= 1e-5 * np.linalg.norm(b.numpy()) > 0, name
-    for name in vars(one.output):
-        ours, theirs = getattr(split.output, name).numpy(), getattr(one.output, name).numpy()
-        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6, err_msg=name)
+    whole, split = (gradients(trainer, batch, chunk, noise) for chunk in (64, 10))
+    assert_same_gradients(split, whole)
+    assert all(value.any() for value in whole[1].values())
 
 
 @pytest.mark.slow

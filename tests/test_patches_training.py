@@ -8,6 +8,7 @@ from packed_samples import on_host
 from test_fast_background import OPEN, trained
 from test_fast_neus import CONF
 from test_hits import sought
+from trainings import assert_same_gradients, gradients
 
 from data.errors import UserError
 from models.estimators.visibility import NO_ANNEALING
@@ -31,13 +32,9 @@ def trainer():
 @pytest.mark.parametrize(("chunk", "every"), [(20, 1), (1, 3)])
 def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
     batch = dataclasses.replace(trainer.sampler.next(), every=np.int32([every]))
-    whole, split = (trainer.gradient_of(batch, None, size) for size in (len(batch), chunk))
-    assert 0 < whole.losses["patches"].item() < 1
-    for name, value in whole.losses.items():
-        assert split.losses[name].item() == pytest.approx(value.item(), rel=1e-5), name
-    for name, ours, theirs in zip(trainer.optimizer.names, split.gradients, whole.gradients, strict=True):
-        expected = theirs.numpy().astype(float)
-        assert np.linalg.norm(ours.numpy() - expected) <= 1e-4 * np.linalg.norm(expected) + 1e-9, name
+    whole, split = (gradients(trainer, batch, size) for size in (len(batch), chunk))
+    assert 0 < whole[0]["patches"] < 1
+    assert_same_gradients(split, whole, slope=1e-4)
 
 
 ROWS_OF_A_PATCH = 8 * 5  # of the table, which carry its slope: the corners of a cell in each of five levels

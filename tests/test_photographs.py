@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 from gradcheck import assert_grad_close, central_differences
 from test_fast_neus import CONF, SHORT, TINY
+from trainings import trainer_of
 
 from data.io.images import to_uint8
 from data.scenes.load import load_held_out, load_scene
 from models.fields.photographs import Exposure
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
 from models.structs import StepContext
-from models.training.trainer import Trainer
 
 EXPOSURE = "model.photographs.exposure=true"
 
@@ -23,12 +22,6 @@ EXPOSURE = "model.photographs.exposure=true"
 def loaded(*settings):
     conf = load_config(CONF, "demo", [*TINY, *SHORT, *settings])
     return conf, load_scene(conf.dataset)
-
-
-def trainer_of(conf, scene):
-    model = build_model(conf.model, conf.train, np.random.default_rng(0))
-    sampler = model.sampler(scene, conf.train.batch_size, np.random.default_rng(1))
-    return Trainer(model, sampler, conf.train, np.random.default_rng(2))
 
 
 # colours

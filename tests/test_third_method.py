@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import pytest
 import trimesh
 from runs import SHORT, contents, saved
 from toys import PixelModel, ToyBlock, photograph, registered, run_conf, write_conf
+from trainings import stopped_after
 
 from data.io.images import read_image
 from models.config.blocks import TrainConfig
@@ -168,10 +168,9 @@ def test_it_trains_and_writes_what_every_kind_writes(trained):
 
 
 def test_it_resumes_bit_for_bit(conf, trained, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    assert run_conf(conf, tmp_path, "--is_continue") == 0
-    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+    folder = stopped_after(3, trained, tmp_path / "resumed")
+    assert run_conf(conf, folder, "--is_continue") == 0
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6))
 
 
 def test_its_picture_shows_the_photographs_size_and_its_mesh_the_ball(conf, trained):

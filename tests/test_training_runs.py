@@ -6,6 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 from runs import SHORT, command, contents, run, saved
+from trainings import assert_every_parameter_moves, stopped_after
 
 from models.methods.conf import load_config
 
@@ -58,19 +59,15 @@ def test_another_seed_gives_another_run(trained, tmp_path):
 
 
 def test_every_parameter_moves(trained):
-    first, second = saved(trained, 3), saved(trained, 6)
-    for network, named in first.tensors.items():
-        for name, values in named.items():
-            assert np.any(values != second.tensors[network][name]), f"{network}.{name}"
+    assert_every_parameter_moves(trained)
 
 
 def test_three_steps_a_new_process_and_three_more_equal_six(trained, tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    shutil.copy(trained / "checkpoints/ckpt_000003.safetensors", tmp_path / "checkpoints")
-    done = subprocess.run(command(tmp_path, "--is_continue"), capture_output=True, text=True)
+    folder = stopped_after(3, trained, tmp_path / "resumed")
+    done = subprocess.run(command(folder, "--is_continue"), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "resuming from the checkpoint of step 3" in done.stdout
-    assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
+    assert contents(saved(folder, 6)) == contents(saved(trained, 6))
 
 
 def test_a_finished_run_is_left_alone(trained, capsys):
@@ -84,9 +81,14 @@ def test_a_damaged_newest_checkpoint_is_reported_and_the_one_before_is_used(trai
     shutil.copytree(trained / "checkpoints", tmp_path / "checkpoints")
     newest = tmp_path / "checkpoints/ckpt_000006.safetensors"
     newest.write_bytes(newest.read_bytes()[:-100])
+    (tmp_path / "logs").mkdir()
+    half = tmp_path / "logs/events.out.tfevents.1.half"
+    half.write_bytes(b"\x18\x00\x00\x00half a record")
     assert run(tmp_path, "--is_continue") == 0
     told = capsys.readouterr()
-    assert "ckpt_000006.safetensors is damaged" in told.err and "checkpoint of step 3" in told.out
+    assert "ckpt_000006.safetensors is damaged" in told.err and "Trying the previous checkpoint" in told.err
+    assert "checkpoint of step 3" in told.out and half.read_bytes() == b"\x18\x00\x00\x00half a record"
+    assert contents(saved(tmp_path, 3)) == contents(saved(trained, 3))
     assert contents(saved(tmp_path, 6)) == contents(saved(trained, 6))
 
 

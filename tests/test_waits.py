@@ -2,15 +2,13 @@
 
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
+import trainings
 from runs import ROOT
 
 from data.scenes.load import load_scene
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.methods.registry import build_model
-from models.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
@@ -79,9 +77,7 @@ def trainer_of():
         conf = load_config(ROOT / f"confs/{conf}.conf", "waits", (*SCENE, *settings))
         if not scene:
             scene["it"] = load_scene(conf.dataset)
-        model = build_model(conf.model, conf.train, np.random.default_rng(0))
-        sampler = model.sampler(scene["it"], conf.train.batch_size, np.random.default_rng(1))
-        return Trainer(model, sampler, conf.train, np.random.default_rng(2))
+        return trainings.trainer_of(conf, scene["it"])
 
     return made
 

@@ -1,4 +1,4 @@
-"""Where to sample along rays. Pure functions on Vars; `depths` are section starts along the unit direction, ascending.
+"""Where to sample along rays. Pure functions on Vars; `depths` are interval starts along the unit direction, ascending.
 
 R rays, N depths. Nothing here is differentiated: the callers work without gradients (NeuS, arXiv 2106.10689, section
 3.3 and appendix B; the constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py).
@@ -20,7 +20,7 @@ def inside_depths(near: Var, far: Var, count: int, jitter: Var | None) -> Var:
     """Evenly spaced depths from near to far, [R, 1] -> [R, count].
 
     Args:
-        jitter: [R, 1] uniform in [0, 1), shifts all depths of a ray by up to half a section; None for no shift.
+        jitter: [R, 1] uniform in [0, 1), shifts all depths of a ray by up to half an interval; None for no shift.
     """
     depths = near + (far - near) * jt.array(np.linspace(0.0, 1.0, count, dtype=np.float32)[None, :])
     if jitter is None:
@@ -32,7 +32,7 @@ def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) 
     """Depths beyond the sphere, evenly spaced in inverse distance, [R, 1] -> [R, count] (NeRF++, arXiv 2010.07492).
 
     Args:
-        inside_count: `n_samples`; the first depth lies a section's length beyond `far`.
+        inside_count: `n_samples`; the first depth lies one interval beyond `far`.
         jitter: [R, count] uniform in [0, 1), places each depth within its stratum; None for the strata's own.
     """
     fraction = np.linspace(NEAREST_OUTSIDE, 1.0 - 1.0 / (count + 1.0), count, dtype=np.float32)
@@ -50,7 +50,7 @@ def outside_depths(far: Var, count: int, inside_count: int, jitter: Var | None) 
 def round_counts(total: int, rounds: int) -> list[int]:
     """How many depths each up-sampling round adds; the remainder goes to the last, sharpest rounds.
 
-    Rounds that would add nothing are left out of the count's head, so that total < rounds works.
+    Rounds without depths are dropped from the front, so that total < rounds is allowed.
     """
     if total == 0:
         return []
@@ -59,7 +59,7 @@ def round_counts(total: int, rounds: int) -> list[int]:
 
 
 def strata(near: Var, far: Var, count: int) -> Var:
-    """Borders of `count` even strata from near to far, [R, 1] -> [R, count + 1] (NeRF, arXiv 2003.08934, eq. 2)."""
+    """Borders of `count` equal strata from near to far, [R, 1] -> [R, count + 1] (NeRF, arXiv 2003.08934, eq. 2)."""
     return near + (far - near) * jt.array(np.linspace(0.0, 1.0, count + 1, dtype=np.float32)[None, :])
 
 

@@ -24,7 +24,7 @@ class Ending:
 
 @contextmanager
 def saved_at_the_end_of_memory(ending: Ending) -> Iterator[None]:
-    """If memory runs out within, save the training and raise UserError."""
+    """Context manager: if memory runs out in its block, save the training and raise UserError."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -58,7 +58,10 @@ def saved_at_the_end_of_ranks(ranks: Ranks, interrupts: Interrupts, ending: Endi
 
 @contextmanager
 def told_where_the_card_fails(kept: Callable[[], str]) -> Iterator[None]:
-    """If the card fails within, nothing on it can be saved: raises CardFailedError with what is `kept` on disk."""
+    """Context manager: raises CardFailedError, which names what is `kept` on disk, if the GPU fails in its block.
+
+    Data on a failed GPU cannot be saved.
+    """
     try:
         yield
     except RuntimeError as error:

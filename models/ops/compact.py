@@ -1,4 +1,4 @@
-"""Packed samples of which some are left out, and the order of two packed sets along each ray. Not differentiated."""
+"""Compaction of packed samples, and the merged order of two packed sets along each ray. Not differentiable."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SOURCE = Source("compact.h", (Compact, Fill, Merge))
 
 
 def _compact_reference(found: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
-    """The samples with is_kept (bool [S]) of the first rays, of those that `found` kept, that fit another budget."""
+    """The samples with is_kept (bool [S]) of the first rays of `found` that fit the sample budget `samples`."""
     offsets, kept = found.offsets.numpy(), int(found.kept.item())
     chosen = is_kept.numpy().astype(bool)
     ends = np.concatenate([[0], np.cumsum(chosen[: offsets[-1]])])[offsets]
@@ -70,7 +70,7 @@ def _compact_native(found: PackedSamples, is_kept: Var, samples: int) -> PackedS
 
 
 def _order_reference(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
-    """Where samples come by ray and depth, S of one set and F of another of the same rays; those of no ray come last.
+    """The order by ray and depth of two sets of samples of the same rays, S and F; samples of no ray come last.
 
     Of equal depths those of `near` come first. Returns the place of each sample, first all S, then all F, and the
     sample of each place: int32 [S + F] both.
@@ -95,9 +95,9 @@ def _order_native(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
 
 
 def _fill_reference(found: PackedSamples, others: Var, samples: int) -> PackedSamples:
-    """As many samples as that: those of rays, then other points [P, 3] of no ray, from the first again after the last.
+    """Exactly `samples` samples: those of rays, then the points `others` [P, 3], repeated cyclically.
 
-    The latter have zeros for depth, direction and ray.
+    Depth, direction and ray of the points are 0.
     """
     used = int(found.offsets.numpy()[-1])
     rest = others.numpy()[np.arange(samples - used) % others.shape[0]]

@@ -29,8 +29,10 @@ FLAG_MEANINGS = {
     "Gaussians (.ply; for images and meshes)": (
         "代替最新检查点的文件：本程序的（.safetensors）、官方代码的（.pth）或高斯（.ply，用于图像和网格）"
     ),
-    "train: several scenes, or a file with one on each line; they are trained one after the other, under mpirun one "
-    "per rank at a time": ("train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"),
+    "train: names of several scenes, or a file with one name on each line. They are trained one after the other, "
+    "under mpirun one per rank at a time": (
+        "train：多个场景，或每行一个场景的文件；逐个训练，用 mpirun 时同时训练的场景数等于进程数"
+    ),
     "train, inspect: also start the viewer (requires viser)": "train、inspect：同时启动查看器（需要 viser）",
     "view, --view: address of the viewer: 127.0.0.1 for this machine only (default), 0.0.0.0 for access from the "
     "network with the token of the printed address": (
@@ -79,8 +81,8 @@ FLAG_MEANINGS = {
     ),
     "validate_mesh: keep the vertices of marching cubes": "validate_mesh：保留移动立方体法给出的顶点位置",
     "validate_mesh: pieces: remove components below a hundredth of the area of the largest one (default). views: "
-    "also remove what no camera sees or the dilated masks exclude. largest: also remove all components but the "
-    "largest": (
+    "also remove triangles that no camera sees or that lie outside the dilated masks. largest: also remove all "
+    "components but the largest": (
         "validate_mesh：pieces：去掉面积小于最大连通块 1 % 的连通块（默认）；views：还去掉没有相机看到或膨胀后的掩"
         "膜排除的部分；largest：还去掉最大连通块之外的所有连通块"
     ),

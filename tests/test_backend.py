@@ -169,7 +169,7 @@ def test_the_start_line_tells_device_threads_and_memory():
     info = backend.device_info()
     assert info.threads >= 1 and info.memory_gib > 0.0
     line = info.line()
-    assert line.startswith(f"device {info.name}") and f"{info.threads} CPU threads" in line and "GiB" in line
+    assert line.startswith(f"device {info.name}") and f"{info.threads} CPU thread" in line and "GiB" in line
     assert "\n" not in line
 
 

@@ -81,7 +81,7 @@ def test_where_a_card_fails_in_a_step_the_newest_checkpoint_is_named_and_gone_on
         fail_after(patch, 5)
         assert run(tmp_path) == 3
     sentence = told(capsys.readouterr().err)
-    assert sentence.startswith("error: the card failed (") and "cudaErrorIllegalAddress" in sentence
+    assert sentence.startswith("error: the GPU failed (") and "cudaErrorIllegalAddress" in sentence
     assert "the checkpoint of step 3 is the newest, run again with --is_continue" in sentence and "doctor" in sentence
     assert run(tmp_path, "--is_continue") == 0 and saved(tmp_path, 6).step == 6
 
@@ -102,7 +102,7 @@ def test_a_card_that_fails_and_then_gives_no_memory_is_told_as_one_that_fails(tm
         fail_after(patch, 2, "Unable to alloc cuda device memory")
         patch.setattr(memory, "release", failing)
         assert run(tmp_path, settings=(*SHORT, "train.ray_chunk=64")) == 3
-    assert re.search(r"the card failed \(.*cudaErrorIllegalAddress", told(capsys.readouterr().err))
+    assert re.search(r"the GPU failed \(.*cudaErrorIllegalAddress", told(capsys.readouterr().err))
 
 
 def test_a_card_that_fails_elsewhere_is_one_sentence(monkeypatch, capsys):
@@ -111,4 +111,4 @@ def test_a_card_that_fails_elsewhere_is_one_sentence(monkeypatch, capsys):
 
     monkeypatch.setattr("models.commands.conf.read_conf", failing)
     assert exp_runner.main([]) == 3
-    assert re.match(r"error: the card failed \(CUDA error.*\): run again; ", told(capsys.readouterr().err))
+    assert re.match(r"error: the GPU failed \(CUDA error.*\): run again; ", told(capsys.readouterr().err))

@@ -57,7 +57,7 @@ bundled scene of the program's folder are used; the results are still written to
 For the keys of a conf, with units and ranges, see confs/base/.
 
 exit status: 0 success; 1 the training failed (NaN, Inf, collapse), or a check of doctor failed; 2 an error in a flag,
-conf, scene or checkpoint, or no surface; 3 the card failed during computation: run again;
+conf, scene or checkpoint, or no surface; 3 the GPU failed during computation: run again;
 129, 130, 143 ended by SIGHUP (a closed terminal), SIGINT (Ctrl-C), SIGTERM
 """
 

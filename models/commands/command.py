@@ -21,7 +21,7 @@ EXIT_NOT_FINITE = 1
 EXIT_CARD_FAILED = 3
 EXIT_STOPPED = 143  # 128 + SIGTERM
 # The groups of the help page, in its order.
-EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "which experiment", "what to write", "what to prepare", "where to run"
+EXPERIMENT, OUTPUT, PREPARATION, MACHINE = "experiment", "output", "preparation", "device"
 GROUPS = (EXPERIMENT, OUTPUT, PREPARATION, MACHINE)
 
 

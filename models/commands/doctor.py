@@ -30,7 +30,7 @@ def run(arguments: Arguments, conf: ExperimentConfig | None) -> int:
 
 COMMAND = Command(
     name="doctor",
-    line="check the machine: driver, card, toolkit, compilers, and every operation against its reference",
+    line="check the machine: driver, GPU, toolkit, compilers, and every operation against its reference",
     run=run,
     is_shared=True,
     needs_conf=False,

@@ -53,8 +53,8 @@ FINISH = (
         default=PIECES,
         choices=(PIECES, VIEWS, LARGEST),
         help="validate_mesh: pieces: remove components below a hundredth of the area of the largest one "
-        "(default). views: also remove what no camera sees or the dilated masks exclude. largest: also "
-        "remove all components but the largest",
+        "(default). views: also remove triangles that no camera sees or that lie outside the dilated "
+        "masks. largest: also remove all components but the largest",
     ),
     flag(
         "--no-clean", OUTPUT, dest="clean", action="store_const", const=None, help="validate_mesh: keep all components"

@@ -97,7 +97,7 @@ COMMAND = Command(
             "--masks",
             PREPARATION,
             default="",
-            metavar="HOW",
+            metavar="SOURCE",
             help="prepare, reconstruct: folder of masks with the names of the photographs, or a method: colorkey "
             "(backdrop of one colour), grabcut, box (rectangles on a few photographs) or rembg (if "
             "installed)",

@@ -116,7 +116,7 @@ COMMAND = Command(
             "--path",
             OUTPUT,
             default=ORBIT,
-            metavar="WAY",
+            metavar="PATH",
             help="render: orbit, photographs such as 0,5,9, or a camera-path file of this program or nerfstudio "
             "(default: orbit)",
         ),

@@ -73,8 +73,8 @@ COMMAND = Command(
             "--cases",
             EXPERIMENT,
             metavar="A,B,C",
-            help="train: several scenes, or a file with one on each line; they are trained one after the other, "
-            "under mpirun one per rank at a time",
+            help="train: names of several scenes, or a file with one name on each line. They are trained one after the "
+            "other, under mpirun one per rank at a time",
         ),
         *VIEWER,
     ),

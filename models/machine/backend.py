@@ -59,7 +59,8 @@ class DeviceInfo:
     def line(self) -> str:
         """One line for the log."""
         because = f" ({self.reason})" if self.reason else ""
-        return f"device {self.name}{because}, {self.threads} CPU threads, {self.memory_gib:.1f} GiB of memory free"
+        threads = "1 CPU thread" if self.threads == 1 else f"{self.threads} CPU threads"
+        return f"device {self.name}{because}, {threads}, {self.memory_gib:.1f} GiB of memory free"
 
 
 @dataclass

@@ -100,7 +100,7 @@ def _fog(history: Sequence[Vitals]) -> str:
         return ""
     return (
         f"step {history[-1].step}: inv_s has fallen over {FALLING_VALIDATIONS} validations, from "
-        f"{values[0]:.1f} to {values[-1]:.1f}, the surface becomes more blurred: usually cameras and "
+        f"{values[0]:.1f} to {values[-1]:.1f}, and the surface becomes more blurred: usually cameras and "
         "photographs are inconsistent, the region of interest is far too large (--roi selects another), or the "
         f"background needs {history[-1].background}"
     )

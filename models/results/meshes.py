@@ -82,9 +82,10 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None) ->
         folder,
     )
     resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
+    blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
     context.log.note(
-        f"surface: {level_set.quantity} evaluated {found.queries} times, {found.share:.1%} of a dense grid, in "
-        f"{found.blocks} blocks{resumed}; {found.rule}"
+        f"surface: {level_set.quantity} evaluated at {found.queries} points, {found.share:.1%} of a dense grid, in "
+        f"{blocks}{resumed}; {found.rule}"
     )
     return found
 

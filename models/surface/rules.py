@@ -74,7 +74,7 @@ class Bounded:
 
     def text(self) -> str:
         """The bound as a text for the log."""
-        return f"a slope of at most {self.slope:.3g}"
+        return f"largest gradient norm {self.slope:.3g}"
 
 
 @dataclass(frozen=True)

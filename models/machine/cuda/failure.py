@@ -27,7 +27,7 @@ class CardFailedError(Exception):
 
     def __init__(self, words: str, kept: str = "run again") -> None:
         super().__init__(
-            f"the card failed ({words}): {kept}; if it fails again, run --mode doctor, look at the driver's log "
+            f"the GPU failed ({words}): {kept}; if it fails again, run --mode doctor, look at the driver's log "
             "(`dmesg | grep -i xid`), and report both"
         )
 

@@ -191,6 +191,9 @@ SCENE_MEANINGS = {
     "true: photographs without masks before a backdrop of one colour get masks from it": (
         "true：没有掩码、背景为单一颜色的照片，由背景得到掩码"
     ),
+    '"x0 y0 z0 x1 y1 z1": box that meshes are extracted from, in the world frame; "": that of the region of interest': (
+        '"x0 y0 z0 x1 y1 z1"：提取网格的长方体，世界坐标系；""：感兴趣区域的长方体'
+    ),
     '"x y z r": sphere around the object, in the world frame; "": estimated': (
         '"x y z r"：围住物体的球，世界坐标系；""：自动估计'
     ),

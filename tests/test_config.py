@@ -88,6 +88,8 @@ OURS = {
     "dataset.test_views": (),
     "dataset.train_views": (),
     "dataset.refine_cameras": "none",
+    "dataset.masks_from_backdrop": False,
+    "dataset.bbox": "",
     "dataset.roi": "",
     "train.seed": 0,
     "train.max_bad_steps": 10,

@@ -7,6 +7,7 @@ from runs import ROOT, run
 
 from data.scenes.load import load_scene
 from models.methods.conf import load_config
+from models.viewer.crop import ConfKeys
 from models.viewer.model_viewer import ViewerCallback
 from models.viewer.scene_viewer import Place
 
@@ -17,7 +18,14 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reaso
 def follower(tmp_path):
     told = []
     conf = load_config(ROOT / "confs/debug.conf", "", (f"dataset.data_dir={ROOT}/data/demo",))
-    found = ViewerCallback(load_scene(conf.dataset), tmp_path, 1, Place("127.0.0.1", 9600, "en"), told.append)
+    found = ViewerCallback(
+        load_scene(conf.dataset),
+        ConfKeys(ROOT / "confs/debug.conf", tmp_path),
+        1,
+        tmp_path,
+        Place("127.0.0.1", 9600, "en"),
+        told.append,
+    )
     yield found, told
     found.write(1, 1.0, "stopped")
 

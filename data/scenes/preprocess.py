@@ -5,7 +5,6 @@ V images, each with its own size and intrinsics.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,12 +18,10 @@ from data.io.images import ImageError, alpha_of, image_size, mask_of, over_backg
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.roi.region import Region, find_region, parse_roi, require_common_view
 from data.scenes.backdrop import backdrop_colour, backdrop_mask
+from data.scenes.extraction_box import box_in_frame, extraction_region, parse_bbox
 from data.scenes.scene import Scene
 from data.scenes.undistort import Undistorter, resized
 
-# Half width of the region a mesh is extracted from, as published, in radii of the object's sphere: slightly larger, so
-# that a surface that touches the sphere is closed.
-REGION_HALF_WIDTH = 1.01
 SAME_INTRINSICS = 1e-4  # relative and in pixels; above the rounding of float32
 
 
@@ -45,6 +42,7 @@ def preprocess(
         SceneError, ImageError: files that are inconsistent or cannot be read.
     """
     given = parse_roi(conf.roi) if conf.roi else None
+    box = parse_bbox(conf.bbox) if conf.bbox else None
     sizes = _stored_sizes(posed_images)
     _require_focal_lengths(parsed, posed_images, sizes)
     lenses = _undistorters(posed_images, sizes)
@@ -67,9 +65,11 @@ def preprocess(
     else:
         scale_mat, how = _working_frame(parsed, given, intrinsics, poses, reduced, masks, conf.camera_outside_sphere)
         notes = (*notes, how)
-    bbox_min, bbox_max = extraction_region(
-        scale_mat, scale_mat if given or parsed.region_mat is None else parsed.region_mat
-    )
+    if box is None:
+        object_mat = scale_mat if given or parsed.region_mat is None else parsed.region_mat
+        bbox_min, bbox_max = extraction_region(scale_mat, object_mat)
+    else:
+        bbox_min, bbox_max = box_in_frame(box, scale_mat, "dataset.bbox =")
     return Scene(
         name=parsed.name,
         image_names=tuple(posed.path.name for posed in posed_images),
@@ -85,18 +85,6 @@ def preprocess(
         notes=notes,
         backdrop=backdrop,
     )
-
-
-def extraction_region(scale_mat: np.ndarray, object_scale_mat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The smallest axis-aligned box around the object's cube of +-1.01: two corners [3] in the working frame.
-
-    As published for matrices without rotation. With a rotation, the published code transforms two corners only, which
-    may give an empty box.
-    """
-    cube = itertools.product((-REGION_HALF_WIDTH, REGION_HALF_WIDTH), repeat=3)
-    corners = np.array([[*corner, 1.0] for corner in cube])
-    moved = (corners @ (np.linalg.inv(scale_mat) @ object_scale_mat).T)[:, :3]
-    return moved.min(axis=0), moved.max(axis=0)
 
 
 def _stored_sizes(posed_images: Sequence[PosedImage]) -> list[tuple[int, int]]:

@@ -33,25 +33,35 @@ def found_conf(path: Path) -> Path:
 def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid.
 
-    The default for --conf is ./confs/demo.conf, or with --case the mode's `conf_of_case`. With a conf of the program's
-    folder, paths of the scene that exist there and not in the current folder are taken from there, too.
+    With a conf of the program's folder, paths of the scene that exist there and not in the current folder are taken
+    from there, too.
     """
     from models.methods.conf import load_config
 
+    path = conf_file(arguments)
+    several = getattr(arguments.values, "cases", None)
+    case = scenes_of(several)[0] if several and not arguments.case else arguments.case
+    conf = load_config(path, case, arguments.overrides)
+    is_own = path.is_absolute() and path.is_relative_to(PROGRAM_FOLDER)
+    return replace(conf, dataset=_rebased(conf.dataset)) if is_own else conf
+
+
+def conf_file(arguments: Arguments) -> Path:
+    """The file of --conf; raises UserError if the mode needs one and none is given.
+
+    The default is ./confs/demo.conf, or with --case the mode's `conf_of_case`.
+    """
+    if arguments.conf is not None:
+        return arguments.conf
     default = DEFAULT_CONF
-    if arguments.case and arguments.conf is None:
+    if arguments.case:
         if arguments.command.conf_of_case is None:
             raise UserError(
                 f"--case {arguments.case}: the default conf, {DEFAULT_CONF}, trains on the bundled scene; "
                 "give a conf too, such as --conf confs/fast.conf"
             )
         default = arguments.command.conf_of_case
-    conf_path = arguments.conf or found_conf(default)
-    several = getattr(arguments.values, "cases", None)
-    case = scenes_of(several)[0] if several and not arguments.case else arguments.case
-    conf = load_config(conf_path, case, arguments.overrides)
-    is_own = conf_path.is_absolute() and conf_path.is_relative_to(PROGRAM_FOLDER)
-    return replace(conf, dataset=_rebased(conf.dataset)) if is_own else conf
+    return found_conf(default)
 
 
 def conf_for(arguments: Arguments) -> ExperimentConfig | None:

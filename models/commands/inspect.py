@@ -6,7 +6,7 @@ from pathlib import Path
 
 from data.io.streams import say
 from models.commands.command import EXIT_DONE, Arguments, Command, ExperimentConfig
-from models.commands.view import VIEWER, place_of
+from models.commands.view import VIEWER, keys_of, place_of
 
 
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
@@ -27,7 +27,7 @@ def _show(arguments: Arguments, conf: ExperimentConfig) -> None:
     from models.viewer.scene_viewer import look_at_scene
 
     scene = load_scene(conf.dataset, background(conf))
-    look_at_scene(scene, Path(conf.dataset.data_dir), conf.dataset.downscale, place_of(arguments), say)
+    look_at_scene(scene, keys_of(arguments, conf), conf.dataset.downscale, place_of(arguments), say)
 
 
 COMMAND = Command(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.errors import UserError
@@ -11,7 +10,7 @@ from data.io.streams import complain, say
 from models.commands import cases
 from models.commands.command import EXPERIMENT, Arguments, Command, ExperimentConfig, flag
 from models.commands.shared import CHECKPOINT, OVERWRITE, choose_device, work_on
-from models.commands.view import VIEWER, place_of
+from models.commands.view import VIEWER, keys_of, place_of
 from models.machine.ranks.place import here
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ def _viewer(arguments: Arguments, experiment: Experiment) -> Callback:
     """The viewer of a training; raises UserError if it cannot listen."""
     from models.viewer.model_viewer import ViewerCallback
 
-    dataset = experiment.conf.dataset
+    keys, place = keys_of(arguments, experiment.conf), place_of(arguments)
     try:
-        return ViewerCallback(experiment.scene, Path(dataset.data_dir), dataset.downscale, place_of(arguments), say)
+        return ViewerCallback(experiment.scene, keys, experiment.conf.dataset.downscale, experiment.folder, place, say)
     except UserError:
         experiment.withdraw()
         experiment.close()

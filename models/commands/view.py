@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from models.results.context import EvalContext
     from models.runner import Runner
     from models.surface.mesh import Surface
+    from models.viewer.crop import ConfKeys
     from models.viewer.scene_viewer import Place
 
 NAME = "view"
@@ -65,6 +66,15 @@ def place_of(arguments: Arguments) -> Place:
     return Place(values.host, values.port, values.language)
 
 
+def keys_of(arguments: Arguments, conf: ExperimentConfig) -> ConfKeys:
+    """The conf file and scene folder, for the keys that the viewer saves."""
+    from models.commands.conf import conf_file
+    from models.viewer.crop import ConfKeys
+
+    dataset = conf.dataset
+    return ConfKeys(conf_file(arguments), Path(dataset.data_dir), dataset.roi, dataset.bbox)
+
+
 def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Show a trained model until Ctrl-C; returns the exit status."""
     from models.checkpoints.folder import checkpoint_files
@@ -73,10 +83,11 @@ def run(arguments: Arguments, conf: ExperimentConfig) -> int:
     choose_device(arguments, conf)
     experiment = open_trained(arguments, conf)
     files = {} if arguments.checkpoint else checkpoint_files(experiment.folder / CHECKPOINTS)
-    return work_on(experiment, lambda runner: _look(runner, files, place_of(arguments)))
+    keys, place = keys_of(arguments, conf), place_of(arguments)
+    return work_on(experiment, lambda runner: _look(runner, files, keys, place))
 
 
-def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
+def _look(runner: Runner, files: dict[int, Path], keys: ConfKeys, place: Place) -> None:
     from models.checkpoints.ours import load_checkpoint
     from models.requests import NETWORK, MeshRequest
     from models.results.meshes import finished_mesh
@@ -91,7 +102,7 @@ def _look(runner: Runner, files: dict[int, Path], place: Place) -> None:
     def go_to(path: Path) -> None:
         runner.trainer.restore(load_checkpoint(path))
 
-    look_at_model(runner.snapshot, mesh, files, go_to, place)
+    look_at_model(runner.snapshot, mesh, files, go_to, keys, place)
 
 
 COMMAND = Command(

@@ -156,6 +156,15 @@ def _of_nerfstudio(path: Path, content: dict[str, object], scene: Scene) -> tupl
     return width, height, tuple(shots)
 
 
+def key_of(scene: Scene, c2w: np.ndarray, fov: float) -> dict[str, object]:
+    """The entry of `keys` for a camera [4, 4] of the working frame with a vertical field of view in degrees."""
+    moved = scene.scene_to_world @ c2w
+    pose = np.eye(4)
+    pose[:3, :3] = moved[:3, :3] / np.cbrt(np.linalg.det(moved[:3, :3]))
+    pose[:3, 3] = moved[:3, 3]
+    return {"fov": float(np.clip(fov, NARROWEST, WIDEST)), "camera_to_world": (pose @ BLENDER_AXES).tolist()}
+
+
 def _undone(path: Path) -> np.ndarray:
     """[4, 4] from nerfstudio's training frame to the world; its rotation part has no scale."""
     if not path.is_file():

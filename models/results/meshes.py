@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import trimesh
 
-from data.errors import UserError
+from data.scenes.extraction_box import box_in_frame
 from data.scenes.scene import Scene
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, TEXTURE, UNIT, VIEWS, MeshRequest
@@ -29,7 +28,6 @@ UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinish
 UNITS = {UNIT: "radii of the region of interest", "world": "those of the scene's cameras"}
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
 WIDE = 8
-NARROWEST_BOX, FARTHEST_BOX = 1e-3, 1e3  # radii; float32 cannot separate 2048 points in a smaller box
 
 
 def extract_mesh(context: EvalContext, request: MeshRequest) -> trimesh.Trimesh:
@@ -125,18 +123,8 @@ def box(scene: Scene, request: MeshRequest) -> tuple[np.ndarray, np.ndarray]:
     """
     if request.bbox is None:
         return scene.bbox_min, scene.bbox_max
-    corners = np.array(list(itertools.product(*zip(request.bbox[:3], request.bbox[3:], strict=True))))
-    if request.frame != UNIT:
-        to_unit = np.linalg.inv(scene.scene_to_world)
-        with np.errstate(over="ignore", invalid="ignore"):  # rejected below
-            corners = corners @ to_unit[:3, :3].T + to_unit[:3, 3]
-    low, high = corners.min(axis=0), corners.max(axis=0)
-    if not (np.abs(corners).max() <= FARTHEST_BOX and (high - low).min() >= NARROWEST_BOX):
-        raise UserError(
-            f"--bbox {' '.join(f'{value:g}' for value in request.bbox)}: must be at least {NARROWEST_BOX:g} and reach "
-            f"at most {FARTHEST_BOX:g} radii of the region of interest; give it in the frame of --frame"
-        )
-    return low, high
+    to_world = np.eye(4) if request.frame == UNIT else scene.scene_to_world
+    return box_in_frame(np.reshape(request.bbox, (2, 3)), to_world, "--bbox")
 
 
 def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> Surface:

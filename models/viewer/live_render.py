@@ -69,6 +69,7 @@ class LiveRenderer:
     def show_mesh(self, surface: Surface) -> None:
         """Replace the displayed mesh; raises UserError if it is too large."""
         thin, rgb = thinned(surface, FACES)
+        self._stage.surface = thin
         visual = trimesh.visual.TextureVisuals(material=MATT)
         if rgb is not None:
             visual.vertex_attributes["color"] = np.column_stack([rgb, np.full(len(rgb), 255, np.uint8)])

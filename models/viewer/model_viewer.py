@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from data.errors import UserError, reason
 from data.scenes.scene import Scene
 from models.callback import TRAINING, Callback
-from models.viewer.boxes import Boxes
+from models.viewer.crop import ConfKeys
 from models.viewer.scene_display import SceneDisplay
 from models.viewer.scene_viewer import A_MOMENT, Place
 from models.viewer.server import start, stop
+from models.viewer.tools import add_tools
 from models.viewer.words import words
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def look_at_model(
     mesh: Callable[[EvalContext], Surface | None],
     checkpoints: Mapping[int, Path],
     go_to: Callable[[Path], None],
+    keys: ConfKeys,
     place: Place,
 ) -> None:
     """Show a trained model until Ctrl-C.
@@ -42,7 +44,8 @@ def look_at_model(
     Args:
         context: the model.
         mesh: its mesh; None if there is no surface.
-        checkpoints: files by step; the slider calls `go_to` to load one.
+        checkpoints: files by step; the list calls `go_to` to load one.
+        keys: the conf and its scene folder.
     """
     from models.viewer.live_render import LiveRenderer
 
@@ -51,18 +54,20 @@ def look_at_model(
     server = start(place.host, place.port, now.experiment.folder.name, say)
     stage = SceneDisplay(server, now.experiment.scene, words(place.language), say)
     live = LiveRenderer(stage)
-    Boxes(stage, Path(dataset.data_dir), dataset.downscale, say)
+    add_tools(stage, keys, dataset.downscale, now.experiment.folder, say)
     steps = sorted(checkpoints)[-MOST_CHECKPOINTS:]
-    slider = None
+    names = {f"{stage.words('step')} {step}": step for step in steps}
+    chosen = None
     if len(steps) > 1:
-        at = steps.index(now.step) if now.step in steps else len(steps) - 1
-        marks = ((0, str(steps[0])), (len(steps) - 1, str(steps[-1])))
-        slider = server.gui.add_slider(stage.words("checkpoint"), 0, len(steps) - 1, 1, at, marks=marks)
-        slider.on_update(lambda _event: live.refresh())
+        at = now.step if now.step in steps else steps[-1]
+        chosen = server.gui.add_dropdown(
+            stage.words("checkpoint"), tuple(names), initial_value=f"{stage.words('step')} {at}"
+        )
+        chosen.on_update(lambda _event: live.refresh())
     shown = None
     try:
         while True:
-            wanted = now.step if slider is None else steps[int(slider.value)]
+            wanted = now.step if chosen is None else names[chosen.value]
             if wanted != shown:
                 shown = wanted
                 if wanted == now.step or _loaded(live, go_to, checkpoints[wanted]):
@@ -102,9 +107,18 @@ class ViewerCallback(Callback):
 
     name = "the viewer"
 
-    def __init__(self, scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
-        """Start the server; raises UserError if it cannot be started."""
-        self._scene, self._folder, self._downscale, self._say = scene, folder, downscale, say
+    def __init__(
+        self,
+        scene: Scene,
+        keys: ConfKeys,
+        downscale: int,
+        results: Path,
+        place: Place,
+        say: Callable[[str], None],
+    ) -> None:
+        """Start the server; raises UserError if it cannot be started. Camera paths are written to `results`."""
+        self._scene, self._keys, self._downscale, self._say = scene, keys, downscale, say
+        self._results = results
         self._place, self._live, self._stage = place, None, None
         self._server = start(place.host, place.port, scene.name, say)
         self._begun = self._fresh = time.perf_counter()
@@ -121,7 +135,7 @@ class ViewerCallback(Callback):
                 self._server, self._scene, words(self._place.language), self._say, with_region=False
             )
             self._live = LiveRenderer(self._stage)
-            Boxes(self._stage, self._folder, self._downscale, self._say)
+            add_tools(self._stage, self._keys, self._downscale, self._results, self._say)
 
     def scalars(self, step: int, seconds: float, values: Mapping[str, float]) -> None:
         """Show the logged scalars."""

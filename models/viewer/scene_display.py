@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import trimesh
 from scipy.spatial.transform import Rotation
 
 from data.cameras import mean_up
@@ -44,7 +45,8 @@ class SceneDisplay:
         self.server, self.scene, self.words, self._say = server, scene, words, say
         self.up = mean_up(scene.c2w)
         server.scene.set_up_direction(tuple(self.up))
-        distance = float(np.median(np.linalg.norm(scene.c2w[:, :3, 3], axis=1)))
+        self.surface: trimesh.Trimesh | None = None  # the displayed mesh, working frame
+        distance = self.distance = float(np.median(np.linalg.norm(scene.c2w[:, :3, 3], axis=1)))
         # the camera with the lowest elevation above the centre
         level = int(np.argmin(np.abs(scene.c2w[:, :3, 3] @ self.up)))
         eye = AWAY * distance * _unit(2.0 * _unit(scene.c2w[level, :3, 3]) + self.up)
@@ -84,7 +86,7 @@ class SceneDisplay:
     def _add_region(self, is_shown: bool) -> None:
         """A sphere with handles, its radius, and the flag that selects it."""
         with self.server.gui.add_folder(self.words("region")):
-            shown = self.server.gui.add_checkbox(self.words("show"), is_shown)
+            shown = self.server.gui.add_checkbox(self.words("show_region"), is_shown)
             radius = self.server.gui.add_slider(self.words("radius"), 0.05, LARGEST_REGION, 0.01, 1.0)
             told = self.server.gui.add_markdown(self._told(np.zeros(3), 1.0))
         handle = self.server.scene.add_transform_controls(
@@ -119,8 +121,13 @@ class SceneDisplay:
 
 def roi_flag(scene: Scene, centre: np.ndarray, radius: float) -> str:
     """The --roi flag for a sphere given in the working frame, in the world frame of the scene's cameras."""
+    return f'--roi "{region_numbers(scene, centre, radius)}"'
+
+
+def region_numbers(scene: Scene, centre: np.ndarray, radius: float) -> str:
+    """The value of dataset.roi, "x y z r" in the world frame, for a sphere given in the working frame."""
     world = scene.scene_to_world @ np.append(centre, 1.0)
-    return '--roi "' + " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius)) + '"'
+    return " ".join(f"{value:.5g}" for value in (*world[:3], radius_of(scene) * radius))
 
 
 def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from data.scenes.scene import Scene
-from models.viewer.boxes import Boxes
+from models.viewer.crop import ConfKeys
 from models.viewer.scene_display import SceneDisplay
 from models.viewer.server import start, stop
+from models.viewer.tools import add_tools
 from models.viewer.words import words
 
 A_MOMENT = 0.5  # polling interval in seconds
@@ -25,13 +25,13 @@ class Place:
     language: str | None
 
 
-def look_at_scene(scene: Scene, folder: Path, downscale: int, place: Place, say: Callable[[str], None]) -> None:
+def look_at_scene(scene: Scene, keys: ConfKeys, downscale: int, place: Place, say: Callable[[str], None]) -> None:
     """Show a scene until Ctrl-C; raises UserError if the server cannot be started.
 
-    `folder` is the scene folder; its images are `downscale` times as large as those of `scene`.
+    The images of the scene folder are `downscale` times as large as those of `scene`.
     """
     server = start(place.host, place.port, scene.name, say)
-    Boxes(SceneDisplay(server, scene, words(place.language), say), folder, downscale, say)
+    add_tools(SceneDisplay(server, scene, words(place.language), say), keys, downscale, keys.folder, say)
     try:
         while True:
             time.sleep(A_MOMENT)

@@ -1,0 +1,133 @@
+"""Field of view, screenshots and camera paths in the viewer."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from data.errors import UserError
+from data.io.files import write_result
+from models.results.camera_paths import FPS, SECONDS, key_of
+from models.viewer.scene_display import SceneDisplay, pose_of
+
+PATH_FILE = "camera_path"
+NARROWEST_VIEW, WIDEST_VIEW = 10.0, 120.0  # degrees
+PURPLE = (140, 70, 170)
+MARK = 0.05  # size of a key of the path, relative to the distance of the cameras
+LARGEST_SCREENSHOT = 4096  # pixels
+
+
+class CameraTools:
+    """Controls of the browser's camera."""
+
+    def __init__(self, stage: SceneDisplay, folder: Path, say: Callable[[str], None]) -> None:
+        """Add the controls to the page; camera paths are written to `folder`."""
+        self._stage, self._folder, self._say = stage, folder, say
+        self._screenshots = 0
+        self.keys: list[dict[str, object]] = []
+        self._poses: list[np.ndarray] = []
+        gui, words = stage.server.gui, stage.words
+        with gui.add_folder(words("camera"), expand_by_default=False):
+            initial = math.degrees(stage.server.initial_camera.fov)
+            self.fov = gui.add_slider(words("fov"), NARROWEST_VIEW, WIDEST_VIEW, 1.0, round(initial))
+            screenshot = gui.add_button(words("screenshot"))
+        with gui.add_folder(words("path"), expand_by_default=False):
+            add, remove = gui.add_button(words("add_key")), gui.add_button(words("remove_key"))
+            self.is_cycle = gui.add_checkbox(words("is_cycle"), False)
+            self.seconds = gui.add_number(words("seconds"), SECONDS, min=0.1, step=0.5)
+            save = gui.add_button(words("save_path"))
+            self.told = gui.add_markdown("")
+        self.fov.on_update(self._zoom)
+        screenshot.on_click(lambda event: self._photograph(event.client))
+        add.on_click(lambda event: self.add(pose_of(event.client.camera), math.degrees(event.client.camera.fov)))
+        remove.on_click(lambda _event: self.remove())
+        self.is_cycle.on_update(lambda _event: self._draw())
+        save.on_click(lambda _event: self.save())
+
+    def add(self, c2w: np.ndarray, fov: float) -> None:
+        """Append a camera [4, 4] of the working frame with a vertical field of view in degrees to the path."""
+        self.keys.append(key_of(self._stage.scene, c2w, fov))
+        self._poses.append(c2w)
+        self._draw()
+
+    def remove(self) -> None:
+        """Remove the last camera of the path."""
+        del self.keys[-1:], self._poses[-1:]
+        self._draw()
+
+    def save(self) -> None:
+        """Write the path to a new file; the page shows the command that renders it."""
+        words = self._stage.words
+        if len(self.keys) < 2:
+            self.told.content = words("path_short")
+            return
+        width, height = self._stage.scene.size(0)
+        content = {"width": width, "height": height, "fps": FPS, "seconds": float(self.seconds.value)}
+        content |= {"is_cycle": bool(self.is_cycle.value), "keys": self.keys}
+        path = _free_name(self._folder)
+        try:
+            write_result(path, (json.dumps(content, indent=1) + "\n").encode())
+        except UserError as error:
+            self.told.content = str(error)
+            return
+        self.told.content = f"{words('path_saved')} `--mode render --path {path}`"
+        self._say(f"camera path of {len(self.keys)} cameras saved; render it with --mode render --path {path}")
+
+    def _zoom(self, event: Any) -> None:
+        """Apply the field of view to the browser that moved the slider."""
+        if event.client is not None:
+            event.client.camera.fov = math.radians(self.fov.value)
+
+    def _photograph(self, client: Any) -> None:
+        """Send the image of the browser's camera to the browser, as a PNG file of the size of its window."""
+        camera = client.camera
+        scale = min(1.0, LARGEST_SCREENSHOT / max(camera.image_width, camera.image_height))
+        width, height = round(scale * camera.image_width), round(scale * camera.image_height)
+        pixels = client.get_render(height, width, transport_format="png")
+        # The background of the page is white; viser's image is transparent there.
+        is_made, content = cv2.imencode(".png", np.ascontiguousarray(over_white(pixels)[..., ::-1]))
+        if is_made:
+            self._screenshots += 1
+            name = f"{self._stage.scene.name}_{self._screenshots:03d}.png"
+            client.send_file_download(name, content.tobytes(), save_immediately=True)
+
+    def _draw(self) -> None:
+        """Show the cameras of the path and the line through them."""
+        api, distance = self._stage.server.scene, self._stage.distance
+        api.remove_by_name("/path")
+        if not self._poses:
+            self.told.content = ""
+            return
+        api.add_frame("/path", show_axes=False)
+        for index, pose in enumerate(self._poses):
+            api.add_label(f"/path/{index}", str(index + 1), position=pose[:3, 3])
+            api.add_icosphere(f"/path/{index}/mark", 0.3 * MARK * distance, PURPLE)
+        if len(self._poses) > 1:
+            places = np.array([pose[:3, 3] for pose in self._poses])
+            api.add_spline_catmull_rom(
+                "/path/line", places, color=PURPLE, closed=bool(self.is_cycle.value) and len(places) > 2
+            )
+        self.told.content = f"{len(self._poses)} {self._stage.words('path_keys')}"
+
+
+def over_white(pixels: np.ndarray) -> np.ndarray:
+    """RGB uint8 [h, w, 3] of an image uint8 [h, w, 3 or 4] over white."""
+    if pixels.shape[-1] == 3:
+        return pixels
+    alpha = pixels[..., 3:].astype(np.float32) / 255.0
+    return np.rint(alpha * pixels[..., :3] + (1.0 - alpha) * 255.0).astype(np.uint8)
+
+
+def _free_name(folder: Path) -> Path:
+    """The first of camera_path.json, camera_path_2.json, ... that does not exist."""
+    path, number = folder / f"{PATH_FILE}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{PATH_FILE}_{number}.json"
+    return path

@@ -1,0 +1,173 @@
+"""The tools of the viewer: what they save is what the other modes read."""
+
+import importlib.util
+import json
+import math
+import time
+
+import cv2
+import numpy as np
+import pytest
+import trimesh
+from browsing import opened
+from runs import ROOT
+
+from data.errors import UserError
+from data.scenes.extraction_box import parse_bbox
+from data.scenes.load import load_scene
+from models.methods.conf import load_config
+from models.results.camera_paths import from_file
+from models.viewer import ruler, server
+from models.viewer.camera_tools import CameraTools
+from models.viewer.crop import CONF_FILE, ConfKeys, CropBox
+from models.viewer.ruler import Ruler
+from models.viewer.scene_display import SceneDisplay, look_through
+from models.viewer.words import TEXTS, words
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("viser") is None, reason="viser is optional, and missing")
+CONF = ROOT / "confs/debug.conf"
+OF_DEMO = (f"dataset.data_dir={ROOT}/data/demo",)
+
+
+@pytest.fixture(scope="module")
+def scene():
+    return load_scene(load_config(CONF, "", OF_DEMO).dataset)
+
+
+@pytest.fixture
+def stage(scene):
+    told = []
+    running = server.start("127.0.0.1", 9800, "test", told.append)
+    yield SceneDisplay(running, scene, words("en"), told.append), told
+    server.stop(running)
+
+
+def in_world(scene, point):
+    return scene.scene_to_world[:3, :3] @ point + scene.scene_to_world[:3, 3]
+
+
+def test_no_two_labels_are_alike():
+    for language in (0, 1):
+        labels = [text[language] for text in TEXTS.values()]
+        assert sorted(set(labels)) == sorted(labels)
+
+
+def test_region_and_crop_box_are_saved_as_keys_that_a_conf_reads(stage, tmp_path, scene):
+    shown, told = stage
+    crop = CropBox(shown, ConfKeys(CONF, tmp_path), told.append)
+    crop.save()
+    conf = load_config(tmp_path / CONF_FILE)
+    assert (conf.dataset.roi, conf.dataset.bbox) == ("", "")  # nothing was moved
+    assert conf.dataset.data_dir == str(tmp_path.resolve())
+    shown.region.position, shown.radius.value = (0.25, 0.0, -0.125), 0.5
+    crop.shown.value = True
+    scale = np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
+    for corner, place in zip(crop.corners, ((0.5, -0.5, 0.25), (-0.5, 0.5, -0.25)), strict=True):
+        corner.position = tuple(np.array(place) / scale)
+    crop.save()
+    assert f"--conf {tmp_path / CONF_FILE}" in told[-1]
+    conf = load_config(tmp_path / CONF_FILE, "", OF_DEMO)
+    numbers = np.array(conf.dataset.roi.split(), float)
+    assert np.allclose(numbers, [*in_world(scene, [0.25, 0.0, -0.125]), 0.5 * scale], atol=1e-4)
+    cropped = load_scene(conf.dataset)
+    corners = [
+        cropped.scene_to_world[:3, :3] @ end + cropped.scene_to_world[:3, 3]
+        for end in (cropped.bbox_min, cropped.bbox_max)
+    ]
+    assert np.allclose(corners, [(-0.5, -0.5, -0.25), (0.5, 0.5, 0.25)], atol=1e-4)
+    again = CropBox(shown, ConfKeys(tmp_path / CONF_FILE, tmp_path, conf.dataset.roi, conf.dataset.bbox), told.append)
+    assert np.allclose(again.box, crop.box, atol=1e-4)
+    again.save()  # into the conf that it was started with, which must not include itself
+    assert load_config(tmp_path / CONF_FILE, "", OF_DEMO) == conf
+
+
+@pytest.mark.parametrize("text", ["1 2 3", "0 0 0 1 1 nan", "0 0 0 1 0 1", "a b c d e f"])
+def test_a_box_that_is_none_is_rejected(text):
+    with pytest.raises(UserError, match=r'dataset.bbox = ".*six numbers'):
+        parse_bbox(text)
+
+
+@pytest.mark.parametrize("is_cycle", [False, True])
+def test_a_saved_path_is_rendered_from_the_cameras_that_were_added(stage, tmp_path, scene, is_cycle):
+    shown, told = stage
+    tools = CameraTools(shown, tmp_path, told.append)
+    tools.save()
+    assert tools.told.content == "a path needs at least two cameras" and not list(tmp_path.iterdir())
+    tools.is_cycle.value, tools.seconds.value = is_cycle, 0.5
+    for view, fov in ((0, 40.0), (3, 50.0), (5, 60.0)):
+        tools.add(scene.c2w[view], fov)
+    tools.remove()
+    tools.save()
+    path = from_file(tmp_path / "camera_path.json", scene)
+    assert len(path.shots) == 12 and (path.width, path.height) == scene.size(0)
+    ends = (0, 0) if is_cycle else (0, 3)
+    for shot, view in zip((path.shots[0], path.shots[-1]), ends, strict=True):
+        assert np.allclose(shot.c2w, scene.c2w[view], atol=1e-6)
+    assert np.isclose(path.shots[0].intrinsics[1, 1], 0.5 * path.height / math.tan(math.radians(20)))
+    tools.save()  # keeps the first file
+    assert json.loads((tmp_path / "camera_path_2.json").read_text()) == json.loads(
+        (tmp_path / "camera_path.json").read_text()
+    )
+
+
+def test_the_ruler_measures_between_points_of_the_surface_in_world_units(stage, scene):
+    shown, told = stage
+    tool = Ruler(shown, told.append)
+    shown.surface = trimesh.creation.icosphere(subdivisions=4, radius=0.5)
+    tool.take(np.array([2.0, 0.0, 0.0]), np.array([-1.0, 0.0, 0.0]))
+    tool.take(np.array([0.0, 0.0, 3.0]), np.array([0.0, 0.0, -2.0]))
+    tool.length.value = 0.25
+    scale = np.cbrt(np.linalg.det(scene.scene_to_world[:3, :3]))
+    assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
+    a, b, length = np.split(np.array(tool.flag().split('"')[1].split(), float), [3, 6])
+    assert np.allclose(a, in_world(scene, [0.5, 0, 0]), atol=3e-3 * scale)
+    assert np.allclose(b, in_world(scene, [0, 0, 0.5]), atol=3e-3 * scale)
+    assert length == 0.25 and tool.flag() in tool.told.content and f"{tool.distance:.5g}" in tool.told.content
+
+
+def test_a_click_beside_the_surface_selects_the_nearest_sfm_point():
+    points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])
+    assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 0.0, 2.0])).tolist() == [0.01, 0.0, 2.0]
+    assert ruler.nearest_to_ray(points, np.zeros(3), np.array([0.0, 1.0, 0.0])) is None
+    assert ruler.first_hit(trimesh.creation.icosphere(), np.array([0, 0, 3.0]), np.array([0, 1.0, 0])) is None
+
+
+@pytest.mark.browser
+def test_field_of_view_ruler_and_screenshot_in_a_browser(stage, tmp_path, scene):
+    shown, told = stage
+    tools = CameraTools(shown, tmp_path, told.append)
+    tool = Ruler(shown, told.append)
+    ball = trimesh.creation.icosphere(subdivisions=4, radius=0.4)
+    shown.surface = ball
+    shown.server.scene.add_mesh_trimesh("/ball", ball)
+    with opened(f"http://127.0.0.1:{shown.server.get_port()}", (800, 600)) as (page, _errors):
+        page.wait_for_function("[...document.querySelectorAll('canvas')].some((canvas) => canvas.clientWidth > 300)")
+        page.wait_for_timeout(3000)
+        (client,) = shown.server.get_clients().values()
+        look_through(client, scene, 0)
+        shown.cameras.show(False)
+        shown.region.visible = False
+        page.get_by_text("camera", exact=True).click()
+        page.get_by_text("camera path").click()
+        page.get_by_text("ruler", exact=True).click()
+        page.get_by_role("button", name="add this camera").click()
+        page.get_by_text("1 cameras in the path").wait_for()
+        assert np.allclose(np.array(tools.keys[0]["camera_to_world"])[:3, 3], in_world(scene, scene.c2w[0, :3, 3]))
+        with page.expect_download() as download:
+            page.get_by_role("button", name="screenshot").click()
+        download.value.save_as(tmp_path / "shot.png")
+        shot = cv2.imread(str(tmp_path / "shot.png"))
+        assert shot.shape[0] == client.camera.image_height and shot.std() > 5 and (shot[0, 0] == 255).all()
+        page.get_by_role("button", name="pick two points").click()
+        page.get_by_text("click two points").wait_for()
+        page.wait_for_timeout(2000)  # the browser listens for clicks
+        for end, place in zip(tool.ends, ((350, 250), (430, 360)), strict=True):  # both on the ball
+            before = np.array(end.position)
+            page.mouse.click(*place)
+            until = time.monotonic() + 30
+            while time.monotonic() < until and np.allclose(end.position, before):
+                page.wait_for_timeout(100)
+        page.screenshot(path=str(tmp_path / "tools.png"))
+    assert any(text.startswith('--scale "') for text in told)
+    radii = np.linalg.norm([end.position for end in tool.ends], axis=1)
+    assert np.allclose(radii, 0.4, atol=5e-3) and tool.distance > 0.1  # and not where they were, at 0.5
